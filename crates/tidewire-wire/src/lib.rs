@@ -1,0 +1,23 @@
+//! The Tidewire protocol without I/O.
+//!
+//! Bytes, events and the time go in; bytes, events and the next deadline come out. Nothing here reads a
+//! clock, draws a random number, opens a socket or writes a log line, so that every rule of the protocol
+//! can be tested as bytes in, bytes out, and the crate builds for `wasm32-unknown-unknown`.
+//!
+//! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
+//! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
+//! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
+//! - [`session`]: the version 1 state machine of each side.
+
+pub mod close;
+pub mod codes;
+pub mod envelope;
+pub mod format;
+pub mod frame;
+pub mod handshake;
+pub mod mask;
+pub mod message;
+pub mod session;
+pub mod timestamp;
+pub mod utf8;
+pub mod uuid;

@@ -1,0 +1,250 @@
+//! Messages out of bytes: frames parsed and unmasked in place, fragments joined, rules enforced.
+
+use crate::close::CloseCode;
+use crate::frame::{FrameHeader, OpCode, ProtocolError, Role, parse_header};
+use crate::mask;
+use crate::utf8::Utf8Validator;
+
+/// One thing that the peer said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A whole text message.
+    Text(&'a str),
+    /// A whole binary message.
+    Binary(&'a [u8]),
+    /// To be answered by a pong with the same payload.
+    Ping(&'a [u8]),
+    /// The answer to a ping.
+    Pong(&'a [u8]),
+    /// The peer starts or answers the closing handshake; nothing valid follows.
+    Close(Option<CloseCode>, &'a str),
+}
+
+/// Received bytes and how far they have been read.
+#[derive(Debug)]
+pub struct Input<'b> {
+    bytes: &'b mut [u8],
+    at: usize,
+}
+
+impl<'b> Input<'b> {
+    /// All of `bytes`, unread. They are unmasked in place.
+    pub fn new(bytes: &'b mut [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// How many bytes have been read.
+    #[must_use]
+    pub fn consumed(&self) -> usize {
+        self.at
+    }
+}
+
+/// Reads the messages of one connection, whatever way its bytes are cut.
+///
+/// A message that lies whole in the input costs no allocation and no copy. Of one that does not, what
+/// has arrived is copied to a buffer of this reader, which grows with what arrives, never with what a
+/// header promises, and is given back when the message ends. What [`read`](Self::read) leaves unread is
+/// shorter than a control frame: at most [`TAIL_BYTES_MAX`].
+#[derive(Debug)]
+pub struct MessageReader {
+    role: Role,
+    message_bytes_max: usize,
+    assembly: Option<Box<Assembly>>,
+}
+
+impl MessageReader {
+    /// A reader on the side `role`, which refuses messages past `message_bytes_max` bytes.
+    #[must_use]
+    pub fn new(role: Role, message_bytes_max: usize) -> Self {
+        Self { role, message_bytes_max, assembly: None }
+    }
+
+    /// The next event, or `None` when the input holds no further whole one.
+    ///
+    /// # Errors
+    /// The rule that the peer broke. Reading cannot go on after it.
+    #[inline]
+    pub fn read<'s>(
+        &'s mut self,
+        input: &'s mut Input<'_>,
+    ) -> Result<Option<Event<'s>>, ProtocolError> {
+        if self.assembly.is_some() {
+            return self.read_assembling(input);
+        }
+        let unread = &input.bytes[input.at..];
+        let Some(header) = parse_header(unread, self.role)? else { return Ok(None) };
+        if !header.opcode.is_control() {
+            if header.opcode == OpCode::Continuation {
+                return Err(ProtocolError::UnexpectedContinuation);
+            }
+            if header.payload_bytes > self.message_bytes_max as u64 {
+                return Err(ProtocolError::MessageTooLarge);
+            }
+            let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
+            if !header.fin || missing {
+                return self.start_assembly(header, input);
+            }
+        }
+        take_whole(header, input)
+    }
+
+    /// The first frame of a message that is fragmented or not whole in the input.
+    #[cold]
+    fn start_assembly<'s>(
+        &'s mut self,
+        header: FrameHeader,
+        input: &'s mut Input<'_>,
+    ) -> Result<Option<Event<'s>>, ProtocolError> {
+        self.assembly = Some(Box::new(Assembly::new(header.opcode)));
+        self.read_assembling(input)
+    }
+
+    #[cold]
+    fn read_assembling<'s>(
+        &'s mut self,
+        input: &'s mut Input<'_>,
+    ) -> Result<Option<Event<'s>>, ProtocolError> {
+        if self.assembly.as_ref().is_some_and(|assembly| assembly.delivered) {
+            self.assembly = None;
+            return self.read(input);
+        }
+        let Some(assembly) = &mut self.assembly else { return Ok(None) };
+        loop {
+            if assembly.frame.is_none() {
+                let unread = &input.bytes[input.at..];
+                let Some(header) = parse_header(unread, self.role)? else { return Ok(None) };
+                if header.opcode.is_control() {
+                    return take_whole(header, input);
+                }
+                assembly.start_frame(header, self.message_bytes_max)?;
+                input.at += header.header_bytes;
+            }
+            if !assembly.take_payload(input)? {
+                return Ok(None);
+            }
+            if assembly.is_last_frame {
+                return assembly.finish().map(Some);
+            }
+        }
+    }
+}
+
+/// A message that is being put together.
+#[derive(Debug)]
+struct Assembly {
+    is_text: bool,
+    buffer: Vec<u8>,
+    utf8: Utf8Validator,
+    /// The frame whose payload is being received: bytes missing and the mask as it applies to them.
+    frame: Option<(u64, [u8; 4])>,
+    started: bool,
+    is_last_frame: bool,
+    /// The message has been handed out; its buffer goes at the next call.
+    delivered: bool,
+}
+
+impl Assembly {
+    fn new(opcode: OpCode) -> Self {
+        Self {
+            is_text: opcode == OpCode::Text,
+            buffer: Vec::new(),
+            utf8: Utf8Validator::default(),
+            frame: None,
+            started: false,
+            is_last_frame: false,
+            delivered: false,
+        }
+    }
+
+    fn start_frame(
+        &mut self,
+        header: FrameHeader,
+        message_bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        if self.started && header.opcode != OpCode::Continuation {
+            return Err(ProtocolError::ExpectedContinuation);
+        }
+        if header.payload_bytes > (message_bytes_max - self.buffer.len()) as u64 {
+            return Err(ProtocolError::MessageTooLarge);
+        }
+        self.started = true;
+        self.is_last_frame = header.fin;
+        self.frame = Some((header.payload_bytes, header.mask.unwrap_or_default()));
+        Ok(())
+    }
+
+    /// Moves what has arrived of the frame's payload to the buffer; whether that was all of it.
+    fn take_payload(&mut self, input: &mut Input<'_>) -> Result<bool, ProtocolError> {
+        let Some((missing, mask)) = self.frame else { return Ok(true) };
+        let unread = &mut input.bytes[input.at..];
+        let here = usize::try_from(missing).map_or(unread.len(), |missing| missing.min(unread.len()));
+        let part = &mut unread[..here];
+        mask::apply(part, mask);
+        if self.is_text {
+            self.utf8.handle_piece(part).map_err(|_| ProtocolError::InvalidUtf8)?;
+        }
+        self.buffer.extend_from_slice(part);
+        input.at += here;
+        let missing = missing - here as u64;
+        self.frame = (missing > 0).then(|| (missing, mask::rotated(mask, here)));
+        Ok(missing == 0)
+    }
+
+    fn finish(&mut self) -> Result<Event<'_>, ProtocolError> {
+        self.delivered = true;
+        if self.is_text {
+            text_event(&self.buffer)
+        } else {
+            Ok(Event::Binary(&self.buffer))
+        }
+    }
+}
+
+/// Unmasks and hands out the frame at the front of the input, if its payload is there.
+#[inline]
+fn take_whole<'s>(
+    header: FrameHeader,
+    input: &'s mut Input<'_>,
+) -> Result<Option<Event<'s>>, ProtocolError> {
+    let payload_start = input.at + header.header_bytes;
+    let available = (input.bytes.len() - payload_start) as u64;
+    if header.payload_bytes > available {
+        return Ok(None);
+    }
+    let payload_end = payload_start + header.payload_bytes as usize;
+    input.at = payload_end;
+    let payload = &mut input.bytes[payload_start..payload_end];
+    if let Some(mask) = header.mask {
+        mask::apply(payload, mask);
+    }
+    let event = match header.opcode {
+        OpCode::Text => text_event(payload)?,
+        OpCode::Binary => Event::Binary(payload),
+        OpCode::Ping => Event::Ping(payload),
+        OpCode::Pong => Event::Pong(payload),
+        OpCode::Close => close_event(payload)?,
+        OpCode::Continuation => return Err(ProtocolError::UnexpectedContinuation),
+    };
+    Ok(Some(event))
+}
+
+#[inline]
+fn text_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
+    simdutf8::basic::from_utf8(payload).map(Event::Text).map_err(|_| ProtocolError::InvalidUtf8)
+}
+
+/// RFC 6455, section 5.5.1: nothing, or a code and a reason in UTF-8.
+fn close_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
+    if payload.is_empty() {
+        return Ok(Event::Close(None, ""));
+    }
+    let (code, reason) = payload.split_first_chunk::<2>().ok_or(ProtocolError::ClosePayload)?;
+    let code =
+        CloseCode::from_wire(u16::from_be_bytes(*code)).ok_or(ProtocolError::ClosePayload)?;
+    let reason = std::str::from_utf8(reason).map_err(|_| ProtocolError::InvalidUtf8)?;
+    Ok(Event::Close(Some(code), reason))
+}
+
+/// The most that [`MessageReader::read`] leaves unread: a control frame without its last byte.
+pub const TAIL_BYTES_MAX: usize = 2 + 4 + crate::frame::CONTROL_PAYLOAD_BYTES_MAX - 1;
