@@ -1,0 +1,31 @@
+# The front door. Every target works from a fresh clone with a Rust toolchain and a C compiler.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+REPORT := target/bench
+
+.DEFAULT_GOAL := help
+.PHONY: help bench bench-peers check test
+
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+bench: ## Build the engine, load it with every test, write a report to target/bench
+	cargo build --release --package tidewire-cli
+	@rm -f $(REPORT)/report.html $(REPORT)/report.json $(REPORT)/report.md
+	@status=0; \
+	$(TARGET)/release/tidewire bench --out $(REPORT) || status=$$?; \
+	if [ -f $(REPORT)/report.html ]; then echo "The report is in $(REPORT)/report.html (also .json and .md)."; fi; \
+	exit $$status
+
+bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
+	bench/run
+
+check: ## Formatting, lints, the rules of the repository, the WebAssembly build
+	cargo fmt --check
+	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo xtask tidy
+	cargo xtask wasm
+
+test: ## Every test
+	cargo test --workspace

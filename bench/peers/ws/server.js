@@ -1,0 +1,46 @@
+// Echo and sink server on ws. One process, one thread, as the other servers here.
+// SIGTERM is not handled: its default action, to end the process at once, is what a benchmark wants.
+
+import { parseArgs } from "node:util";
+import { WebSocketServer } from "ws";
+
+const options = readOptions();
+const server = new WebSocketServer({
+  host: "127.0.0.1",
+  port: options.port,
+  backlog: 4096,
+  perMessageDeflate: false,
+  // The set of all clients, which only a broadcast would use.
+  clientTracking: false,
+});
+
+server.on("listening", () => console.log(`listening on 127.0.0.1:${server.address().port}`));
+server.on("error", (error) => fail(error.message, 1));
+server.on("connection", (socket) => {
+  // An error is a client that broke the protocol or went away; ws closes the connection itself.
+  socket.on("error", () => {});
+  socket.on("message", options.mode === "echo" ? echo : sink);
+});
+
+function echo(data, isBinary) {
+  this.send(data, { binary: isBinary });
+}
+
+function sink() {}
+
+function readOptions() {
+  try {
+    const { values } = parseArgs({ options: { port: { type: "string" }, mode: { type: "string" } } });
+    const port = Number(values.port ?? NaN);
+    if (!Number.isInteger(port) || port < 0 || port > 65535) throw new Error("--port is not a TCP port");
+    if (values.mode !== "echo" && values.mode !== "sink") throw new Error("--mode is not echo or sink");
+    return { port, mode: values.mode };
+  } catch (error) {
+    return fail(`${error.message}; usage: --port N --mode echo|sink`, 2);
+  }
+}
+
+function fail(message, code) {
+  console.error(message);
+  process.exit(code);
+}

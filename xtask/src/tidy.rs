@@ -1,0 +1,109 @@
+//! The rules together, and what a rule says when it is broken.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::tree::Tree;
+use crate::workspace::Workspace;
+use crate::{arrows, dead_files, locks, sources, text};
+
+/// One broken rule at one place. Shown as `path:line: what, what to do`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    /// The file, relative to the root of the repository.
+    pub(crate) path: PathBuf,
+    /// The line, from 1.
+    pub(crate) line: usize,
+    /// What is wrong and what to do about it.
+    pub(crate) message: String,
+}
+
+impl Finding {
+    pub(crate) fn new(path: &Path, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{}:{}: {}",
+            self.path.display(),
+            self.line,
+            self.message
+        )
+    }
+}
+
+/// Every finding, by path and line.
+pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = arrows::check(tree, workspace);
+    findings.extend(dead_files::check(tree, workspace));
+    for path in &tree.paths {
+        if let Some(text) = tree.text(path) {
+            findings.extend(text::check(path, &text));
+            findings.extend(locks::check(path, &text));
+            findings.extend(sources::check(path, &text));
+        }
+    }
+    findings.sort();
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::samples;
+    use crate::workspace::Package;
+
+    #[test]
+    fn every_rule_reports_its_place() {
+        let (_folder, tree) = samples::tree(&[
+            (
+                "crates/tidewire-net/Cargo.toml",
+                "[dependencies]\ntidewire-engine.workspace = true\n",
+            ),
+            ("crates/tidewire-net/src/lib.rs", "//! A crate. \n"),
+            ("crates/tidewire-net/src/lost.rs", "fn f() { unsafe {} }\n"),
+            (
+                "Cargo.lock",
+                "source = \"registry+https://mirror.example/index\"\n",
+            ),
+        ]);
+        let mut package =
+            Package::sample("tidewire-net", "crates/tidewire-net", &["tidewire-engine"]);
+        package
+            .roots
+            .push(PathBuf::from("crates/tidewire-net/src/lib.rs"));
+        let workspace = Workspace {
+            packages: vec![package],
+        };
+
+        let places: Vec<String> = check(&tree, &workspace)
+            .iter()
+            .map(|finding| format!("{}:{}", finding.path.display(), finding.line))
+            .collect();
+
+        assert_eq!(
+            places,
+            [
+                "Cargo.lock:1",
+                "crates/tidewire-net/Cargo.toml:2",
+                "crates/tidewire-net/src/lib.rs:1",
+                "crates/tidewire-net/src/lost.rs:1",
+                "crates/tidewire-net/src/lost.rs:1",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_finding_reads_as_path_line_and_message() {
+        let finding = Finding::new(Path::new("a/b.rs"), 7, "too long, split it");
+        assert_eq!(finding.to_string(), "a/b.rs:7: too long, split it");
+    }
+}
