@@ -144,7 +144,9 @@ impl ProtocolError {
 /// A [`ProtocolError`] as soon as the bytes that are there break a rule.
 #[inline]
 pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, ProtocolError> {
-    let [first, second, rest @ ..] = bytes else { return Ok(None) };
+    let [first, second, rest @ ..] = bytes else {
+        return Ok(None);
+    };
     if first & 0x70 != 0 {
         return Err(ProtocolError::ReservedBits);
     }
@@ -167,7 +169,9 @@ pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, Pro
     }
     let (payload_bytes, length_bytes, rest) = match short {
         126 => {
-            let Some((length, rest)) = rest.split_first_chunk::<2>() else { return Ok(None) };
+            let Some((length, rest)) = rest.split_first_chunk::<2>() else {
+                return Ok(None);
+            };
             let length = u16::from_be_bytes(*length);
             if length < 126 {
                 return Err(ProtocolError::LengthEncoding);
@@ -175,7 +179,9 @@ pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, Pro
             (u64::from(length), 2, rest)
         }
         127 => {
-            let Some((length, rest)) = rest.split_first_chunk::<8>() else { return Ok(None) };
+            let Some((length, rest)) = rest.split_first_chunk::<8>() else {
+                return Ok(None);
+            };
             let length = u64::from_be_bytes(*length);
             if length <= 0xFFFF || length >> 63 != 0 {
                 return Err(ProtocolError::LengthEncoding);
@@ -185,7 +191,9 @@ pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, Pro
         length => (u64::from(length), 0, rest),
     };
     let (mask, mask_bytes) = if masked {
-        let Some(mask) = rest.first_chunk::<4>() else { return Ok(None) };
+        let Some(mask) = rest.first_chunk::<4>() else {
+            return Ok(None);
+        };
         (Some(*mask), 4)
     } else {
         (None, 0)
@@ -313,14 +321,25 @@ mod tests {
         write_frame(&mut out, OpCode::Text, b"Hello", None);
         assert_eq!(out, [0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f]);
         out.clear();
-        write_frame(&mut out, OpCode::Text, b"Hello", Some([0x37, 0xfa, 0x21, 0x3d]));
+        write_frame(
+            &mut out,
+            OpCode::Text,
+            b"Hello",
+            Some([0x37, 0xfa, 0x21, 0x3d]),
+        );
         assert_eq!(
             out,
-            [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58]
+            [
+                0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58
+            ]
         );
-        let header = parse_header(&[0x82, 0x7E, 0x01, 0x00], Role::Client).unwrap().unwrap();
+        let header = parse_header(&[0x82, 0x7E, 0x01, 0x00], Role::Client)
+            .unwrap()
+            .unwrap();
         assert_eq!((header.payload_bytes, header.header_bytes), (256, 4));
-        let header = parse_header(&[0x82, 0x7F, 0, 0, 0, 0, 0, 1, 0, 0], Role::Client).unwrap().unwrap();
+        let header = parse_header(&[0x82, 0x7F, 0, 0, 0, 0, 0, 1, 0, 0], Role::Client)
+            .unwrap()
+            .unwrap();
         assert_eq!((header.payload_bytes, header.header_bytes), (65536, 10));
     }
 
@@ -333,10 +352,22 @@ mod tests {
             (&[0x8B, 0x80], Role::Server, ProtocolError::ReservedOpCode),
             (&[0x81, 0x00], Role::Server, ProtocolError::NotMasked),
             (&[0x81, 0x80], Role::Client, ProtocolError::Masked),
-            (&[0x09, 0x80], Role::Server, ProtocolError::ControlFragmented),
+            (
+                &[0x09, 0x80],
+                Role::Server,
+                ProtocolError::ControlFragmented,
+            ),
             (&[0x89, 0xFE], Role::Server, ProtocolError::ControlTooLong),
-            (&[0x81, 0x7E, 0, 125], Role::Client, ProtocolError::LengthEncoding),
-            (&[0x81, 0x7F, 0x80, 0, 0, 0, 0, 1, 0, 0], Role::Client, ProtocolError::LengthEncoding),
+            (
+                &[0x81, 0x7E, 0, 125],
+                Role::Client,
+                ProtocolError::LengthEncoding,
+            ),
+            (
+                &[0x81, 0x7F, 0x80, 0, 0, 0, 0, 1, 0, 0],
+                Role::Client,
+                ProtocolError::LengthEncoding,
+            ),
         ];
         for (bytes, role, error) in cases {
             let mut bytes = bytes.to_vec();

@@ -6,10 +6,12 @@ use crate::mask;
 use crate::utf8::Utf8Validator;
 
 /// One thing that the peer said.
+// A tag as wide as the fields lets an event be stored and loaded by equal, forwardable accesses.
 #[derive(Debug, PartialEq, Eq)]
+#[repr(u64)]
 pub enum Event<'a> {
     /// A whole text message.
-    Text(&'a str),
+    Text(Text<'a>),
     /// A whole binary message.
     Binary(&'a [u8]),
     /// To be answered by a pong with the same payload.
@@ -18,6 +20,44 @@ pub enum Event<'a> {
     Pong(&'a [u8]),
     /// The peer starts or answers the closing handshake; nothing valid follows.
     Close(Option<CloseCode>, &'a str),
+}
+
+/// The bytes of a text message, which are valid UTF-8.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Text<'a>(&'a [u8]);
+
+impl<'a> Text<'a> {
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The text. Costs a pass over the bytes.
+    #[must_use]
+    pub fn as_str(self) -> &'a str {
+        std::str::from_utf8(self.0).expect("the reader makes no other texts")
+    }
+
+    /// Bytes of the text.
+    #[inline]
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the text is empty.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
 }
 
 /// Received bytes and how far they have been read.
@@ -57,7 +97,11 @@ impl MessageReader {
     /// A reader on the side `role`, which refuses messages past `message_bytes_max` bytes.
     #[must_use]
     pub fn new(role: Role, message_bytes_max: usize) -> Self {
-        Self { role, message_bytes_max, assembly: None }
+        Self {
+            role,
+            message_bytes_max,
+            assembly: None,
+        }
     }
 
     /// The next event, or `None` when the input holds no further whole one.
@@ -73,7 +117,9 @@ impl MessageReader {
             return self.read_assembling(input);
         }
         let unread = &input.bytes[input.at..];
-        let Some(header) = parse_header(unread, self.role)? else { return Ok(None) };
+        let Some(header) = parse_header(unread, self.role)? else {
+            return Ok(None);
+        };
         if !header.opcode.is_control() {
             if header.opcode == OpCode::Continuation {
                 return Err(ProtocolError::UnexpectedContinuation);
@@ -83,7 +129,7 @@ impl MessageReader {
             }
             let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
             if !header.fin || missing {
-                return self.start_assembly(header, input);
+                return self.start_assembly(header.opcode, input);
             }
         }
         take_whole(header, input)
@@ -93,10 +139,10 @@ impl MessageReader {
     #[cold]
     fn start_assembly<'s>(
         &'s mut self,
-        header: FrameHeader,
+        opcode: OpCode,
         input: &'s mut Input<'_>,
     ) -> Result<Option<Event<'s>>, ProtocolError> {
-        self.assembly = Some(Box::new(Assembly::new(header.opcode)));
+        self.assembly = Some(Box::new(Assembly::new(opcode)));
         self.read_assembling(input)
     }
 
@@ -105,15 +151,23 @@ impl MessageReader {
         &'s mut self,
         input: &'s mut Input<'_>,
     ) -> Result<Option<Event<'s>>, ProtocolError> {
-        if self.assembly.as_ref().is_some_and(|assembly| assembly.delivered) {
+        if self
+            .assembly
+            .as_ref()
+            .is_some_and(|assembly| assembly.delivered)
+        {
             self.assembly = None;
             return self.read(input);
         }
-        let Some(assembly) = &mut self.assembly else { return Ok(None) };
+        let Some(assembly) = &mut self.assembly else {
+            return Ok(None);
+        };
         loop {
             if assembly.frame.is_none() {
                 let unread = &input.bytes[input.at..];
-                let Some(header) = parse_header(unread, self.role)? else { return Ok(None) };
+                let Some(header) = parse_header(unread, self.role)? else {
+                    return Ok(None);
+                };
                 if header.opcode.is_control() {
                     return take_whole(header, input);
                 }
@@ -176,13 +230,18 @@ impl Assembly {
 
     /// Moves what has arrived of the frame's payload to the buffer; whether that was all of it.
     fn take_payload(&mut self, input: &mut Input<'_>) -> Result<bool, ProtocolError> {
-        let Some((missing, mask)) = self.frame else { return Ok(true) };
+        let Some((missing, mask)) = self.frame else {
+            return Ok(true);
+        };
         let unread = &mut input.bytes[input.at..];
-        let here = usize::try_from(missing).map_or(unread.len(), |missing| missing.min(unread.len()));
+        let here =
+            usize::try_from(missing).map_or(unread.len(), |missing| missing.min(unread.len()));
         let part = &mut unread[..here];
         mask::apply(part, mask);
         if self.is_text {
-            self.utf8.handle_piece(part).map_err(|_| ProtocolError::InvalidUtf8)?;
+            self.utf8
+                .handle_piece(part)
+                .map_err(|_| ProtocolError::InvalidUtf8)?;
         }
         self.buffer.extend_from_slice(part);
         input.at += here;
@@ -194,7 +253,11 @@ impl Assembly {
     fn finish(&mut self) -> Result<Event<'_>, ProtocolError> {
         self.delivered = true;
         if self.is_text {
-            text_event(&self.buffer)
+            // The pieces were valid as they came; what is left to see is that none is missing.
+            if !self.utf8.is_complete() {
+                return Err(ProtocolError::InvalidUtf8);
+            }
+            Ok(Event::Text(Text(&self.buffer)))
         } else {
             Ok(Event::Binary(&self.buffer))
         }
@@ -215,10 +278,12 @@ fn take_whole<'s>(
     let payload_end = payload_start + header.payload_bytes as usize;
     input.at = payload_end;
     let payload = &mut input.bytes[payload_start..payload_end];
-    if let Some(mask) = header.mask {
-        mask::apply(payload, mask);
-    }
+    let is_ascii = match header.mask {
+        Some(mask) => mask::apply(payload, mask),
+        None => header.opcode == OpCode::Text && payload.is_ascii(),
+    };
     let event = match header.opcode {
+        OpCode::Text if is_ascii => Event::Text(Text(payload)),
         OpCode::Text => text_event(payload)?,
         OpCode::Binary => Event::Binary(payload),
         OpCode::Ping => Event::Ping(payload),
@@ -229,9 +294,11 @@ fn take_whole<'s>(
     Ok(Some(event))
 }
 
-#[inline]
 fn text_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
-    simdutf8::basic::from_utf8(payload).map(Event::Text).map_err(|_| ProtocolError::InvalidUtf8)
+    match simdutf8::basic::from_utf8(payload) {
+        Ok(_) => Ok(Event::Text(Text(payload))),
+        Err(_) => Err(ProtocolError::InvalidUtf8),
+    }
 }
 
 /// RFC 6455, section 5.5.1: nothing, or a code and a reason in UTF-8.
@@ -239,7 +306,9 @@ fn close_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
     if payload.is_empty() {
         return Ok(Event::Close(None, ""));
     }
-    let (code, reason) = payload.split_first_chunk::<2>().ok_or(ProtocolError::ClosePayload)?;
+    let (code, reason) = payload
+        .split_first_chunk::<2>()
+        .ok_or(ProtocolError::ClosePayload)?;
     let code =
         CloseCode::from_wire(u16::from_be_bytes(*code)).ok_or(ProtocolError::ClosePayload)?;
     let reason = std::str::from_utf8(reason).map_err(|_| ProtocolError::InvalidUtf8)?;

@@ -20,7 +20,9 @@ impl Utf8Validator {
     /// [`InvalidUtf8`] as soon as no continuation can make the text valid.
     pub fn handle_piece(&mut self, mut piece: &[u8]) -> Result<(), InvalidUtf8> {
         while self.pending_bytes > 0 {
-            let Some((&byte, rest)) = piece.split_first() else { return Ok(()) };
+            let Some((&byte, rest)) = piece.split_first() else {
+                return Ok(());
+            };
             piece = rest;
             self.pending[usize::from(self.pending_bytes)] = byte;
             self.pending_bytes += 1;

@@ -17,7 +17,7 @@ enum Owned {
 
 fn own(event: &Event<'_>) -> Owned {
     match event {
-        Event::Text(text) => Owned::Text((*text).to_owned()),
+        Event::Text(text) => Owned::Text(text.as_str().to_owned()),
         Event::Binary(bytes) => Owned::Binary(bytes.to_vec()),
         Event::Ping(bytes) => Owned::Ping(bytes.to_vec()),
         Event::Pong(bytes) => Owned::Pong(bytes.to_vec()),
@@ -49,7 +49,11 @@ fn read_in_pieces(
         }
         let consumed = input.consumed();
         tail.drain(..consumed);
-        assert!(tail.len() <= TAIL_BYTES_MAX, "{} bytes left unread", tail.len());
+        assert!(
+            tail.len() <= TAIL_BYTES_MAX,
+            "{} bytes left unread",
+            tail.len()
+        );
     }
     (events, Ok(()))
 }
@@ -64,7 +68,7 @@ fn fragment(out: &mut Vec<u8>, fin: bool, opcode: OpCode, payload: &[u8]) {
     write_header(out, fin, opcode, payload.len(), MASK);
     let start = out.len();
     out.extend_from_slice(payload);
-    mask::apply(&mut out[start..], MASK.unwrap());
+    mask::apply(&mut out[start..], MASK.expect("a mask"));
 }
 
 #[test]
@@ -112,9 +116,18 @@ fn broken_sequences_are_refused_with_their_code() {
     let mut close_1005 = Vec::new();
     write_frame(&mut close_1005, OpCode::Close, &1005u16.to_be_bytes(), MASK);
     let mut close_bad_reason = Vec::new();
-    write_frame(&mut close_bad_reason, OpCode::Close, &[0x03, 0xE8, 0xFF], MASK);
+    write_frame(
+        &mut close_bad_reason,
+        OpCode::Close,
+        &[0x03, 0xE8, 0xFF],
+        MASK,
+    );
     for (bytes, error, code) in [
-        (continuation_first, ProtocolError::UnexpectedContinuation, 1002),
+        (
+            continuation_first,
+            ProtocolError::UnexpectedContinuation,
+            1002,
+        ),
         (text_in_text, ProtocolError::ExpectedContinuation, 1002),
         (bad_text, ProtocolError::InvalidUtf8, 1007),
         (cut_character, ProtocolError::InvalidUtf8, 1007),
@@ -183,7 +196,11 @@ fn write_message(out: &mut Vec<u8>, message: &Owned, cuts: &[usize], mask: Optio
     let frames = bounds.len() - 1;
     for (index, pair) in bounds.windows(2).enumerate() {
         let part = &payload[pair[0]..pair[1]];
-        let opcode = if index == 0 { opcode } else { OpCode::Continuation };
+        let opcode = if index == 0 {
+            opcode
+        } else {
+            OpCode::Continuation
+        };
         write_header(out, index + 1 == frames, opcode, part.len(), mask);
         let start = out.len();
         out.extend_from_slice(part);

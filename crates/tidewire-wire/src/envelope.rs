@@ -1,0 +1,75 @@
+//! The version 1 envelope: telling system messages from the application's, reading and writing.
+
+mod classify;
+mod read;
+pub(crate) mod scan;
+mod write;
+
+pub(crate) use classify::strip_category;
+pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
+pub use read::{Envelope, parse_json, parse_msgpack};
+pub use write::EnvelopeHeader;
+pub(crate) use write::pack_number;
+
+use crate::format::FormatError;
+
+/// What `c` says: which part of the protocol a message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Category {
+    /// `WSE`: the protocol's own messages.
+    System,
+    /// `S`: the state of something as a whole.
+    Snapshot,
+    /// `U`: a change.
+    Update,
+}
+
+impl Category {
+    /// The spelling on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "WSE",
+            Self::Snapshot => "S",
+            Self::Update => "U",
+        }
+    }
+
+    /// The category with this spelling.
+    pub fn parse(spelling: &str) -> Option<Self> {
+        [Self::System, Self::Snapshot, Self::Update]
+            .into_iter()
+            .find(|category| category.as_str() == spelling)
+    }
+}
+
+/// Why bytes are no envelope. Always the fault of who sent them; told to it as `INVALID_MESSAGE`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not a JSON object or MessagePack map.
+    #[error("the message is not an object")]
+    NotAnObject,
+    /// Neither `t` nor `type`.
+    #[error("the message has no type (`t`)")]
+    NoType,
+    /// `t` or `type` is not a string, or is empty.
+    #[error("the type (`t`) is not a string with something in it")]
+    InvalidType,
+    /// A field other than the type has a wrong type.
+    #[error("the field `{0}` has a wrong type")]
+    InvalidField(&'static str),
+    /// Not valid JSON or MessagePack.
+    #[error("the message is malformed")]
+    Malformed,
+    /// Nested deeper than [`NESTING_MAX`](crate::format::NESTING_MAX).
+    #[error("the message is nested too deep")]
+    TooDeep,
+}
+
+impl From<FormatError> for EnvelopeError {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::TooDeep => Self::TooDeep,
+            _ => Self::Malformed,
+        }
+    }
+}

@@ -1,0 +1,464 @@
+//! What `t` says, found without parsing the payload.
+
+use super::scan::{Fields, Short, unescape};
+use super::{Category, EnvelopeError};
+use crate::format::{Item, Reader};
+
+/// Whose business a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The protocol's.
+    System(SystemType),
+    /// The application's.
+    Application,
+}
+
+/// The types of the protocol's own messages. They are recognised by `t` alone; `c` may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SystemType {
+    /// `ping` or `PING`, both ways.
+    Ping,
+    /// `PONG` or `pong`, both ways.
+    Pong,
+    /// `client_hello`, to the server.
+    ClientHello,
+    /// `server_ready`, to the client.
+    ServerReady,
+    /// `server_hello`, to the client.
+    ServerHello,
+    /// `subscription_update` or `subscription`, both ways.
+    SubscriptionUpdate,
+    /// `sync_request`, to the server.
+    SyncRequest,
+    /// `config_update`, to the server.
+    ConfigUpdate,
+    /// `config_response`, to the client.
+    ConfigResponse,
+    /// `health_check`, to the server.
+    HealthCheck,
+    /// `health_check_response`, to the client.
+    HealthCheckResponse,
+    /// `metrics_request`, to the server.
+    MetricsRequest,
+    /// `metrics_response`, to the client.
+    MetricsResponse,
+    /// `presence_join`, to the client.
+    PresenceJoin,
+    /// `presence_leave`, to the client.
+    PresenceLeave,
+    /// `presence_update`, to the client.
+    PresenceUpdate,
+    /// `batch`, both ways.
+    Batch,
+    /// `rate_limit_warning`, to the client.
+    RateLimitWarning,
+    /// `error`, to the client.
+    Error,
+}
+
+/// Tells from JSON text, valid UTF-8 already, whose business it is.
+///
+/// The first `t` or `type` of the object decides, and when it comes before the payload nothing after
+/// it is looked at: whether the rest is JSON is for the receiver of the message to find out. The
+/// prefixes `WSE`, `S` and `U` before the object are passed over. Allocates nothing.
+///
+/// # Errors
+/// No object, no type, a type that is not a string or empty, or broken JSON on the way to the type.
+#[inline]
+pub fn classify_json(text: &[u8]) -> Result<Kind, EnvelopeError> {
+    // The spellings of our own clients: the type first, or the category and then the type.
+    let value = match text {
+        [b'{', b'"', b't', b'"', b':', b'"', value @ ..]
+        | [
+            b'{',
+            b'"',
+            b'c',
+            b'"',
+            b':',
+            b'"',
+            _,
+            b'"',
+            b',',
+            b'"',
+            b't',
+            b'"',
+            b':',
+            b'"',
+            value @ ..,
+        ] => value,
+        [
+            b'{',
+            b'"',
+            b't',
+            b'y',
+            b'p',
+            b'e',
+            b'"',
+            b':',
+            b'"',
+            value @ ..,
+        ] => value,
+        [
+            b'{',
+            b'"',
+            b'c',
+            b'"',
+            b':',
+            b'"',
+            b'W',
+            b'S',
+            b'E',
+            b'"',
+            rest @ ..,
+        ] => match rest.strip_prefix(b",\"t\":\"") {
+            Some(value) => value,
+            None => return classify_anywhere(text),
+        },
+        _ => return classify_anywhere(text),
+    };
+    let stop = |byte: &u8| *byte == b'"' || *byte == b'\\' || *byte < 0x20;
+    match value.iter().position(stop) {
+        Some(length @ 1..) if value[length] == b'"' => Ok(kind_of(&value[..length])),
+        _ => classify_anywhere(text),
+    }
+}
+
+/// [`classify_json`] for MessagePack, without the prefix `M:`. Also here nothing after the type is
+/// looked at.
+///
+/// # Errors
+/// As [`classify_json`].
+#[inline]
+pub fn classify_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
+    // As in JSON: a small map that starts with the type, or with the category and then the type.
+    let ([0x81..=0x8f, 0xa1, b't', value @ ..]
+    | [0x82..=0x8f, 0xa1, b'c', 0xa1, _, 0xa1, b't', value @ ..]
+    | [
+        0x82..=0x8f,
+        0xa1,
+        b'c',
+        0xa3,
+        _,
+        _,
+        _,
+        0xa1,
+        b't',
+        value @ ..,
+    ]) = bytes
+    else {
+        return classify_map(bytes);
+    };
+    if let [length @ 0xa1..=0xbf, name @ ..] = value
+        && let Some(name) = name.get(..usize::from(length & 0x1f))
+    {
+        return Ok(kind_of(name));
+    }
+    classify_map(bytes)
+}
+
+impl SystemType {
+    /// The spelling that this project writes.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Pong => "PONG",
+            Self::ClientHello => "client_hello",
+            Self::ServerReady => "server_ready",
+            Self::ServerHello => "server_hello",
+            Self::SubscriptionUpdate => "subscription_update",
+            Self::SyncRequest => "sync_request",
+            Self::ConfigUpdate => "config_update",
+            Self::ConfigResponse => "config_response",
+            Self::HealthCheck => "health_check",
+            Self::HealthCheckResponse => "health_check_response",
+            Self::MetricsRequest => "metrics_request",
+            Self::MetricsResponse => "metrics_response",
+            Self::PresenceJoin => "presence_join",
+            Self::PresenceLeave => "presence_leave",
+            Self::PresenceUpdate => "presence_update",
+            Self::Batch => "batch",
+            Self::RateLimitWarning => "rate_limit_warning",
+            Self::Error => "error",
+        }
+    }
+
+    /// The system type with this spelling, synonyms included; `None` for an application's type.
+    pub fn parse(spelling: &str) -> Option<Self> {
+        match kind_of(spelling.as_bytes()) {
+            Kind::System(system) => Some(system),
+            Kind::Application => None,
+        }
+    }
+}
+
+/// Takes one of the older prefixes off: the category it names, and the text from the object on.
+pub(crate) fn strip_category(text: &[u8]) -> (Option<Category>, &[u8]) {
+    match text {
+        [b'W', b'S', b'E', b'{', ..] => (Some(Category::System), &text[3..]),
+        [b'S', b'{', ..] => (Some(Category::Snapshot), &text[1..]),
+        [b'U', b'{', ..] => (Some(Category::Update), &text[1..]),
+        _ => (None, text),
+    }
+}
+
+/// For any order of keys, white space, escapes and prefixes.
+#[cold]
+fn classify_anywhere(text: &[u8]) -> Result<Kind, EnvelopeError> {
+    let (_, object) = strip_category(text);
+    let value = type_value(object)?;
+    let [b'"', raw @ .., b'"'] = value else {
+        return Err(EnvelopeError::InvalidType);
+    };
+    if raw.is_empty() {
+        return Err(EnvelopeError::InvalidType);
+    }
+    if !raw.contains(&b'\\') {
+        return Ok(kind_of(raw));
+    }
+    let mut short = Short::default();
+    unescape(raw, &mut short)?;
+    Ok(short.as_bytes().map_or(Kind::Application, kind_of))
+}
+
+/// For any order of keys.
+#[cold]
+fn classify_map(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
+    let mut reader = Reader::new(bytes);
+    let Item::Map(pairs) = reader.item()? else {
+        return Err(EnvelopeError::NotAnObject);
+    };
+    for _ in 0..pairs {
+        let mut value = reader.clone();
+        if matches!(value.item()?, Item::Str(b"t" | b"type")) {
+            return match value.item()? {
+                Item::Str(name) if !name.is_empty() => Ok(kind_of(name)),
+                _ => Err(EnvelopeError::InvalidType),
+            };
+        }
+        reader.skip(1)?;
+        reader.skip(1)?;
+    }
+    Err(EnvelopeError::NoType)
+}
+
+/// The bytes of the first type in an object.
+fn type_value(object: &[u8]) -> Result<&[u8], EnvelopeError> {
+    let mut fields = Fields::open(object)?;
+    fields.find(&["t", "type"])?.ok_or(EnvelopeError::NoType)
+}
+
+/// The first byte and the length leave at most two candidates, so that an application's type costs
+/// one jump and at most two comparisons.
+#[inline]
+fn kind_of(name: &[u8]) -> Kind {
+    use SystemType as T;
+    let candidate = match (name.len(), name.first()) {
+        (4, Some(b'p' | b'P')) => match name {
+            b"ping" | b"PING" => T::Ping,
+            b"pong" | b"PONG" => T::Pong,
+            _ => return Kind::Application,
+        },
+        (5, Some(b'b')) => T::Batch,
+        (5, Some(b'e')) => T::Error,
+        (12, Some(b'c')) => T::ClientHello,
+        (12, Some(b'h')) => T::HealthCheck,
+        (12, Some(b's')) => match name {
+            b"server_ready" => T::ServerReady,
+            b"server_hello" => T::ServerHello,
+            b"subscription" => return Kind::System(T::SubscriptionUpdate),
+            _ => T::SyncRequest,
+        },
+        (13, Some(b'c')) => T::ConfigUpdate,
+        (13, Some(b'p')) => T::PresenceJoin,
+        (14, Some(b'p')) => T::PresenceLeave,
+        (15, Some(b'c')) => T::ConfigResponse,
+        (15, Some(b'm')) => T::MetricsRequest,
+        (15, Some(b'p')) => T::PresenceUpdate,
+        (16, Some(b'm')) => T::MetricsResponse,
+        (18, Some(b'r')) => T::RateLimitWarning,
+        (19, Some(b's')) => T::SubscriptionUpdate,
+        (21, Some(b'h')) => T::HealthCheckResponse,
+        _ => return Kind::Application,
+    };
+    let same = matches!(candidate, T::Ping | T::Pong) || name == candidate.as_str().as_bytes();
+    if same {
+        Kind::System(candidate)
+    } else {
+        Kind::Application
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classify(text: &str) -> Result<Kind, EnvelopeError> {
+        classify_json(text.as_bytes())
+    }
+
+    const PING: Result<Kind, EnvelopeError> = Ok(Kind::System(SystemType::Ping));
+
+    #[test]
+    fn every_system_type_is_recognised_in_every_spelling() {
+        use SystemType as T;
+        let all = [
+            T::Ping,
+            T::Pong,
+            T::ClientHello,
+            T::ServerReady,
+            T::ServerHello,
+            T::SubscriptionUpdate,
+            T::SyncRequest,
+            T::ConfigUpdate,
+            T::ConfigResponse,
+            T::HealthCheck,
+            T::HealthCheckResponse,
+            T::MetricsRequest,
+            T::MetricsResponse,
+            T::PresenceJoin,
+            T::PresenceLeave,
+            T::PresenceUpdate,
+            T::Batch,
+            T::RateLimitWarning,
+            T::Error,
+        ];
+        for system in all {
+            let name = system.as_str();
+            let expected = Ok(Kind::System(system));
+            for text in [
+                format!("{{\"t\":\"{name}\"}}"),
+                format!("{{\"type\":\"{name}\",\"payload\":{{}}}}"),
+                format!("{{\"c\":\"WSE\",\"t\":\"{name}\",\"p\":{{}}}}"),
+                format!("{{\"c\":\"U\",\"t\":\"{name}\",\"p\":{{}}}}"),
+                format!("WSE{{\"t\":\"{name}\"}}"),
+                format!(" {{ \"p\" : {{\"t\":\"x\"}} , \"t\" : \"{name}\" }} "),
+            ] {
+                assert_eq!(classify(&text), expected, "{text}");
+            }
+            let mut other = name.to_owned();
+            other.replace_range(1..2, "#");
+            assert_eq!(SystemType::parse(&other), None, "{other}");
+        }
+        assert_eq!(SystemType::parse("PING"), Some(T::Ping));
+        assert_eq!(SystemType::parse("pong"), Some(T::Pong));
+        assert_eq!(
+            SystemType::parse("subscription"),
+            Some(T::SubscriptionUpdate)
+        );
+        assert_eq!(SystemType::parse("Ping"), None);
+    }
+
+    #[test]
+    fn escapes_do_not_smuggle() {
+        assert_eq!(classify(r#"{"t":"\u0070ing"}"#), PING);
+        assert_eq!(classify(r#"{"t":"p\u0069ng"}"#), PING);
+        assert_eq!(classify(r#"{"\u0074":"ping"}"#), PING);
+        assert_eq!(classify(r#"{"t\u0079pe":"ping","t":"trade"}"#), PING);
+        assert_eq!(classify(r#"{"t":"tr\"ade"}"#), Ok(Kind::Application));
+        let long = "\\u0070".repeat(100);
+        assert_eq!(
+            classify(&format!("{{\"t\":\"{long}\"}}")),
+            Ok(Kind::Application)
+        );
+    }
+
+    #[test]
+    fn what_is_no_envelope() {
+        for text in [
+            "",
+            " ",
+            "[]",
+            "1",
+            "\"t\"",
+            "ping",
+            "WSE",
+            "X{\"t\":\"a\"}",
+            "WSE {\"t\":\"a\"}",
+        ] {
+            assert_eq!(classify(text), Err(EnvelopeError::NotAnObject), "{text}");
+        }
+        for text in [
+            "{}",
+            "{\"p\":{\"t\":\"ping\"}}",
+            "{\"c\":\"U\"}",
+            "{\"T\":\"ping\"}",
+        ] {
+            assert_eq!(classify(text), Err(EnvelopeError::NoType), "{text}");
+        }
+        for text in [
+            "{\"t\":1}",
+            "{\"t\":\"\"}",
+            "{\"t\":null}",
+            "{\"c\":\"U\",\"t\":{\"a\":\"b\"}}",
+        ] {
+            assert_eq!(classify(text), Err(EnvelopeError::InvalidType), "{text}");
+        }
+        for text in [
+            "{",
+            "{\"t\":\"ping",
+            "{\"t\":\"pi\nng\"}",
+            "{\"t\":\"\\q\"}",
+            "{\"t\"}",
+            "{\"a\":[}",
+        ] {
+            assert_eq!(classify(text), Err(EnvelopeError::Malformed), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_before_the_type_is_limited() {
+        let nested = |levels: usize| {
+            format!(
+                "{{\"p\":{}{},\"t\":\"a\"}}",
+                "[".repeat(levels),
+                "]".repeat(levels)
+            )
+        };
+        assert_eq!(classify(&nested(63)), Ok(Kind::Application));
+        assert_eq!(classify(&nested(64)), Err(EnvelopeError::TooDeep));
+        assert_eq!(classify(&nested(100_000)), Err(EnvelopeError::TooDeep));
+    }
+
+    #[test]
+    fn the_rest_is_not_looked_at() {
+        assert_eq!(classify("{\"t\":\"ping\",]"), PING);
+        assert_eq!(classify("{\"c\":\"U\",\"t\":\"a\""), Ok(Kind::Application));
+    }
+
+    #[test]
+    fn msgpack_in_any_order() {
+        let pack = |text: &str| {
+            let mut out = Vec::new();
+            crate::format::json_to_msgpack(text.as_bytes(), &mut out).unwrap();
+            out
+        };
+        assert_eq!(
+            classify_msgpack(&pack(r#"{"a":{"t":"x"},"t":"ping"}"#)),
+            PING
+        );
+        assert_eq!(
+            classify_msgpack(&pack(r#"{"payload":[1],"type":"PING"}"#)),
+            PING
+        );
+        assert_eq!(
+            classify_msgpack(&pack(r#"{"t":"trade"}"#)),
+            Ok(Kind::Application)
+        );
+        assert_eq!(classify_msgpack(&pack("{}")), Err(EnvelopeError::NoType));
+        assert_eq!(
+            classify_msgpack(&pack("[]")),
+            Err(EnvelopeError::NotAnObject)
+        );
+        assert_eq!(
+            classify_msgpack(&pack(r#"{"t":1}"#)),
+            Err(EnvelopeError::InvalidType)
+        );
+        assert_eq!(
+            classify_msgpack(&[0xdf, 255, 255, 255, 255]),
+            Err(EnvelopeError::Malformed)
+        );
+        let mut deep = vec![0x82, 0xa1, b'p'];
+        deep.extend([0x91; 1000]);
+        assert_eq!(classify_msgpack(&deep), Err(EnvelopeError::TooDeep));
+    }
+}

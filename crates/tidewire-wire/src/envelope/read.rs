@@ -1,0 +1,185 @@
+//! Reading a whole envelope. Off the hot path: system messages, and applications that ask for it.
+
+use super::scan::{Fields, string_is};
+use super::{Category, EnvelopeError, strip_category};
+use crate::format::msgpack_to_json;
+use serde_json::Value;
+
+/// A message with all its fields.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Envelope {
+    /// `c`, or what an older prefix said; `None` if it is missing or unknown.
+    pub category: Option<Category>,
+    /// `t` or `type`.
+    pub t: String,
+    /// `id`.
+    pub id: Option<String>,
+    /// `ts`, RFC 3339.
+    pub ts: Option<String>,
+    /// `seq`.
+    pub seq: Option<u64>,
+    /// `p` or `payload`; null if it is missing.
+    pub payload: Value,
+    /// `v`, the version of the protocol.
+    pub version: Option<u64>,
+    /// `pri`, the priority.
+    pub priority: Option<u64>,
+    /// `cid`.
+    pub correlation_id: Option<String>,
+    /// `sig`.
+    pub signature: Option<String>,
+    /// `tp`, the topic of a publication.
+    pub topic: Option<String>,
+    /// `e`, the epoch of the topic's history.
+    pub epoch: Option<String>,
+    /// `o`, the offset in the topic's history.
+    pub offset: Option<u64>,
+}
+
+/// Reads an envelope from JSON, with or without one of the older prefixes. Of fields that come twice
+/// the first counts; unknown ones are passed over.
+///
+/// # Errors
+/// As [`classify_json`](super::classify_json), and a field of a wrong type. A field that is null counts
+/// as missing.
+pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
+    let (category, object) = strip_category(text);
+    let mut seen = [None; NAMES.len()];
+    let mut fields = Fields::open(object)?;
+    while let Some(field) = fields.next()? {
+        for (names, value) in NAMES.iter().zip(&mut seen) {
+            for name in *names {
+                if value.is_none() && string_is(field.name, name)? {
+                    *value = Some(field.value);
+                }
+            }
+        }
+    }
+    let [t, c, payload, id, ts, seq, v, pri, cid, sig, tp, e, o] = seen;
+    let t = match value(t.ok_or(EnvelopeError::NoType)?)? {
+        Value::String(t) if !t.is_empty() => t,
+        _ => return Err(EnvelopeError::InvalidType),
+    };
+    let c = text_field(c, "c")?.and_then(|c| Category::parse(&c));
+    Ok(Envelope {
+        category: c.or(category),
+        t,
+        id: text_field(id, "id")?,
+        ts: text_field(ts, "ts")?,
+        seq: number_field(seq, "seq")?,
+        payload: payload.map(value).transpose()?.unwrap_or_default(),
+        version: number_field(v, "v")?,
+        priority: number_field(pri, "pri")?,
+        correlation_id: text_field(cid, "cid")?,
+        signature: text_field(sig, "sig")?,
+        topic: text_field(tp, "tp")?,
+        epoch: text_field(e, "e")?,
+        offset: number_field(o, "o")?,
+    })
+}
+
+/// [`parse_json`] for MessagePack, without the prefix `M:`.
+///
+/// # Errors
+/// As [`parse_json`].
+pub fn parse_msgpack(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    msgpack_to_json(bytes, &mut text)?;
+    parse_json(&text)
+}
+
+fn value(text: &[u8]) -> Result<Value, EnvelopeError> {
+    serde_json::from_slice(text).map_err(|_| EnvelopeError::Malformed)
+}
+
+fn text_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<String>, EnvelopeError> {
+    match text.map(value).transpose()? {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(EnvelopeError::InvalidField(name)),
+    }
+}
+
+fn number_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<u64>, EnvelopeError> {
+    match text.map(value).transpose()? {
+        None | Some(Value::Null) => Ok(None),
+        Some(number) => number
+            .as_u64()
+            .map(Some)
+            .ok_or(EnvelopeError::InvalidField(name)),
+    }
+}
+
+/// Each field's name and synonym, in the order in which `parse_json` takes them apart.
+const NAMES: [&[&str]; 13] = [
+    &["t", "type"],
+    &["c"],
+    &["p", "payload"],
+    &["id"],
+    &["ts"],
+    &["seq"],
+    &["v"],
+    &["pri"],
+    &["cid"],
+    &["sig"],
+    &["tp"],
+    &["e"],
+    &["o"],
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn all_fields() {
+        let text = br#"{"c":"U","t":"a","id":"i","ts":"2024-11-21T18:05:45.678Z","seq":7,
+            "p":{"x":[1]},"v":1,"pri":10,"cid":"k","sig":"s","tp":"top","e":"0badcafe","o":9,"x":0}"#;
+        let envelope = parse_json(text).unwrap();
+        let expected = Envelope {
+            category: Some(Category::Update),
+            t: "a".into(),
+            id: Some("i".into()),
+            ts: Some("2024-11-21T18:05:45.678Z".into()),
+            seq: Some(7),
+            payload: json!({"x": [1]}),
+            version: Some(1),
+            priority: Some(10),
+            correlation_id: Some("k".into()),
+            signature: Some("s".into()),
+            topic: Some("top".into()),
+            epoch: Some("0badcafe".into()),
+            offset: Some(9),
+        };
+        assert_eq!(envelope, expected);
+        let mut packed = Vec::new();
+        crate::format::json_to_msgpack(text, &mut packed).unwrap();
+        assert_eq!(parse_msgpack(&packed), Ok(expected));
+    }
+
+    #[test]
+    fn synonyms_prefixes_and_doubles() {
+        let envelope = parse_json(br#"S{"payload":1,"type":"a","t":"b","p":2}"#).unwrap();
+        assert_eq!(envelope.category, Some(Category::Snapshot));
+        assert_eq!((envelope.t.as_str(), &envelope.payload), ("a", &json!(1)));
+    }
+
+    #[test]
+    fn wrong_fields() {
+        let cases: [(&str, EnvelopeError); 7] = [
+            (r#"{"t":"a","seq":-1}"#, EnvelopeError::InvalidField("seq")),
+            (r#"{"t":"a","id":1}"#, EnvelopeError::InvalidField("id")),
+            (r#"{"t":"a","p":{"x":nul}}"#, EnvelopeError::Malformed),
+            (r#"{"t":"a"} {}"#, EnvelopeError::Malformed),
+            (r#"{"p":1}"#, EnvelopeError::NoType),
+            (r#"{"t":[]}"#, EnvelopeError::InvalidType),
+            ("[]", EnvelopeError::NotAnObject),
+        ];
+        for (text, error) in cases {
+            assert_eq!(parse_json(text.as_bytes()), Err(error), "{text}");
+        }
+        let envelope = parse_json(br#"{"t":"a","c":"X","id":null}"#).unwrap();
+        assert_eq!((envelope.category, envelope.id), (None, None));
+    }
+}

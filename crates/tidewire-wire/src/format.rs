@@ -1,0 +1,110 @@
+//! Encodings of a message: JSON, MessagePack (`M:`), zlib (`C:`), and how a binary frame tells which.
+
+mod msgpack;
+mod pack;
+mod zlib;
+
+pub use msgpack::msgpack_to_json;
+pub(crate) use msgpack::{Item, Reader};
+pub use pack::json_to_msgpack;
+pub use zlib::{Deflater, Inflater, deflate, inflate};
+
+/// How a connection wants its messages encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Format {
+    /// JSON in text frames.
+    #[default]
+    Json,
+    /// MessagePack behind `M:` in binary frames.
+    MessagePack,
+}
+
+/// What the first bytes of a binary frame say about the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// JSON from the first byte.
+    Json,
+    /// MessagePack after the two bytes `M:`.
+    MessagePack,
+    /// A zlib stream after `prefix_bytes` bytes: 2 for `C:`, 0 for a bare stream. It inflates to any
+    /// other form.
+    Zlib {
+        /// Bytes before the stream.
+        prefix_bytes: usize,
+    },
+    /// `E:`, a 12-byte IV, AES-256-GCM ciphertext and tag.
+    Encrypted,
+}
+
+impl Framing {
+    /// Bytes to skip before the content starts.
+    pub fn prefix_bytes(self) -> usize {
+        match self {
+            Self::Json => 0,
+            Self::MessagePack | Self::Encrypted => 2,
+            Self::Zlib { prefix_bytes } => prefix_bytes,
+        }
+    }
+}
+
+/// Tells the forms of a binary frame apart by its first bytes. Never fails: what is none of the others
+/// is taken for JSON.
+#[inline]
+pub fn identify(binary: &[u8]) -> Framing {
+    match binary {
+        [b'M', b':', ..] => Framing::MessagePack,
+        [b'C', b':', ..] => Framing::Zlib { prefix_bytes: 2 },
+        [b'E', b':', ..] => Framing::Encrypted,
+        [0x78, ..] => Framing::Zlib { prefix_bytes: 0 },
+        _ => Framing::Json,
+    }
+}
+
+/// Why bytes could not be turned into another format. All are the fault of who made the bytes, and the
+/// same bytes fail again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// The bytes end in the middle of a value.
+    #[error("ends in the middle of a value")]
+    Truncated,
+    /// The bytes are not what they claim to be.
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// Something follows the end of the value.
+    #[error("bytes follow the end of the value")]
+    TrailingBytes,
+    /// Arrays and objects are nested deeper than [`NESTING_MAX`].
+    #[error("nested deeper than {NESTING_MAX}")]
+    TooDeep,
+    /// The result would be larger than the limit.
+    #[error("larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+}
+
+/// Levels of arrays and objects that a JSON or MessagePack message may have.
+pub const NESTING_MAX: usize = 64;
+
+/// The first bytes of a binary frame that holds MessagePack.
+pub const MESSAGEPACK_PREFIX: &[u8; 2] = b"M:";
+
+/// The first bytes of a binary frame that holds a zlib stream.
+pub const ZLIB_PREFIX: &[u8; 2] = b"C:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_tell_the_form() {
+        assert_eq!(identify(b"M:\x80"), Framing::MessagePack);
+        assert_eq!(identify(b"C:\x78\x9c"), Framing::Zlib { prefix_bytes: 2 });
+        assert_eq!(identify(b"\x78\x9c"), Framing::Zlib { prefix_bytes: 0 });
+        assert_eq!(identify(b"E:"), Framing::Encrypted);
+        assert_eq!(identify(b"{\"t\":\"a\"}"), Framing::Json);
+        assert_eq!(identify(b"M"), Framing::Json);
+        assert_eq!(identify(b""), Framing::Json);
+    }
+}

@@ -1,0 +1,240 @@
+//! zlib streams (RFC 1950), inflated under a limit.
+
+use super::FormatError;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+/// Inflates zlib streams one after another with one state (some 40 KiB), made once.
+#[derive(Debug)]
+pub struct Inflater {
+    state: Decompress,
+}
+
+impl Default for Inflater {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Inflater {
+    /// Allocates the state.
+    pub fn new() -> Self {
+        Self {
+            state: Decompress::new(true),
+        }
+    }
+
+    /// Appends what the zlib stream `compressed` holds to `out`.
+    ///
+    /// Stops as soon as more than `out_bytes_max` bytes come out, and never holds more than twice that
+    /// many. On an error `out` is as it was before.
+    ///
+    /// # Errors
+    /// [`FormatError::TooLarge`], [`FormatError::Truncated`] for a stream without its end,
+    /// [`FormatError::TrailingBytes`] for bytes after it, [`FormatError::Malformed`] for anything else.
+    pub fn inflate(
+        &mut self,
+        compressed: &[u8],
+        out: &mut Vec<u8>,
+        out_bytes_max: usize,
+    ) -> Result<(), FormatError> {
+        self.state.reset(true);
+        let start = out.len();
+        let result = self.inflate_from(compressed, out, start, out_bytes_max);
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+
+    fn inflate_from(
+        &mut self,
+        compressed: &[u8],
+        out: &mut Vec<u8>,
+        start: usize,
+        out_bytes_max: usize,
+    ) -> Result<(), FormatError> {
+        // One byte more than allowed is asked for, to tell a full result from one that goes on.
+        let room_max = out_bytes_max.saturating_add(1);
+        let mut room = compressed
+            .len()
+            .saturating_mul(4)
+            .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
+        loop {
+            let consumed = self.state.total_in() as usize;
+            let produced = self.state.total_out() as usize;
+            room = room.max(produced).min(room_max - produced);
+            out.resize(start + produced + room, 0);
+            let status = self
+                .state
+                .decompress(
+                    &compressed[consumed..],
+                    &mut out[start + produced..],
+                    FlushDecompress::None,
+                )
+                .map_err(|_| FormatError::Malformed("not a zlib stream"))?;
+            let total = self.state.total_out() as usize;
+            if total > out_bytes_max {
+                return Err(FormatError::TooLarge {
+                    bytes_max: out_bytes_max,
+                });
+            }
+            if matches!(status, Status::StreamEnd) {
+                out.truncate(start + total);
+                return if self.state.total_in() as usize == compressed.len() {
+                    Ok(())
+                } else {
+                    Err(FormatError::TrailingBytes)
+                };
+            }
+            let stuck = self.state.total_in() as usize == consumed && total == produced;
+            if stuck {
+                return Err(FormatError::Truncated);
+            }
+        }
+    }
+}
+
+/// Deflates messages one after another with one state (some 270 KiB), made once.
+#[derive(Debug)]
+pub struct Deflater {
+    state: Compress,
+}
+
+impl Deflater {
+    /// Allocates the state. `level` is 0 (stored) to 9 (smallest); 1 is the fastest that compresses, and
+    /// a larger number counts as 9.
+    pub fn new(level: u32) -> Self {
+        Self {
+            state: Compress::new(Compression::new(level.min(9)), true),
+        }
+    }
+
+    /// Appends `plain` as one zlib stream to `out`. The prefix `C:` is the caller's.
+    pub fn deflate(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        self.state.reset();
+        let start = out.len();
+        let mut room = plain.len() / 2 + CHUNK_BYTES_MIN;
+        loop {
+            let consumed = self.state.total_in() as usize;
+            let produced = self.state.total_out() as usize;
+            out.resize(start + produced + room, 0);
+            let status = self
+                .state
+                .compress(
+                    &plain[consumed..],
+                    &mut out[start + produced..],
+                    FlushCompress::Finish,
+                )
+                .expect("a state that was just reset takes any input");
+            let total = self.state.total_out() as usize;
+            if matches!(status, Status::StreamEnd) {
+                out.truncate(start + total);
+                return;
+            }
+            room = room.saturating_mul(2);
+        }
+    }
+}
+
+/// [`Inflater::inflate`] with a state for this one stream.
+///
+/// # Errors
+/// As [`Inflater::inflate`].
+pub fn inflate(
+    compressed: &[u8],
+    out: &mut Vec<u8>,
+    out_bytes_max: usize,
+) -> Result<(), FormatError> {
+    Inflater::new().inflate(compressed, out, out_bytes_max)
+}
+
+/// [`Deflater::deflate`] with a state for this one stream.
+pub fn deflate(plain: &[u8], level: u32, out: &mut Vec<u8>) {
+    Deflater::new(level).deflate(plain, out);
+}
+
+const CHUNK_BYTES_MIN: usize = 256;
+const CHUNK_BYTES_MAX: usize = 64 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn deflated(plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        deflate(plain, 6, &mut out);
+        out
+    }
+
+    #[test]
+    fn exactly_the_limit_passes_and_one_more_does_not() {
+        let stream = deflated(&[b'a'; 1000]);
+        let mut out = b"before".to_vec();
+        let mut inflater = Inflater::new();
+        let refused = inflater.inflate(&stream, &mut out, 999);
+        assert_eq!(refused, Err(FormatError::TooLarge { bytes_max: 999 }));
+        assert_eq!(out, b"before");
+        inflater.inflate(&stream, &mut out, 1000).unwrap();
+        assert_eq!(out.len(), 1006);
+    }
+
+    #[test]
+    fn a_bomb_costs_no_more_than_the_limit() {
+        let stream = deflated(&vec![0; 50_000_000]);
+        let mut out = Vec::new();
+        let refused = inflate(&stream, &mut out, 100_000);
+        assert_eq!(refused, Err(FormatError::TooLarge { bytes_max: 100_000 }));
+        assert!(out.capacity() <= 200_002, "{}", out.capacity());
+    }
+
+    #[test]
+    fn broken_streams() {
+        let stream = deflated(b"hello hello hello hello");
+        let mut out = Vec::new();
+        let cut = &stream[..stream.len() - 1];
+        assert_eq!(inflate(cut, &mut out, 100), Err(FormatError::Truncated));
+        assert_eq!(inflate(b"", &mut out, 100), Err(FormatError::Truncated));
+        let mut long = stream.clone();
+        long.push(0);
+        assert_eq!(
+            inflate(&long, &mut out, 100),
+            Err(FormatError::TrailingBytes)
+        );
+        let mut flipped = stream;
+        let last = flipped.len() - 1;
+        flipped[last] ^= 1;
+        assert!(matches!(
+            inflate(&flipped, &mut out, 100),
+            Err(FormatError::Malformed(_))
+        ));
+        assert!(matches!(
+            inflate(b"{}", &mut out, 100),
+            Err(FormatError::Malformed(_))
+        ));
+        assert!(out.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip_with_reused_states(
+            messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3000), 1..4),
+            level in 0u32..10,
+        ) {
+            let mut deflater = Deflater::new(level);
+            let mut inflater = Inflater::new();
+            for plain in messages {
+                let mut stream = Vec::new();
+                deflater.deflate(&plain, &mut stream);
+                let mut back = Vec::new();
+                inflater.inflate(&stream, &mut back, plain.len()).unwrap();
+                prop_assert_eq!(back, plain);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = inflate(&bytes, &mut Vec::new(), 10_000);
+        }
+    }
+}

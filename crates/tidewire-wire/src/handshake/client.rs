@@ -1,0 +1,377 @@
+//! The client's side: writing the request, reading the answer.
+
+use super::{
+    HEADERS_MAX, accept_value, is_header_value, is_token, is_visible, list_has, trim, write_header,
+};
+use base64::Engine as _;
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// `Host`, with the port unless it is the scheme's default.
+    pub host: &'a str,
+    /// Path and query, percent-encoded; starts with `/`.
+    pub target: &'a str,
+    /// 16 random bytes, sent as `Sec-WebSocket-Key`.
+    pub key: &'a [u8; 16],
+    /// Subprotocols offered, the preferred one first.
+    pub protocols: &'a [&'a str],
+    /// Further headers.
+    pub headers: &'a [(&'a str, &'a str)],
+}
+
+/// Part of a [`RequestHead`] that would break the request. The caller's fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} has characters that a request cannot carry")]
+pub struct InvalidHeader {
+    /// `host`, `target`, `protocol`, or the header's name.
+    pub what: String,
+}
+
+impl RequestHead<'_> {
+    /// Appends the request.
+    ///
+    /// # Errors
+    /// A host, target, subprotocol or header that holds a line end or another character which is not
+    /// allowed in its place; `out` is then as it was before.
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), InvalidHeader> {
+        self.check()?;
+        out.extend_from_slice(b"GET ");
+        out.extend_from_slice(self.target.as_bytes());
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        write_header("Host", self.host, out);
+        out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\n");
+        out.extend_from_slice(b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ");
+        out.extend_from_slice(&encode_key(self.key));
+        out.extend_from_slice(b"\r\n");
+        for (index, protocol) in self.protocols.iter().enumerate() {
+            out.extend_from_slice(if index == 0 {
+                b"Sec-WebSocket-Protocol: "
+            } else {
+                b", "
+            });
+            out.extend_from_slice(protocol.as_bytes());
+        }
+        if !self.protocols.is_empty() {
+            out.extend_from_slice(b"\r\n");
+        }
+        for (name, value) in self.headers {
+            write_header(name, value, out);
+        }
+        out.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), InvalidHeader> {
+        let require = |allowed: bool, what: &str| {
+            if allowed {
+                Ok(())
+            } else {
+                Err(InvalidHeader {
+                    what: what.to_owned(),
+                })
+            }
+        };
+        require(is_visible(self.host), "host")?;
+        require(
+            is_visible(self.target) && self.target.starts_with('/'),
+            "target",
+        )?;
+        for protocol in self.protocols {
+            require(is_token(protocol), "protocol")?;
+        }
+        for (name, value) in self.headers {
+            require(is_token(name) && is_header_value(value), name)?;
+        }
+        Ok(())
+    }
+}
+
+/// The server's consent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Bytes of the head, with the empty line. What follows them are frames.
+    pub head_bytes: usize,
+    /// The subprotocol chosen; one of those offered.
+    pub protocol: Option<String>,
+    /// `Server`, if it says what it is.
+    pub server: Option<String>,
+}
+
+/// Why the connection is not a WebSocket connection.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    /// The server answered with a status other than 101. Whether a retry helps is for the status to
+    /// say.
+    #[error("the server refused the connection: {status} {reason}")]
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// The words behind it.
+        reason: String,
+        /// `Retry-After` in seconds, if it was given as a number.
+        retry_after: Option<u64>,
+    },
+    /// Not HTTP/1.1.
+    #[error("the answer is not HTTP: {0}")]
+    Malformed(&'static str),
+    /// More bytes than allowed, or more lines than [`HEADERS_MAX`].
+    #[error("the head of the answer is too large")]
+    HeadTooLarge,
+    /// 101, but not for this request (RFC 6455, section 4.1).
+    #[error("the answer does not accept a WebSocket connection: {0}")]
+    NotAccepted(&'static str),
+}
+
+/// Reads the answer from the bytes received so far; `Ok(None)` if its end is not among them. `key` and
+/// `offered_protocols` are those of the request.
+///
+/// # Errors
+/// As soon as the bytes cannot become an acceptance any more, or fill `head_bytes_max`.
+pub fn parse_response(
+    bytes: &[u8],
+    key: &[u8; 16],
+    offered_protocols: &[&str],
+    head_bytes_max: usize,
+) -> Result<Option<Response>, ResponseError> {
+    let window = &bytes[..bytes.len().min(head_bytes_max)];
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let head_bytes = match parsed.parse(window) {
+        Ok(httparse::Status::Complete(head_bytes)) => head_bytes,
+        Ok(httparse::Status::Partial) if bytes.len() >= head_bytes_max => {
+            return Err(ResponseError::HeadTooLarge);
+        }
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => return Err(ResponseError::HeadTooLarge),
+        Err(_) => {
+            return Err(ResponseError::Malformed(
+                "the status line or a header is broken",
+            ));
+        }
+    };
+    let status = parsed.code.unwrap_or_default();
+    let headers = Headers(parsed.headers);
+    if status != 101 {
+        return Err(ResponseError::Refused {
+            status,
+            reason: parsed.reason.unwrap_or_default().to_owned(),
+            retry_after: headers
+                .first("retry-after")
+                .and_then(|value| value.parse().ok()),
+        });
+    }
+    if parsed.version != Some(1) {
+        return Err(ResponseError::Malformed("the HTTP version is not 1.1"));
+    }
+    headers.check_acceptance(key)?;
+    let protocol = headers.first("sec-websocket-protocol");
+    if protocol.is_some_and(|protocol| !offered_protocols.contains(&protocol)) {
+        return Err(ResponseError::NotAccepted(
+            "a subprotocol that was not offered",
+        ));
+    }
+    Ok(Some(Response {
+        head_bytes,
+        protocol: protocol.map(str::to_owned),
+        server: headers.first("server").map(str::to_owned),
+    }))
+}
+
+struct Headers<'h, 'a>(&'h [httparse::Header<'a>]);
+
+impl<'a> Headers<'_, 'a> {
+    fn check_acceptance(&self, key: &[u8; 16]) -> Result<(), ResponseError> {
+        let mut upgrades = self.all("upgrade");
+        if !upgrades.any(|value| value.eq_ignore_ascii_case("websocket")) {
+            return Err(ResponseError::NotAccepted("Upgrade is not websocket"));
+        }
+        if !self
+            .all("connection")
+            .any(|value| list_has(value, "upgrade"))
+        {
+            return Err(ResponseError::NotAccepted("Connection does not upgrade"));
+        }
+        let expected = accept_value(&encode_key(key));
+        let mut accepts = self.all("sec-websocket-accept");
+        let matches = accepts
+            .next()
+            .is_some_and(|value| value.as_bytes() == expected);
+        if !matches || accepts.next().is_some() {
+            return Err(ResponseError::NotAccepted(
+                "Sec-WebSocket-Accept does not match",
+            ));
+        }
+        if self.all("sec-websocket-extensions").next().is_some() {
+            return Err(ResponseError::NotAccepted(
+                "an extension that was not offered",
+            ));
+        }
+        Ok(())
+    }
+
+    fn first(&self, name: &str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+            .filter_map(|header| std::str::from_utf8(header.value).ok())
+            .map(trim)
+    }
+}
+
+fn encode_key(key: &[u8; 16]) -> [u8; 24] {
+    let mut encoded = [0; 24];
+    base64::engine::general_purpose::STANDARD
+        .encode_slice(key, &mut encoded)
+        .expect("16 bytes are 24 characters of base64");
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::server::{Limits, parse_request, write_accept, write_rejection};
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEY: &[u8; 16] = b"the sample nonce";
+    const ACCEPTED: &str = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\
+        Connection: Upgrade\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
+
+    fn head() -> RequestHead<'static> {
+        RequestHead {
+            host: "localhost:1",
+            target: "/ws?a=b",
+            key: KEY,
+            protocols: &["a", "b"],
+            headers: &[("Authorization", "Bearer t")],
+        }
+    }
+
+    fn parse(text: &str) -> Result<Option<Response>, ResponseError> {
+        parse_response(text.as_bytes(), KEY, &["a", "b"], 1000)
+    }
+
+    #[test]
+    fn the_two_sides_understand_each_other() {
+        let mut sent = Vec::new();
+        head().write(&mut sent).unwrap();
+        let request = parse_request(&sent, &Limits::default()).unwrap().unwrap();
+        assert_eq!(request.head_bytes(), sent.len());
+        assert_eq!(request.bearer(), Some("t"));
+        assert_eq!(request.protocols().collect::<Vec<_>>(), ["a", "b"]);
+        let mut answer = Vec::new();
+        write_accept(
+            request.key(),
+            Some("b"),
+            &[("Server", "tidewire")],
+            &mut answer,
+        );
+        let head_bytes = answer.len();
+        answer.extend_from_slice(b"\x81\x00");
+        let response = parse_response(&answer, KEY, &["a", "b"], 1000)
+            .unwrap()
+            .unwrap();
+        let (protocol, server) = (Some("b".into()), Some("tidewire".into()));
+        assert_eq!(
+            response,
+            Response {
+                head_bytes,
+                protocol,
+                server
+            }
+        );
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back() {
+        let mut answer = Vec::new();
+        write_rejection(503, &[("Retry-After", "7")], "full", &mut answer);
+        let refused = parse_response(&answer, KEY, &[], 1000).unwrap_err();
+        let reason = "Service Unavailable".to_owned();
+        let expected = ResponseError::Refused {
+            status: 503,
+            reason,
+            retry_after: Some(7),
+        };
+        assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn nothing_is_injected() {
+        let mut out = b"x".to_vec();
+        for head in [
+            RequestHead {
+                host: "a\r\nb",
+                ..head()
+            },
+            RequestHead { host: "", ..head() },
+            RequestHead {
+                target: "/a b",
+                ..head()
+            },
+            RequestHead {
+                target: "a",
+                ..head()
+            },
+            RequestHead {
+                protocols: &["a,b"],
+                ..head()
+            },
+            RequestHead {
+                headers: &[("X", "a\r\nY: b")],
+                ..head()
+            },
+            RequestHead {
+                headers: &[("X:", "a")],
+                ..head()
+            },
+        ] {
+            assert!(head.write(&mut out).is_err(), "{head:?}");
+        }
+        assert_eq!(out, b"x");
+    }
+
+    #[test]
+    fn parts_ask_for_more_up_to_the_limit() {
+        for length in 0..ACCEPTED.len() {
+            assert_eq!(parse(&ACCEPTED[..length]), Ok(None), "{length}");
+        }
+        assert!(parse(ACCEPTED).unwrap().is_some());
+        let endless = format!("HTTP/1.1 101 {}", "a".repeat(1000));
+        assert_eq!(parse(&endless), Err(ResponseError::HeadTooLarge));
+        assert!(matches!(
+            parse("SSH-2.0-x"),
+            Err(ResponseError::Malformed(_))
+        ));
+    }
+
+    #[test]
+    fn what_is_no_acceptance() {
+        let replace = |from, to| parse(&ACCEPTED.replace(from, to));
+        for answer in [
+            replace("Upgrade: websocket\r\n", ""),
+            replace("Upgrade: websocket", "Upgrade: h2c"),
+            replace("Connection: Upgrade\r\n", ""),
+            replace("s3pP", "s3pQ"),
+            replace("\r\n\r\n", "\r\nSec-WebSocket-Accept: x\r\n\r\n"),
+            replace("\r\n\r\n", "\r\nSec-WebSocket-Protocol: c\r\n\r\n"),
+            replace("\r\n\r\n", "\r\nSec-WebSocket-Extensions: x\r\n\r\n"),
+        ] {
+            assert!(
+                matches!(answer, Err(ResponseError::NotAccepted(_))),
+                "{answer:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = parse_response(&bytes, KEY, &[], 200);
+        }
+    }
+}

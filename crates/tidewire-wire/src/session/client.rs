@@ -1,0 +1,278 @@
+//! The client's side of a session.
+
+use super::numbers::payload_numbers;
+use super::{Features, Now, Object, PROTOCOL_VERSION, batch, write_message};
+use crate::codes::ErrorCode;
+use crate::envelope::{
+    Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json,
+    classify_msgpack, parse_json, parse_msgpack,
+};
+use crate::format::Format;
+use crate::frame::OpCode;
+use crate::uuid::Uuid;
+use serde_json::Value;
+
+/// One connection's session, as a client sees it.
+#[derive(Clone, Debug)]
+pub struct ClientSession {
+    seq: u64,
+    format: Format,
+    ready: bool,
+    established: bool,
+}
+
+/// What a message from the server means. What the server leaves out is empty, 0 or `None`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ClientEvent {
+    /// `server_ready`: time to send [`ClientSession::write_hello`].
+    Ready {
+        /// The connection's id.
+        connection_id: String,
+        /// What the server calls itself.
+        server_version: String,
+        /// The user that the token named.
+        user_id: Option<String>,
+    },
+    /// `server_hello`.
+    Established {
+        /// What the server calls itself.
+        server_version: String,
+        /// The version of the protocol to speak.
+        protocol_version: u64,
+        /// The connection's id.
+        connection_id: String,
+        /// The largest message the server takes.
+        message_bytes_max: u64,
+        /// Messages that may be sent at once.
+        rate_limit_capacity: u64,
+        /// Messages a second that may be sent on end.
+        rate_limit_refill_per_s: u64,
+        /// Time between two pings of the server.
+        ping_interval_ms: u64,
+    },
+    /// `PONG`.
+    Pong {
+        /// The timestamp of the ping it answers.
+        client_timestamp_ms: Option<u64>,
+        /// The server's time when it answered.
+        server_timestamp_ms: Option<u64>,
+        /// The way there and back, by this side's clock.
+        latency_ms: Option<u64>,
+    },
+    /// `ping`: to be answered with [`ClientSession::write_pong`].
+    ServerPing {
+        /// To be given back.
+        timestamp_ms: Option<u64>,
+    },
+    /// `error`.
+    Error {
+        /// The code as it was spelled.
+        code: String,
+        /// The code, if this version knows it.
+        known: Option<ErrorCode>,
+        /// What went wrong, in words.
+        message: String,
+        /// Whether the session goes on.
+        recoverable: bool,
+        /// Seconds after which another try makes sense.
+        retry_after_s: Option<u64>,
+    },
+    /// JSON messages to be treated as if each had come alone.
+    Batch(Vec<Vec<u8>>),
+    /// Any other message of the protocol's.
+    System(SystemType, Box<Envelope>),
+    /// The application's message; the bytes are the caller's to look at.
+    Application,
+}
+
+/// What a client says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientHello<'a> {
+    /// Name and version.
+    pub client_version: &'a str,
+    /// What the client can do.
+    pub features: Features,
+}
+
+impl ClientSession {
+    /// The session of a connection that has just been upgraded, asking for messages in `format`.
+    pub fn new(format: Format) -> Self {
+        Self {
+            seq: 0,
+            format,
+            ready: false,
+            established: false,
+        }
+    }
+
+    /// How this client encodes its messages.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether `server_ready` has come.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Whether `server_hello` has come.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// Takes a message from the server: JSON text, or MessagePack without the prefix `M:`.
+    ///
+    /// # Errors
+    /// It is no envelope, or a system message that cannot be read: the server's fault.
+    pub fn handle_message(
+        &mut self,
+        encoding: Format,
+        bytes: &[u8],
+        now: Now,
+    ) -> Result<ClientEvent, EnvelopeError> {
+        let kind = match encoding {
+            Format::Json => classify_json(bytes)?,
+            Format::MessagePack => classify_msgpack(bytes)?,
+        };
+        let Kind::System(system) = kind else {
+            return Ok(ClientEvent::Application);
+        };
+        match system {
+            SystemType::Pong => {
+                let names = ["client_timestamp", "server_timestamp"];
+                let [sent_ms, answered_ms] = payload_numbers(encoding, bytes, names)?;
+                Ok(ClientEvent::Pong {
+                    client_timestamp_ms: sent_ms,
+                    server_timestamp_ms: answered_ms,
+                    latency_ms: sent_ms.map(|sent_ms| now.unix_ms.saturating_sub(sent_ms)),
+                })
+            }
+            SystemType::Ping => {
+                let [timestamp_ms] = payload_numbers(encoding, bytes, ["timestamp"])?;
+                Ok(ClientEvent::ServerPing { timestamp_ms })
+            }
+            SystemType::Batch => batch::unpack(encoding, bytes).map(ClientEvent::Batch),
+            _ => {
+                let envelope = match encoding {
+                    Format::Json => parse_json(bytes)?,
+                    Format::MessagePack => parse_msgpack(bytes)?,
+                };
+                Ok(self.handle_envelope(system, envelope))
+            }
+        }
+    }
+
+    /// Appends `client_hello` and says which kind of frame it goes into.
+    pub fn write_hello(
+        &mut self,
+        hello: &ClientHello<'_>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        self.write(SystemType::ClientHello, id, now, out, |out| {
+            let mut object = Object::open(out);
+            object.text("client_version", hello.client_version);
+            object.number("protocol_version", PROTOCOL_VERSION.into());
+            object.with("features", |out| hello.features.write(out));
+            object.texts("capabilities", &[]);
+            object.close();
+        })
+    }
+
+    /// Appends `ping` with the time `now` and says which kind of frame it goes into.
+    pub fn write_ping(&mut self, id: Uuid, now: Now, out: &mut Vec<u8>) -> OpCode {
+        self.write(SystemType::Ping, id, now, out, |out| {
+            let mut object = Object::open(out);
+            object.number("timestamp", now.unix_ms);
+            object.close();
+        })
+    }
+
+    /// Appends the answer to a ping of the server's and says which kind of frame it goes into.
+    pub fn write_pong(
+        &mut self,
+        server_timestamp_ms: Option<u64>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let latency_ms = server_timestamp_ms.map_or(0, |sent| now.unix_ms.saturating_sub(sent));
+        self.write(SystemType::Pong, id, now, out, |out| {
+            let mut object = Object::open(out);
+            object.number("client_timestamp", now.unix_ms);
+            object.optional_number("server_timestamp", server_timestamp_ms);
+            object.number("latency", latency_ms);
+            object.close();
+        })
+    }
+
+    fn write(
+        &mut self,
+        system: SystemType,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+        write_payload: impl FnOnce(&mut Vec<u8>),
+    ) -> OpCode {
+        self.seq += 1;
+        let header = EnvelopeHeader {
+            category: Category::System,
+            t: system.as_str(),
+            id,
+            unix_ms: now.unix_ms,
+            seq: self.seq,
+            correlation_id: None,
+        };
+        write_message(&header, self.format, out, write_payload)
+    }
+
+    fn handle_envelope(&mut self, system: SystemType, envelope: Envelope) -> ClientEvent {
+        let payload = &envelope.payload;
+        match system {
+            SystemType::ServerReady => {
+                self.ready = true;
+                let details = &payload["details"];
+                ClientEvent::Ready {
+                    connection_id: text(&details["connection_id"]),
+                    server_version: text(&details["version"]),
+                    user_id: details["user_id"].as_str().map(str::to_owned),
+                }
+            }
+            SystemType::ServerHello => {
+                self.established = true;
+                let limits = &payload["limits"];
+                let number = |value: &Value| value.as_f64().unwrap_or_default() as u64;
+                ClientEvent::Established {
+                    server_version: text(&payload["server_version"]),
+                    protocol_version: number(&payload["protocol_version"]),
+                    connection_id: text(&payload["connection_id"]),
+                    message_bytes_max: number(&limits["max_message_size"]),
+                    rate_limit_capacity: number(&limits["rate_limit_capacity"]),
+                    rate_limit_refill_per_s: number(&limits["rate_limit_refill"]),
+                    ping_interval_ms: number(&payload["ping_interval"]),
+                }
+            }
+            SystemType::Error => {
+                let code = text(&payload["code"]);
+                let known = ErrorCode::parse(&code);
+                // A code of a later version that does not say otherwise ends nothing.
+                let by_code = known.is_none_or(ErrorCode::recoverable);
+                let retry_after_s = payload["retry_after"].as_f64();
+                ClientEvent::Error {
+                    code,
+                    known,
+                    message: text(&payload["message"]),
+                    recoverable: payload["recoverable"].as_bool().unwrap_or(by_code),
+                    retry_after_s: retry_after_s.map(|seconds| seconds.ceil() as u64),
+                }
+            }
+            _ => ClientEvent::System(system, Box::new(envelope)),
+        }
+    }
+}
+
+/// A text, or nothing of it.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

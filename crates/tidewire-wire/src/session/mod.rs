@@ -1,0 +1,116 @@
+//! The version 1 session of each side: what a system message means, what to answer, when to ping.
+//!
+//! Messages, events and the time go in through `handle_*`; what to do comes back from them and from
+//! `poll_*`. Encoding appends to a buffer of the caller's; ids and with them randomness are arguments.
+
+mod batch;
+mod client;
+mod numbers;
+mod object;
+mod reply;
+mod request;
+mod server;
+
+pub use batch::BATCH_MESSAGES_MAX;
+pub use client::{ClientEvent, ClientHello, ClientSession};
+pub use reply::{Reply, TopicRecovery};
+pub use request::{
+    Action, RecoveryPosition, Request, RequestKind, Subscription, Sync, TOPICS_PER_REQUEST_MAX,
+};
+pub use server::{ServerProfile, ServerSession, SystemEvent, TimeoutAction};
+
+use crate::envelope::EnvelopeHeader;
+use crate::format::{Format, json_to_msgpack};
+use crate::frame::OpCode;
+use object::Object;
+use serde_json::Value;
+
+/// The version of the protocol that this crate speaks.
+pub const PROTOCOL_VERSION: u8 = 1;
+
+/// A moment, on two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Milliseconds on a clock that never goes back, for deadlines.
+    pub monotonic_ms: u64,
+    /// Milliseconds since 1970, for messages.
+    pub unix_ms: u64,
+}
+
+/// What a side can do beyond sending messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Features {
+    /// `C:` frames.
+    pub compression: bool,
+    /// `E:` frames.
+    pub encryption: bool,
+    /// `batch` messages.
+    pub batching: bool,
+    /// Priorities (`pri`).
+    pub priority_queue: bool,
+    /// Circuit breaker.
+    pub circuit_breaker: bool,
+    /// Recovery of missed publications.
+    pub recovery: bool,
+}
+
+impl Features {
+    /// These features without those that `peer`, an object of booleans, sets to false. A feature that
+    /// the peer does not mention stays.
+    #[must_use]
+    pub fn negotiate(self, peer: &Value) -> Self {
+        let allowed = |name: &str| peer.get(name) != Some(&Value::Bool(false));
+        Self {
+            compression: self.compression && allowed("compression"),
+            encryption: self.encryption && allowed("encryption"),
+            batching: self.batching && allowed("batching"),
+            priority_queue: self.priority_queue && allowed("priority_queue"),
+            circuit_breaker: self.circuit_breaker && allowed("circuit_breaker"),
+            recovery: self.recovery && allowed("recovery"),
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        let mut object = Object::open(out);
+        object.boolean("compression", self.compression);
+        object.boolean("encryption", self.encryption);
+        object.boolean("batching", self.batching);
+        object.boolean("priority_queue", self.priority_queue);
+        object.boolean("circuit_breaker", self.circuit_breaker);
+        object.boolean("recovery", self.recovery);
+        object.close();
+    }
+}
+
+/// Appends a message in `format` whose payload `write_payload` writes as JSON. A payload that
+/// MessagePack cannot take, because it is nested too deep, is left out.
+fn write_message(
+    header: &EnvelopeHeader<'_>,
+    format: Format,
+    out: &mut Vec<u8>,
+    write_payload: impl FnOnce(&mut Vec<u8>),
+) -> OpCode {
+    match format {
+        Format::Json => header.write_json_with(out, write_payload),
+        Format::MessagePack => {
+            let mut payload = Vec::new();
+            write_payload(&mut payload);
+            header.write_msgpack_with(out, |out| {
+                if json_to_msgpack(&payload, out).is_err() {
+                    out.push(MESSAGEPACK_NIL);
+                }
+            });
+        }
+    }
+    op_code(format)
+}
+
+/// The kind of frame for a message in `format`.
+fn op_code(format: Format) -> OpCode {
+    match format {
+        Format::Json => OpCode::Text,
+        Format::MessagePack => OpCode::Binary,
+    }
+}
+
+const MESSAGEPACK_NIL: u8 = 0xc0;

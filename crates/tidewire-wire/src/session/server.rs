@@ -1,0 +1,359 @@
+//! The server's side of a session.
+
+use super::numbers::payload_numbers;
+use super::reply::{Context, Reply, pack_pong};
+use super::request::{self, Refusal, Request};
+use super::{Features, Now, PROTOCOL_VERSION, batch, op_code, write_message};
+use crate::codes::ErrorCode;
+use crate::envelope::{
+    Category, Envelope, EnvelopeError, EnvelopeHeader, SystemType, parse_json, parse_msgpack,
+};
+use crate::format::Format;
+use crate::frame::OpCode;
+use crate::uuid::Uuid;
+use serde_json::Value;
+
+/// What all sessions of one server have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerProfile {
+    /// Told to clients.
+    pub server_version: String,
+    /// What the server offers.
+    pub features: Features,
+    /// The largest message a client may send; 1 MiB by default.
+    pub message_bytes_max: usize,
+    /// Messages a client may send at once; 100,000 by default.
+    pub rate_limit_capacity: u64,
+    /// Messages a second that a client may send on end; 10,000 by default.
+    pub rate_limit_refill_per_s: u64,
+    /// Time between two pings; 25,000 by default, 0 for none.
+    pub ping_interval_ms: u64,
+    /// Silence after which a connection is closed; 60,000 by default, 0 for never.
+    pub idle_timeout_ms: u64,
+}
+
+impl Default for ServerProfile {
+    fn default() -> Self {
+        Self {
+            server_version: concat!("tidewire/", env!("CARGO_PKG_VERSION")).to_owned(),
+            features: Features {
+                batching: true,
+                ..Features::default()
+            },
+            message_bytes_max: 1024 * 1024,
+            rate_limit_capacity: 100_000,
+            rate_limit_refill_per_s: 10_000,
+            ping_interval_ms: 25_000,
+            idle_timeout_ms: 60_000,
+        }
+    }
+}
+
+/// One connection's session, at most 64 bytes.
+#[derive(Clone, Debug)]
+pub struct ServerSession {
+    connection_id: Uuid,
+    seq: u64,
+    last_heard_ms: u64,
+    last_ping_ms: u64,
+    features: Features,
+    protocol_version: u8,
+    format: Format,
+    compression: bool,
+    established: bool,
+}
+
+/// What a system message calls for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SystemEvent {
+    /// Encode this and send it.
+    Reply(Reply),
+    /// Nothing.
+    Ignore,
+    /// The engine's to answer.
+    Request(Request),
+    /// JSON messages to be treated as if each had come alone.
+    Batch(Vec<Vec<u8>>),
+}
+
+/// What the time calls for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutAction {
+    /// Nothing yet.
+    None,
+    /// Encode [`Reply::Ping`] and send it.
+    SendPing,
+    /// Close the connection: its peer has been silent for too long.
+    CloseIdle,
+}
+
+impl ServerSession {
+    /// The session of a connection that has just been upgraded; `format` and `compression` are those of
+    /// its query.
+    pub fn new(format: Format, compression: bool, now: Now) -> Self {
+        Self {
+            connection_id: Uuid::default(),
+            seq: 0,
+            last_heard_ms: now.monotonic_ms,
+            last_ping_ms: now.monotonic_ms,
+            features: Features::default(),
+            protocol_version: PROTOCOL_VERSION,
+            format,
+            compression,
+            established: false,
+        }
+    }
+
+    /// How the client wants its messages encoded.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether the client asked for `C:` frames.
+    pub fn compression(&self) -> bool {
+        self.compression
+    }
+
+    /// Whether `client_hello` has come.
+    pub fn is_established(&self) -> bool {
+        self.established
+    }
+
+    /// The features in use; none before `client_hello`.
+    pub fn features(&self) -> Features {
+        self.features
+    }
+
+    /// The smaller of both sides' versions of the protocol.
+    pub fn protocol_version(&self) -> u8 {
+        self.protocol_version
+    }
+
+    /// The id that [`Reply::Ready`] gave; all zeros before.
+    pub fn connection_id(&self) -> Uuid {
+        self.connection_id
+    }
+
+    /// Takes note that anything has come from the peer.
+    #[inline]
+    pub fn handle_heard(&mut self, now_ms: u64) {
+        self.last_heard_ms = now_ms;
+    }
+
+    /// Takes a message that classification found to be of type `system`: JSON text, or MessagePack
+    /// without the prefix `M:`. One that is malformed or not a client's to send is answered with
+    /// `INVALID_MESSAGE`.
+    pub fn handle_system(
+        &mut self,
+        profile: &ServerProfile,
+        system: SystemType,
+        encoding: Format,
+        bytes: &[u8],
+        _now: Now,
+    ) -> SystemEvent {
+        match system {
+            SystemType::Ping => match payload_numbers(encoding, bytes, ["timestamp"]) {
+                Ok([client_timestamp_ms]) => SystemEvent::Reply(Reply::Pong {
+                    client_timestamp_ms,
+                }),
+                Err(error) => invalid(&error),
+            },
+            SystemType::Pong => SystemEvent::Ignore,
+            SystemType::Batch => batch::unpack(encoding, bytes)
+                .map_or_else(|error| invalid(&error), SystemEvent::Batch),
+            _ => match parse(encoding, bytes) {
+                Ok(envelope) => self.handle_envelope(profile, system, envelope),
+                Err(error) => invalid(&error),
+            },
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, on the monotonic clock; `u64::MAX` for never.
+    pub fn poll_deadline_ms(&self, profile: &ServerProfile) -> u64 {
+        let ping_ms = deadline_ms(self.last_ping_ms, profile.ping_interval_ms);
+        ping_ms.min(deadline_ms(self.last_heard_ms, profile.idle_timeout_ms))
+    }
+
+    /// Says what the time calls for. A ping asked for counts as sent.
+    pub fn handle_timeout(&mut self, profile: &ServerProfile, now: Now) -> TimeoutAction {
+        if now.monotonic_ms >= deadline_ms(self.last_heard_ms, profile.idle_timeout_ms) {
+            return TimeoutAction::CloseIdle;
+        }
+        if now.monotonic_ms >= deadline_ms(self.last_ping_ms, profile.ping_interval_ms) {
+            self.last_ping_ms = now.monotonic_ms;
+            return TimeoutAction::SendPing;
+        }
+        TimeoutAction::None
+    }
+
+    /// Appends the message to `out`, without a WebSocket frame around it, and says which kind of frame
+    /// it goes into. `id` becomes the message's id.
+    pub fn encode(
+        &mut self,
+        profile: &ServerProfile,
+        reply: &Reply,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        if let Reply::Ready { connection_id, .. } = reply {
+            self.connection_id = *connection_id;
+        }
+        self.seq += 1;
+        let header = EnvelopeHeader {
+            category: Category::System,
+            t: reply.system_type().as_str(),
+            id,
+            unix_ms: now.unix_ms,
+            seq: self.seq,
+            correlation_id: reply.correlation_id(),
+        };
+        if let (
+            Reply::Pong {
+                client_timestamp_ms,
+            },
+            Format::MessagePack,
+        ) = (reply, self.format)
+        {
+            header.write_msgpack_with(out, |out| pack_pong(*client_timestamp_ms, now.unix_ms, out));
+            return op_code(self.format);
+        }
+        let context = Context {
+            profile,
+            features: self.features,
+            protocol_version: self.protocol_version,
+            connection_id: self.connection_id,
+            unix_ms: now.unix_ms,
+        };
+        write_message(&header, self.format, out, |out| {
+            reply.write_payload(&context, out);
+        })
+    }
+
+    fn handle_envelope(
+        &mut self,
+        profile: &ServerProfile,
+        system: SystemType,
+        envelope: Envelope,
+    ) -> SystemEvent {
+        let correlation_id = envelope.correlation_id;
+        let refused = if system == SystemType::ClientHello {
+            match self.handle_hello(profile, &envelope.payload) {
+                Ok(()) => return SystemEvent::Reply(Reply::Hello { correlation_id }),
+                Err(refusal) => refusal,
+            }
+        } else {
+            match request::parse(system, envelope.payload) {
+                Ok(kind) => {
+                    return SystemEvent::Request(Request {
+                        kind,
+                        correlation_id,
+                    });
+                }
+                Err(refusal) => refusal,
+            }
+        };
+        let (code, message) = refused;
+        let message = message.into();
+        SystemEvent::Reply(Reply::Error {
+            code,
+            message,
+            retry_after_s: None,
+            correlation_id,
+        })
+    }
+
+    /// A second hello changes nothing; it is answered with what the first one settled.
+    fn handle_hello(&mut self, profile: &ServerProfile, payload: &Value) -> Result<(), Refusal> {
+        if self.established {
+            return Ok(());
+        }
+        if !(payload.is_object() || payload.is_null()) {
+            return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
+        }
+        let version = match payload.get("protocol_version") {
+            None | Some(Value::Null) => u64::from(PROTOCOL_VERSION),
+            Some(version) => version.as_u64().filter(|version| *version > 0).ok_or((
+                ErrorCode::InvalidMessage,
+                "protocol_version is not a number from 1 on",
+            ))?,
+        };
+        self.protocol_version =
+            u8::try_from(version).map_or(PROTOCOL_VERSION, |v| v.min(PROTOCOL_VERSION));
+        self.features = match payload.get("features") {
+            Some(features) => profile.features.negotiate(features),
+            None => profile.features,
+        };
+        self.established = true;
+        Ok(())
+    }
+}
+
+fn parse(encoding: Format, bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+    match encoding {
+        Format::Json => parse_json(bytes),
+        Format::MessagePack => parse_msgpack(bytes),
+    }
+}
+
+fn invalid(error: &EnvelopeError) -> SystemEvent {
+    SystemEvent::Reply(Reply::error(ErrorCode::InvalidMessage, error.to_string()))
+}
+
+fn deadline_ms(since_ms: u64, interval_ms: u64) -> u64 {
+    if interval_ms == 0 {
+        u64::MAX
+    } else {
+        since_ms.saturating_add(interval_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pings_and_idleness_by_the_clock() {
+        let at = |monotonic_ms| Now {
+            monotonic_ms,
+            unix_ms: 0,
+        };
+        let profile = ServerProfile::default();
+        let mut session = ServerSession::new(Format::Json, false, at(1000));
+        assert_eq!(session.poll_deadline_ms(&profile), 26_000);
+        assert_eq!(
+            session.handle_timeout(&profile, at(25_999)),
+            TimeoutAction::None
+        );
+        assert_eq!(
+            session.handle_timeout(&profile, at(26_000)),
+            TimeoutAction::SendPing
+        );
+        assert_eq!(
+            session.handle_timeout(&profile, at(26_000)),
+            TimeoutAction::None
+        );
+        assert_eq!(session.poll_deadline_ms(&profile), 51_000);
+        session.handle_heard(27_000);
+        assert_eq!(
+            session.handle_timeout(&profile, at(61_000)),
+            TimeoutAction::SendPing
+        );
+        assert_eq!(session.poll_deadline_ms(&profile), 86_000);
+        assert_eq!(
+            session.handle_timeout(&profile, at(87_000)),
+            TimeoutAction::CloseIdle
+        );
+
+        let off = ServerProfile {
+            ping_interval_ms: 0,
+            idle_timeout_ms: 0,
+            ..profile
+        };
+        assert_eq!(session.poll_deadline_ms(&off), u64::MAX);
+        assert_eq!(
+            session.handle_timeout(&off, at(u64::MAX - 1)),
+            TimeoutAction::None
+        );
+    }
+}
