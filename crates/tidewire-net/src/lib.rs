@@ -1,0 +1,27 @@
+//! Sockets for Tidewire: one event loop per thread, nothing shared between threads.
+//!
+//! A [`Shard`] owns its listeners, its connections, one large read buffer, one write buffer and its
+//! timers, and calls a [`Handler`] with the bytes that arrive. The handler answers through [`Io`]. Other
+//! threads reach a shard through its bounded [`Mailbox`]. The same loop serves and connects, so the
+//! load lab runs on what it measures.
+//!
+//! Plain TCP and TLS look alike to the handler.
+
+mod handler;
+mod id;
+mod io;
+mod listener;
+mod mailbox;
+mod outbox;
+mod shard;
+mod socket;
+mod stream;
+mod timer;
+pub mod tls;
+
+pub use handler::{Closed, Handler};
+pub use id::{ConnectionId, ListenerId};
+pub use io::{Connect, Io, LINGER_MS, Now};
+pub use listener::bind;
+pub use mailbox::{Mailbox, MailboxError};
+pub use shard::{Shard, ShardConfig};

@@ -1,0 +1,570 @@
+//! The event loop of one thread.
+
+use crate::handler::{Closed, Handler};
+use crate::io::Io;
+use crate::mailbox::{Letters, Mailbox, mailbox};
+use crate::socket::{NEVER, Phase};
+use crate::stream::{ReadOutcome, Stream, TlsStream};
+use crate::timer::Entry;
+use crate::{ConnectionId, ListenerId, tls};
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The sizes of a shard.
+#[derive(Debug, Clone)]
+pub struct ShardConfig {
+    /// The one read buffer, in bytes. Default 512 KiB; at least 64 KiB, to which less is raised.
+    pub read_buffer_bytes: usize,
+    /// What may wait for one connection to take it, in bytes; past it the connection ends with
+    /// [`Closed::OutboxOverflow`]. Default 16 MiB.
+    pub outbox_bytes_max: usize,
+    /// Mail that may wait. Default 4096; at least 1.
+    pub mailbox_capacity: usize,
+}
+
+impl Default for ShardConfig {
+    fn default() -> Self {
+        Self {
+            read_buffer_bytes: 512 * 1024,
+            outbox_bytes_max: 16 * 1024 * 1024,
+            mailbox_capacity: 4096,
+        }
+    }
+}
+
+/// An event loop and all it owns. Make it anywhere, [`run`](Self::run) it on its own thread.
+#[derive(Debug)]
+pub struct Shard<H: Handler> {
+    handler: H,
+    io: Io,
+    poll: Poll,
+    letters: Letters<H::Mail>,
+    listeners: Vec<Listener>,
+    read_buffer: Vec<u8>,
+    ciphertext: Vec<u8>,
+    due: Vec<Entry>,
+    /// Mail handled before the sockets are served again.
+    mails_per_turn: usize,
+    /// Mail was left for the next turn, and its bell has been answered.
+    mail_waits: bool,
+}
+
+#[derive(Debug)]
+struct Listener {
+    socket: TcpListener,
+    tls: Option<Arc<tls::ServerConfig>>,
+    /// Connections may be waiting to be accepted.
+    pending: bool,
+    /// The process is out of descriptors: not before then again, on the shard's clock.
+    retry_ms: u64,
+}
+
+impl<H: Handler> Shard<H> {
+    /// A shard without listeners, and the mailbox that reaches it.
+    ///
+    /// # Errors
+    /// The operating system gave no event queue.
+    pub fn new(config: &ShardConfig, handler: H) -> io::Result<(Self, Mailbox<H::Mail>)> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKER)?;
+        let (mailbox, letters) = mailbox(waker, config.mailbox_capacity);
+        let io = Io::new(poll.registry().try_clone()?, config.outbox_bytes_max);
+        let shard = Self {
+            handler,
+            io,
+            poll,
+            letters,
+            listeners: Vec::new(),
+            read_buffer: vec![0; config.read_buffer_bytes.max(READ_BUFFER_BYTES_MIN)],
+            ciphertext: Vec::new(),
+            due: Vec::new(),
+            mails_per_turn: config.mailbox_capacity.max(1),
+            mail_waits: false,
+        };
+        Ok((shard, mailbox))
+    }
+
+    /// Accepts connections at a listener that [`bind`](crate::bind) made, under TLS if it is given.
+    ///
+    /// # Errors
+    /// The listener cannot be watched.
+    pub fn listen(
+        &mut self,
+        listener: std::net::TcpListener,
+        tls: Option<Arc<tls::ServerConfig>>,
+    ) -> io::Result<ListenerId> {
+        let id = ListenerId(self.listeners.len());
+        let mut socket = TcpListener::from_std(listener);
+        let token = Token((LISTENER_BASE + id.0 as u64) as usize);
+        self.poll
+            .registry()
+            .register(&mut socket, token, Interest::READABLE)?;
+        self.listeners.push(Listener {
+            socket,
+            tls,
+            pending: true,
+            retry_ms: 0,
+        });
+        Ok(id)
+    }
+
+    /// The handler, before the shard runs.
+    pub fn handler_mut(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// Runs until [`Io::stop`]. The connections that are left are closed then, and the handler is
+    /// given back.
+    ///
+    /// # Errors
+    /// The event queue failed, which no peer can cause.
+    pub fn run(mut self) -> io::Result<H> {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while !self.io.stopping {
+            match self.poll.poll(&mut events, self.timeout()) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            self.io.read_clocks();
+            for event in &events {
+                self.handle_event(event);
+            }
+            self.turn();
+        }
+        self.close_all();
+        Ok(self.handler)
+    }
+
+    /// What a turn does besides the kernel's reports.
+    fn turn(&mut self) {
+        for index in 0..self.listeners.len() {
+            self.accept(index);
+        }
+        for _ in 0..self.io.ready.len() {
+            let Some(id) = self.io.ready.pop_front() else {
+                break;
+            };
+            if let Some(socket) = self.io.sockets.get_mut(id.index())
+                && socket.id == id
+            {
+                socket.flags.queued = false;
+                self.read(id);
+            }
+        }
+        self.run_timers();
+        self.open_mail();
+        self.settle();
+        self.handler.handle_turn(&mut self.io);
+        self.settle();
+    }
+
+    /// Handles the mail that is there, but not what senders put into the room that this makes, lest
+    /// they keep the shard from its sockets.
+    fn open_mail(&mut self) {
+        self.letters.answer_bell();
+        for _ in 0..self.mails_per_turn {
+            let Some(mail) = self.letters.next() else {
+                self.mail_waits = false;
+                return;
+            };
+            self.handler.handle_mail(&mut self.io, mail);
+        }
+        self.mail_waits = true;
+    }
+
+    /// How long the kernel may be waited for.
+    fn timeout(&self) -> Option<Duration> {
+        let accepting = self.handler.may_accept();
+        let now_ms = self.io.now().monotonic_ms;
+        let mut next_ms = self.io.timers.next_ms();
+        for listener in self
+            .listeners
+            .iter()
+            .filter(|listener| listener.pending && accepting)
+        {
+            next_ms = Some(next_ms.unwrap_or(NEVER).min(listener.retry_ms));
+        }
+        if !self.io.ready.is_empty() || !self.io.dirty.is_empty() || self.mail_waits {
+            return Some(Duration::ZERO);
+        }
+        let timer = next_ms.map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms)));
+        let deadline = self.handler.poll_deadline().map(|deadline| {
+            let wait = deadline.saturating_duration_since(Instant::now());
+            // The kernel waits whole milliseconds, rounded up; a pacer wants to be on time.
+            if wait < Duration::from_millis(1) {
+                Duration::ZERO
+            } else {
+                wait - Duration::from_millis(1)
+            }
+        });
+        match (timer, deadline) {
+            (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
+            (timer, deadline) => timer.or(deadline),
+        }
+    }
+
+    fn handle_event(&mut self, event: &Event) {
+        let token = event.token();
+        if token == WAKER {
+            return;
+        }
+        let number = token.0 as u64;
+        if number >= LISTENER_BASE {
+            if let Some(listener) = self.listeners.get_mut((number - LISTENER_BASE) as usize) {
+                listener.pending = true;
+            }
+            return;
+        }
+        let id = ConnectionId::from_u64(number);
+        let Some(socket) = self
+            .io
+            .sockets
+            .get_mut(id.index())
+            .filter(|socket| socket.id == id)
+        else {
+            return;
+        };
+        if event.is_read_closed() || event.is_error() {
+            socket.flags.ending = true;
+        }
+        if socket.phase == Phase::Connecting {
+            self.establish(id);
+        } else if event.is_writable() && socket.flags.blocked {
+            self.io.write_socket(id);
+            self.tell_drained();
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.read(id);
+        }
+        if !self.io.closed.is_empty() {
+            self.tell_closed();
+        }
+    }
+
+    /// A started connection moves: TCP first, then TLS.
+    fn establish(&mut self, id: ConnectionId) {
+        let Some(socket) = self.io.live_mut(id) else {
+            return;
+        };
+        let result = match socket.stream.tcp().take_error() {
+            Ok(None) => match socket.stream.tcp().peer_addr() {
+                Ok(_) => socket.stream.flush(),
+                Err(error) => Err(error),
+            },
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match result {
+            Ok(()) if !socket.stream.is_handshaking() => {
+                socket.phase = Phase::Open;
+                self.call_current(id, |handler, io| handler.handle_connect(io, id));
+            }
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => self.io.kill(id, Closed::NotConnected(error)),
+        }
+    }
+
+    fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let listener = &mut self.listeners[index];
+            if !listener.pending || self.io.now().monotonic_ms < listener.retry_ms {
+                return;
+            }
+            if !self.handler.may_accept() {
+                return;
+            }
+            match listener.socket.accept() {
+                Ok((tcp, _)) => self.start_accepted(index, tcp),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    listener.pending = false;
+                    return;
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted; trying again");
+                    listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn start_accepted(&mut self, index: usize, tcp: TcpStream) {
+        #[cfg(not(target_os = "linux"))]
+        let _ = tcp.set_nodelay(true);
+        let stream = match &self.listeners[index].tls {
+            None => Stream::Plain(tcp),
+            Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
+                Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
+                Err(error) => {
+                    tracing::error!(%error, "TLS cannot be started");
+                    return;
+                }
+            },
+        };
+        match self.io.add(stream, Phase::Open) {
+            Ok(id) => {
+                let listener = ListenerId(index);
+                self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
+                self.tell_closed();
+            }
+            Err(error) => tracing::error!(%error, "a connection cannot be watched"),
+        }
+    }
+
+    /// Reads once from a socket and hands what came to the handler.
+    fn read(&mut self, id: ConnectionId) {
+        let Some(socket) = self
+            .io
+            .sockets
+            .get_mut(id.index())
+            .filter(|socket| socket.id == id)
+        else {
+            return;
+        };
+        if socket.phase == Phase::Dead {
+            return;
+        }
+        if socket.phase == Phase::Open && (socket.flags.paused || !self.handler.may_read(id)) {
+            socket.flags.paused = true;
+            socket.flags.readable = true;
+            return;
+        }
+        let kept = socket.tail.len();
+        if std::mem::take(&mut socket.flags.retry) {
+            if socket.flags.readable {
+                self.io.read_later(id);
+            }
+            self.hand_over(id, kept, 0);
+            return self.tell_closed();
+        }
+        socket.flags.readable = false;
+        let was_ending = socket.flags.ending;
+        let result = socket
+            .stream
+            .read(&mut self.read_buffer[kept..], &mut self.ciphertext);
+        let phase = socket.phase;
+        if phase != Phase::Connecting && socket.stream.is_tls() && result.is_ok() {
+            self.io.write_after_tls_read(id);
+        }
+        match result {
+            Ok(ReadOutcome::Data { bytes, more }) => {
+                if more || was_ending {
+                    self.io.read_later(id);
+                }
+                self.take_data(id, kept, bytes);
+            }
+            Ok(ReadOutcome::WouldBlock) => {
+                if phase == Phase::Connecting {
+                    self.establish(id);
+                }
+            }
+            Ok(ReadOutcome::End) => self.io.end_by_peer(id),
+            Err(error) => {
+                let closed = match error.downcast::<rustls::Error>() {
+                    Ok(error) => Closed::Tls(error),
+                    Err(error) if phase == Phase::Connecting => Closed::NotConnected(error),
+                    Err(error) => Closed::Failed(error),
+                };
+                self.io.kill(id, closed);
+            }
+        }
+        self.tell_closed();
+    }
+
+    fn take_data(&mut self, id: ConnectionId, kept: usize, received: usize) {
+        let was_connecting = self
+            .io
+            .live(id)
+            .is_some_and(|socket| socket.phase == Phase::Connecting);
+        if was_connecting {
+            self.establish(id);
+        }
+        if received == 0 {
+            return;
+        }
+        if was_connecting
+            && let Some(socket) = self.io.live_mut(id)
+            && (socket.flags.paused || !self.handler.may_read(id))
+        {
+            // It came with the end of the TLS handshake, which had to be read.
+            socket.flags.paused = true;
+            socket.tail.extend_from_slice(&self.read_buffer[..received]);
+            return;
+        }
+        self.hand_over(id, kept, received);
+    }
+
+    /// Gives the handler what is kept of the connection and, behind it, what is in the read buffer.
+    fn hand_over(&mut self, id: ConnectionId, kept: usize, received: usize) {
+        let Some(socket) = self
+            .io
+            .sockets
+            .get_mut(id.index())
+            .filter(|socket| socket.id == id)
+        else {
+            return;
+        };
+        if socket.phase != Phase::Open {
+            return;
+        }
+        self.read_buffer[..kept].copy_from_slice(&socket.tail);
+        let end = kept + received;
+        self.io.current = Some(id);
+        let used = self
+            .handler
+            .handle_data(&mut self.io, id, &mut self.read_buffer[..end]);
+        self.io.write_cork(id);
+        self.io.current = None;
+        if let Some(socket) = self.io.live_mut(id) {
+            socket.tail.clear();
+            let rest = &self.read_buffer[used.min(end)..end];
+            if rest.len() >= self.read_buffer.len() / 2 && !socket.flags.paused {
+                tracing::error!("a handler leaves its data unused; the connection ends");
+                self.io.abort(id);
+            } else if rest.is_empty() {
+                socket.tail = Vec::new();
+            } else {
+                socket.tail.extend_from_slice(rest);
+            }
+        }
+    }
+
+    /// Calls the handler for a connection and writes what it says to it.
+    fn call_current(&mut self, id: ConnectionId, call: impl FnOnce(&mut H, &mut Io)) {
+        self.io.current = Some(id);
+        call(&mut self.handler, &mut self.io);
+        self.io.write_cork(id);
+        self.io.current = None;
+    }
+
+    fn run_timers(&mut self) {
+        let now_ms = self.io.now().monotonic_ms;
+        let mut due = std::mem::take(&mut self.due);
+        self.io.timers.take_due(now_ms, &mut due);
+        for entry in due.drain(..) {
+            let id = ConnectionId::new(entry.index as usize, entry.generation);
+            let Some(socket) = self
+                .io
+                .sockets
+                .get_mut(id.index())
+                .filter(|socket| socket.id == id)
+            else {
+                continue;
+            };
+            if socket.timer.queued_ms == entry.due_ms {
+                socket.timer.queued_ms = NEVER;
+            }
+            let due_ms = socket.timer.due_ms;
+            if due_ms == NEVER {
+                continue;
+            }
+            if due_ms > now_ms {
+                self.io.set_timer(id, due_ms);
+                continue;
+            }
+            socket.timer.due_ms = NEVER;
+            if socket.phase == Phase::Lingering {
+                self.io.kill(id, Closed::ByUs);
+            } else {
+                self.call_current(id, |handler, io| handler.handle_timer(io, id));
+            }
+            self.tell_closed();
+        }
+        self.due = due;
+    }
+
+    /// Writes what was queued for others than the connection at hand, and reports what came of it,
+    /// until nothing new is queued.
+    fn settle(&mut self) {
+        for _ in 0..SETTLE_ROUNDS {
+            let mut dirty = std::mem::take(&mut self.io.dirty);
+            for id in dirty.drain(..) {
+                if let Some(socket) = self.io.sockets.get_mut(id.index())
+                    && socket.id == id
+                {
+                    socket.flags.dirty = false;
+                    self.io.write_socket(id);
+                }
+            }
+            if self.io.dirty.is_empty() {
+                self.io.dirty = dirty;
+            }
+            self.tell_drained();
+            self.tell_closed();
+            if self.io.dirty.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn tell_drained(&mut self) {
+        while let Some(id) = self.io.drained.pop() {
+            if self.io.live(id).is_some() {
+                self.call_current(id, |handler, io| handler.handle_drained(io, id));
+            }
+        }
+    }
+
+    fn tell_closed(&mut self) {
+        while let Some((id, closed)) = self.io.closed.pop() {
+            self.handler.handle_close(&mut self.io, id, closed);
+            let socket = self
+                .io
+                .sockets
+                .get(id.index())
+                .filter(|socket| socket.id == id);
+            if socket.is_some_and(|socket| socket.phase == Phase::Dead) {
+                self.io.remove(id);
+            }
+        }
+    }
+
+    fn close_all(&mut self) {
+        let ids: Vec<ConnectionId> = self
+            .io
+            .sockets
+            .iter()
+            .map(|(_, socket)| socket.id)
+            .collect();
+        for id in ids {
+            self.io.close(id);
+        }
+        self.settle();
+    }
+}
+
+/// An error of a connection that ended before it was accepted (accept(2)), not of the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+/// The waker's token; no connection and no listener has it.
+const WAKER: Token = Token(usize::MAX);
+
+/// Tokens of listeners start here: the generation that no connection gets.
+const LISTENER_BASE: u64 = (u32::MAX as u64) << 32;
+
+/// With less, half of it could not hold a TLS record and what else comes with it.
+const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
+
+/// Reports taken from the kernel at a time.
+const EVENTS_PER_TURN: usize = 1024;
+
+/// Connections accepted before the others are served again.
+const ACCEPTS_PER_TURN: usize = 64;
+
+/// How long to wait with accepting after the process ran out of descriptors.
+const ACCEPT_RETRY_MS: u64 = 100;
+
+/// Rounds of writing at the end of a turn before the rest waits for the next turn.
+const SETTLE_ROUNDS: usize = 8;

@@ -1,0 +1,104 @@
+//! What a shard keeps of one connection.
+
+use crate::ConnectionId;
+use crate::outbox::Outbox;
+use crate::stream::Stream;
+use std::io;
+
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub(crate) stream: Stream,
+    pub(crate) id: ConnectionId,
+    pub(crate) phase: Phase,
+    /// Received but not used by the handler yet.
+    pub(crate) tail: Vec<u8>,
+    pub(crate) outbox: Outbox,
+    pub(crate) timer: Timer,
+    pub(crate) flags: Flags,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// TCP or, on a client, TLS is not established.
+    Connecting,
+    /// Bytes go both ways.
+    Open,
+    /// Closed by the handler: what is queued still leaves, then the peer's end is awaited for a while,
+    /// because closing a socket with unread bytes would reset it and could destroy what was sent last.
+    Lingering,
+    /// Gone; the handler has not been told yet.
+    Dead,
+}
+
+/// A deadline and the entry of the timer wheel that stands for it.
+#[derive(Debug)]
+pub(crate) struct Timer {
+    pub(crate) due_ms: u64,
+    /// The earliest entry in the wheel for this socket.
+    pub(crate) queued_ms: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Flags {
+    /// The handler wants no data now.
+    pub(crate) paused: bool,
+    /// The kernel has reported data that was not read.
+    pub(crate) readable: bool,
+    /// The handler goes on after a pause: what it left unused comes again before anything is read.
+    pub(crate) retry: bool,
+    /// The kernel has reported the end of the stream, which comes after what is unread.
+    pub(crate) ending: bool,
+    /// The socket did not take all; the rest waits for its report.
+    pub(crate) blocked: bool,
+    /// Waits in the list of sockets to be written at the end of the turn.
+    pub(crate) dirty: bool,
+    /// Waits in the list of sockets to be read.
+    pub(crate) queued: bool,
+    /// The end of what we send has been sent.
+    pub(crate) write_ended: bool,
+    /// The end of what the peer sends has been read.
+    pub(crate) read_ended: bool,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: Stream, id: ConnectionId, phase: Phase) -> Self {
+        Self {
+            stream,
+            id,
+            phase,
+            tail: Vec::new(),
+            outbox: Outbox::default(),
+            timer: Timer {
+                due_ms: NEVER,
+                queued_ms: NEVER,
+            },
+            flags: Flags::default(),
+        }
+    }
+
+    /// Writes from the outbox until it is empty (`true`) or the socket takes no more (`false`).
+    pub(crate) fn write_outbox(&mut self) -> io::Result<bool> {
+        let result = self.write_all_of_outbox();
+        self.flags.blocked = matches!(result, Ok(false));
+        result
+    }
+
+    fn write_all_of_outbox(&mut self) -> io::Result<bool> {
+        while self.outbox.len() > 0 {
+            match self.stream.write(self.outbox.unsent()) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => self.outbox.mark_sent(bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        match self.stream.flush() {
+            Ok(()) => Ok(!self.stream.waits_for_handshake()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// No deadline.
+pub(crate) const NEVER: u64 = u64::MAX;

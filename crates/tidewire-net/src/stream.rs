@@ -1,0 +1,246 @@
+//! A TCP connection, plain or under TLS, with the same calls.
+
+use mio::net::TcpStream;
+use std::io::{self, Read, Write};
+
+/// A non-blocking byte stream.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream>),
+}
+
+#[derive(Debug)]
+pub(crate) struct TlsStream {
+    tcp: TcpStream,
+    tls: rustls::Connection,
+    /// The peer has ended TLS or TCP.
+    ended: bool,
+    /// Something was written before the handshake was done, and rustls keeps it until then.
+    early: bool,
+}
+
+/// What a read found.
+#[derive(Debug)]
+pub(crate) enum ReadOutcome {
+    /// So many bytes; `more` may be there.
+    Data { bytes: usize, more: bool },
+    /// Nothing now.
+    WouldBlock,
+    /// The peer sends no more.
+    End,
+}
+
+impl Stream {
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(stream) => &stream.tcp,
+        }
+    }
+
+    pub(crate) fn tcp_mut(&mut self) -> &mut TcpStream {
+        match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(stream) => &mut stream.tcp,
+        }
+    }
+
+    /// TLS negotiates still, so that nothing can be sent.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.tls.is_handshaking(),
+        }
+    }
+
+    /// Reads what is there into `buffer`, at most once from the socket. `scratch` holds ciphertext.
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        scratch: &mut Vec<u8>,
+    ) -> io::Result<ReadOutcome> {
+        match self {
+            Self::Plain(tcp) => read_plain(tcp, buffer),
+            Self::Tls(stream) => stream.read(buffer, scratch),
+        }
+    }
+
+    /// Takes bytes from the front of `bytes`; `WouldBlock` when it can take none. When it takes fewer
+    /// than all, or [`wants_write`](Self::wants_write) then, the socket is full and will report room.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => retry_interrupted(|| tcp.write(bytes)),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    /// Sends what TLS has encrypted or has to say itself. `Ok` when nothing is left of it.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(_) => Ok(()),
+            Self::Tls(stream) => stream.flush(),
+        }
+    }
+
+    /// TLS holds bytes that the socket has not taken.
+    #[inline]
+    pub(crate) fn wants_write(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.tls.wants_write(),
+        }
+    }
+
+    /// TLS holds bytes that it can encrypt only when the peer has answered.
+    pub(crate) fn waits_for_handshake(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(stream) => stream.early && stream.tls.is_handshaking(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_))
+    }
+
+    /// Says that nothing more will be sent: TLS's close_notify, then TCP's end.
+    pub(crate) fn shutdown_write(&mut self) {
+        if let Self::Tls(stream) = self {
+            stream.tls.send_close_notify();
+            // A peer that does not take it learns of the end from TCP.
+            let _ = stream.flush();
+        }
+        let _ = self.tcp().shutdown(std::net::Shutdown::Write);
+    }
+}
+
+impl TlsStream {
+    pub(crate) fn new(tcp: TcpStream, tls: rustls::Connection) -> Self {
+        Self {
+            tcp,
+            tls,
+            ended: false,
+            early: false,
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8], scratch: &mut Vec<u8>) -> io::Result<ReadOutcome> {
+        if self.ended {
+            return Ok(ReadOutcome::End);
+        }
+        scratch.resize(CIPHERTEXT_BYTES, 0);
+        // Plaintext is shorter than its ciphertext, so all of it fits, also when the first bytes
+        // complete a record that rustls holds most of.
+        let room = buffer
+            .len()
+            .saturating_sub(RECORD_BYTES_MAX)
+            .min(CIPHERTEXT_BYTES);
+        let (received, more) = match read_plain(&mut self.tcp, &mut scratch[..room])? {
+            ReadOutcome::Data { bytes, more } => (bytes, more),
+            ReadOutcome::WouldBlock => return Ok(ReadOutcome::WouldBlock),
+            ReadOutcome::End => {
+                self.ended = true;
+                return Ok(ReadOutcome::End);
+            }
+        };
+        let mut ciphertext = &scratch[..received];
+        let mut plaintext_bytes = 0;
+        while !ciphertext.is_empty() {
+            self.tls.read_tls(&mut ciphertext)?;
+            let state = match self.tls.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => {
+                    // Tells the peer why, in an alert, if it still listens.
+                    let _ = self.flush();
+                    return Err(io::Error::other(error));
+                }
+            };
+            let ready = state.plaintext_bytes_to_read();
+            self.tls
+                .reader()
+                .read_exact(&mut buffer[plaintext_bytes..plaintext_bytes + ready])?;
+            plaintext_bytes += ready;
+            if state.peer_has_closed() {
+                self.ended = true;
+                break;
+            }
+        }
+        match self.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => {}
+        }
+        Ok(match (plaintext_bytes, self.ended) {
+            (0, true) => ReadOutcome::End,
+            (0, false) if !more => ReadOutcome::WouldBlock,
+            (bytes, ended) => ReadOutcome::Data {
+                bytes,
+                more: more || ended,
+            },
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        let mut taken = 0;
+        while taken < bytes.len() {
+            let end = bytes.len().min(taken + PLAINTEXT_BYTES);
+            let encrypted = self.tls.writer().write(&bytes[taken..end])?;
+            taken += encrypted;
+            self.early |= self.tls.is_handshaking();
+            match self.flush() {
+                // What rustls keeps until the handshake is done has a limit.
+                Ok(()) if encrypted == 0 => break,
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if taken == 0 {
+            Err(io::ErrorKind::WouldBlock.into())
+        } else {
+            Ok(taken)
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            if self.tls.write_tls(&mut self.tcp)? == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_plain(tcp: &mut TcpStream, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+    match retry_interrupted(|| tcp.read(buffer)) {
+        Ok(0) => Ok(ReadOutcome::End),
+        // A short read has emptied the socket (epoll(7)), so the next edge will be reported.
+        Ok(bytes) => Ok(ReadOutcome::Data {
+            bytes,
+            more: bytes == buffer.len(),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(ReadOutcome::WouldBlock),
+        Err(error) => Err(error),
+    }
+}
+
+fn retry_interrupted(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Ciphertext read at a time; four full TLS records.
+const CIPHERTEXT_BYTES: usize = 64 * 1024 + 1024;
+
+/// The longest TLS record with its header (RFC 5246 6.2.3).
+const RECORD_BYTES_MAX: usize = 16 * 1024 + 2048 + 5;
+
+/// Plaintext encrypted before the socket is asked to take it; rustls buffers so much.
+const PLAINTEXT_BYTES: usize = 64 * 1024;

@@ -1,0 +1,154 @@
+//! TLS by rustls, with aws-lc-rs, for both sides.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use rustls::{ClientConfig, ServerConfig};
+
+/// Why a certificate or key cannot be used. The caller's fault: the files have to be mended.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file that cannot be read or is not PEM of the expected kind.
+    #[error("cannot read {what} from {}: {source}", path.display())]
+    Pem {
+        /// What was looked for in the file.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// The chain is empty, or the key does not belong to the certificate.
+    #[error("the certificate or its key cannot be used: {0}")]
+    Refused(#[from] rustls::Error),
+    /// Not a host name or IP address.
+    #[error("{0:?} is not a host name or IP address")]
+    ServerName(String),
+}
+
+/// The configuration of a server that proves itself by the certificate chain and key in two PEM files.
+/// TLS 1.3 and 1.2; sessions are resumed by stateless tickets, so that an idle session costs no
+/// memory here.
+///
+/// # Errors
+/// [`TlsError`], which names the file.
+pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let pem = |what, path: &Path, source| TlsError::Pem {
+        what,
+        path: path.to_owned(),
+        source,
+    };
+    let certificates = CertificateDer::pem_file_iter(chain)
+        .and_then(Iterator::collect)
+        .map_err(|source| pem("a certificate chain", chain, source))?;
+    let key =
+        PrivateKeyDer::from_pem_file(key).map_err(|source| pem("a private key", key, source))?;
+    server_config_from(certificates, key)
+}
+
+/// The same with the chain and key in memory.
+///
+/// # Errors
+/// [`TlsError::Refused`] if they do not fit together.
+pub fn server_config_from(
+    certificates: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+    config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+    config.send_tls13_tickets = 1;
+    Ok(Arc::new(config))
+}
+
+/// The configuration of a client that trusts the certificate authorities in a PEM file, or, with
+/// `None`, any certificate: for the load lab, which tests servers with certificates of their own.
+///
+/// # Errors
+/// [`TlsError::Pem`] for a file that holds no certificate.
+pub fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let mut config = if let Some(path) = authorities {
+        let mut roots = rustls::RootCertStore::empty();
+        let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+            .and_then(Iterator::collect)
+            .map_err(|source| TlsError::Pem {
+                what: "certificates",
+                path: path.to_owned(),
+                source,
+            })?;
+        for certificate in certificates {
+            roots.add(certificate)?;
+        }
+        builder.with_root_certificates(roots).with_no_client_auth()
+    } else {
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
+            .with_no_client_auth()
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The name that a server's certificate has to be for.
+///
+/// # Errors
+/// [`TlsError::ServerName`] if it is neither a host name nor an IP address.
+pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
+    ServerName::try_from(host.to_owned()).map_err(|_| TlsError::ServerName(host.to_owned()))
+}
+
+/// Takes any certificate, but checks that the peer holds its key.
+#[derive(Debug)]
+struct AnyCertificate {
+    provider: Arc<rustls::crypto::CryptoProvider>,
+}
+
+impl rustls::client::danger::ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
