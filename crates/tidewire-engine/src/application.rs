@@ -1,0 +1,167 @@
+//! What users of the engine implement, and what it gives them to act with.
+
+use crate::connection::{Phase, State};
+use crate::counters::Counters;
+use std::sync::Arc;
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::format::MESSAGEPACK_PREFIX;
+use tidewire_wire::frame::{self, OpCode};
+
+/// The part of a server that is not the protocol. One value per shard, called on the shard's thread, so
+/// that no call may block.
+pub trait Application: Send + 'static {
+    /// The shard starts. `shard` wakes it from other threads.
+    fn on_start(&mut self, shard: crate::server::ShardWaker) {
+        let _ = shard;
+    }
+
+    /// A session is ready to receive.
+    fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        let (_, _) = (context, peer);
+    }
+
+    /// A message that is not the protocol's own arrived.
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>);
+
+    /// A session that was announced by [`on_connect`](Self::on_connect) is over.
+    fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        let (_, _) = (connection, reason);
+    }
+
+    /// Whether another message can be taken. While it is `false` the shard reads from no connection, so
+    /// that TCP holds the senders back; up to one read buffer of messages still arrives. Asked before each
+    /// read, and again when the shard is woken.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Once per turn of the event loop, after its messages.
+    fn on_turn(&mut self) {}
+}
+
+/// A message as it was received. Compressed ones are given inflated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// How the bytes are to be read.
+    pub encoding: Encoding,
+    /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a type,
+    /// not to be valid JSON throughout.
+    pub bytes: &'a [u8],
+}
+
+/// How the bytes of a message are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8 text; in version 1, JSON.
+    Text,
+    /// Bytes without a meaning to the engine; only without version 1.
+    Binary,
+    /// MessagePack, without the prefix that marks it in a frame.
+    MessagePack,
+}
+
+/// A message to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Text, sent as it is.
+    Text(Arc<str>),
+    /// Bytes, sent as they are.
+    Binary(Arc<[u8]>),
+}
+
+/// Names a connection of a server, for as long as it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionKey {
+    pub(crate) shard: u32,
+    pub(crate) id: ConnectionId,
+}
+
+/// Who connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Names the connection in every later call.
+    pub connection: ConnectionKey,
+    /// The `sub` claim of the token; `None` without authentication.
+    pub user: Option<String>,
+    /// The other end of the TCP connection.
+    pub address: Option<std::net::SocketAddr>,
+}
+
+/// Why a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed, with this code if it gave one.
+    ByPeer(Option<CloseCode>),
+    /// This side closed, with this code.
+    ByUs(CloseCode),
+    /// The connection broke without a closing handshake.
+    Lost,
+}
+
+/// What an application can do while it is called for a connection.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub(crate) io: &'a mut Io,
+    pub(crate) counters: &'a Counters,
+    pub(crate) state: &'a mut State,
+}
+
+impl Context<'_> {
+    /// The connection this call is about.
+    #[must_use]
+    pub fn connection(&self) -> ConnectionKey {
+        self.state.key
+    }
+
+    /// Answers with a text message.
+    pub fn send_text(&mut self, text: &str) {
+        self.send(Message {
+            encoding: Encoding::Text,
+            bytes: text.as_bytes(),
+        });
+    }
+
+    /// Answers with a binary message.
+    pub fn send_binary(&mut self, bytes: &[u8]) {
+        self.send(Message {
+            encoding: Encoding::Binary,
+            bytes,
+        });
+    }
+
+    /// Answers with a message in its encoding; the bytes of a text must be UTF-8. Once this side has
+    /// sent a close, nothing leaves any more.
+    #[inline]
+    pub fn send(&mut self, message: Message<'_>) {
+        match message.encoding {
+            Encoding::Text => self.send_frame(OpCode::Text, &[], message.bytes),
+            Encoding::Binary => self.send_frame(OpCode::Binary, &[], message.bytes),
+            Encoding::MessagePack => {
+                self.send_frame(OpCode::Binary, MESSAGEPACK_PREFIX, message.bytes);
+            }
+        }
+    }
+
+    /// Ends the session of this call with a code and a reason.
+    pub fn close(&mut self, code: CloseCode, reason: &'static str) {
+        self.state.close = Some((code, reason));
+    }
+
+    #[inline]
+    fn send_frame(&mut self, opcode: OpCode, prefix: &[u8], payload: &[u8]) {
+        // No message may follow a close (RFC 6455, section 5.5.1).
+        if self.state.phase != Phase::Open {
+            return;
+        }
+        let Some(buffer) = self.io.buffer(self.state.key.id) else {
+            return;
+        };
+        let payload_bytes = prefix.len() + payload.len();
+        frame::write_header(buffer, true, opcode, payload_bytes, None);
+        buffer.extend_from_slice(prefix);
+        buffer.extend_from_slice(payload);
+        self.counters.messages_sent.add(1);
+        self.counters.bytes_sent.add(payload_bytes as u64);
+    }
+}

@@ -1,0 +1,67 @@
+//! What a shard keeps of one connection.
+
+use crate::application::{CloseReason, ConnectionKey};
+use crate::rate::TokenBucket;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::message::MessageReader;
+use tidewire_wire::session::ServerSession;
+
+/// One connection: what reads its messages, and the rest, apart because a message that is being handled
+/// borrows its reader.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) reader: MessageReader,
+    pub(crate) state: State,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) key: ConnectionKey,
+    pub(crate) phase: Phase,
+    /// The protocol's own state; without version 1, only its idle clock is used.
+    pub(crate) session: ServerSession,
+    pub(crate) bucket: TokenBucket,
+    pub(crate) pauses: Pauses,
+    pub(crate) refusals: Refusals,
+    /// Set while the application is called, if it wants the session to end.
+    pub(crate) close: Option<(CloseCode, &'static str)>,
+    /// How the session ended, once it has.
+    pub(crate) ended: Option<CloseReason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The opening handshake is not finished.
+    Opening,
+    /// Messages go both ways.
+    Open,
+    /// We sent a close; messages are still taken until the peer answers it.
+    Closing(CloseCode),
+    /// Nothing more is read.
+    Over,
+}
+
+/// Why nothing is read from a connection at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    /// The application is not ready.
+    pub(crate) application: bool,
+    /// Too much waits to be sent.
+    pub(crate) outbox: bool,
+    /// What waited to be sent when that was last looked at, in bytes.
+    pub(crate) outbox_bytes_seen: usize,
+}
+
+/// Messages refused by the rate limit, told to the peer once in a while and not one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    pub(crate) since_told: u64,
+    pub(crate) told_ms: u64,
+}
+
+impl Connection {
+    /// The session was announced to the application.
+    pub(crate) fn is_session(&self) -> bool {
+        self.state.phase != Phase::Opening
+    }
+}

@@ -1,0 +1,208 @@
+//! What a shard counts.
+//!
+//! One thread, the shard's own, writes its [`Counters`]; any thread reads them. So counting is a load and
+//! a store without a lock, and a [`Snapshot`] is taken without stopping anybody: each of its numbers is
+//! exact, but they may be some messages apart from each other while the shard works.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any thread reads.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// What a number says over time, in Prometheus's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows, from zero at the start.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+/// A row of the table of counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// The field of [`Counters`] and [`Snapshot`].
+    pub name: &'static str,
+    /// Whether it only grows.
+    pub kind: MetricKind,
+    /// What it counts, in one sentence without a full stop.
+    pub help: &'static str,
+}
+
+impl Counter {
+    /// Adds `count`. Only the shard's own thread may call it: a second writer's counts could get lost.
+    #[inline]
+    pub fn add(&self, count: u64) {
+        self.set(self.load().wrapping_add(count));
+    }
+
+    /// Takes `count` away, for a gauge. Only on the shard's own thread. Stops at zero.
+    #[inline]
+    pub fn sub(&self, count: u64) {
+        self.set(self.load().saturating_sub(count));
+    }
+
+    /// Replaces the value, for a gauge. Only on the shard's own thread.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    /// The value now.
+    #[inline]
+    #[must_use]
+    pub fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! counters {
+    ($($name:ident, $kind:ident, $help:literal;)+) => {
+        /// The counters of one shard. The alignment keeps those of two shards out of one cache line.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters {
+            $(#[doc = concat!($help, ".")] pub $name: Counter,)+
+        }
+
+        /// The counters of one shard, or the sum of several, at one moment.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct Snapshot {
+            $(#[doc = concat!($help, ".")] pub $name: u64,)+
+        }
+
+        /// Every counter, in the order of [`Snapshot::values`].
+        pub const METRICS: &[Metric] = &[
+            $(Metric { name: stringify!($name), kind: MetricKind::$kind, help: $help },)+
+        ];
+
+        impl Counters {
+            /// All values now.
+            #[must_use]
+            pub fn snapshot(&self) -> Snapshot {
+                Snapshot { $($name: self.$name.load(),)+ }
+            }
+        }
+
+        impl Snapshot {
+            /// This and another, added up.
+            #[must_use]
+            pub fn sum(self, other: &Self) -> Self {
+                Self { $($name: self.$name.wrapping_add(other.$name),)+ }
+            }
+
+            /// The numbers, in the order of [`METRICS`].
+            #[must_use]
+            pub fn values(&self) -> [u64; METRICS.len()] {
+                [$(self.$name,)+]
+            }
+        }
+    };
+}
+
+counters! {
+    connections_open, Gauge, "Sessions now";
+    connections_accepted, Counter, "TCP connections accepted";
+    connections_rejected_full, Counter, "Upgrades refused with HTTP 503 because the server was full";
+    handshakes_in_progress, Gauge, "Connections now that have not finished the opening handshake";
+    handshakes_completed, Counter, "Opening handshakes that led to a session";
+    handshakes_failed, Counter, "Connections that ended before they were a session, for any reason";
+    handshake_timeouts, Counter, "Opening handshakes that took too long";
+    origin_rejections, Counter, "Upgrades refused because of their origin";
+    auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
+    messages_received, Counter, "Whole messages received, of every kind";
+    bytes_received, Counter, "Payload bytes of the messages received";
+    messages_delivered, Counter, "Messages handed to the application";
+    messages_refused_rate, Counter, "Messages refused by the rate limit";
+    messages_refused_size, Counter, "Messages refused because they were larger than the limit";
+    messages_refused_invalid, Counter, "Messages refused because they were not of the protocol";
+    system_messages_received, Counter, "Messages of the protocol itself, answered by the engine";
+    messages_sent, Counter, "Messages sent, of every kind";
+    bytes_sent, Counter, "Payload bytes of the messages sent";
+    pings_received, Counter, "WebSocket pings received, each answered by a pong";
+    pongs_received, Counter, "WebSocket pongs received";
+    protocol_errors, Counter, "Connections ended because the peer broke RFC 6455";
+    idle_timeouts, Counter, "Sessions ended because the peer was silent for too long";
+    outbox_overflows, Counter, "Connections ended because the peer did not read what waited for it";
+    reading_pauses, Counter, "Times that reading paused because too much waited to be sent to the peer";
+    queue_full_pauses, Counter, "Times that reading paused because the application was not ready";
+    sessions_closed_by_peer, Counter, "Sessions ended by a close of the peer";
+    sessions_closed_by_us, Counter, "Sessions ended by a close of the server";
+    sessions_lost, Counter, "Sessions whose connection ended without a close";
+    tls_failures, Counter, "Connections ended by an error of TLS";
+    drained_connections, Counter, "Sessions told to go elsewhere by a drain";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    #[test]
+    fn values_follow_the_table() {
+        let counters = Counters::default();
+        counters.connections_open.add(3);
+        counters.connections_open.sub(1);
+        counters.drained_connections.set(7);
+        let values = counters.snapshot().values();
+        assert_eq!((METRICS[0].name, values[0]), ("connections_open", 2));
+        assert_eq!((METRICS[29].name, values[29]), ("drained_connections", 7));
+        assert_eq!(values.iter().sum::<u64>(), 9);
+    }
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_and_a_sentence() {
+        let names: HashSet<_> = METRICS.iter().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), METRICS.len());
+        for metric in METRICS {
+            assert!(
+                !metric.help.is_empty() && !metric.help.ends_with('.'),
+                "{}",
+                metric.name
+            );
+        }
+    }
+
+    #[test]
+    fn snapshots_add_up_and_serialize_by_name() {
+        let (left, right) = (Counters::default(), Counters::default());
+        left.messages_received.add(5);
+        right.messages_received.add(6);
+        right.bytes_sent.add(1);
+        let sum = left.snapshot().sum(&right.snapshot());
+        let json = serde_json::to_value(sum).unwrap();
+        assert_eq!(json["messages_received"], 11);
+        assert_eq!(json["bytes_sent"], 1);
+        assert_eq!(json.as_object().unwrap().len(), METRICS.len());
+    }
+
+    #[test]
+    fn a_gauge_stops_at_zero() {
+        let counter = Counter::default();
+        counter.sub(1);
+        assert_eq!(counter.load(), 0);
+    }
+
+    #[test]
+    fn another_thread_sees_numbers_that_only_grow() {
+        let counters = Arc::new(Counters::default());
+        let reader = std::thread::spawn({
+            let counters = Arc::clone(&counters);
+            move || {
+                let mut before = 0;
+                while before < 100_000 {
+                    let now = counters.messages_received.load();
+                    assert!(now >= before);
+                    before = now;
+                }
+            }
+        });
+        for _ in 0..100_000 {
+            counters.messages_received.add(1);
+        }
+        reader.join().unwrap();
+    }
+}

@@ -1,0 +1,273 @@
+//! The opening handshake in the server: who may come in, and how the others are told.
+
+use crate::application::{Application, CloseReason, Context, Peer};
+use crate::auth::{TokenError, find_token};
+use crate::config::{OriginPolicy, Protocol};
+use crate::connection::{Connection, Phase};
+use crate::shard::{Core, EngineShard};
+use crate::v1::write_message;
+use std::sync::atomic::Ordering;
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::Format;
+use tidewire_wire::frame;
+use tidewire_wire::handshake::server::{
+    self as wire, Request, parse_request, write_accept, write_rejection,
+};
+use tidewire_wire::session::{Now, Reply, ServerSession};
+
+/// What a request was found to deserve.
+enum Decision {
+    /// Let in; the user's name, and whether a bad token is still to be told.
+    Accept {
+        user: Option<String>,
+        failure: Option<TokenError>,
+    },
+    Reject {
+        status: u16,
+        reason: String,
+        retry_after_s: Option<u64>,
+    },
+}
+
+impl<A: Application> EngineShard<A> {
+    /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is incomplete.
+    pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+        let limits = wire::Limits {
+            head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
+        };
+        let request = match parse_request(data, &limits) {
+            Ok(Some(request)) => request,
+            Ok(None) => return 0,
+            Err(error) => {
+                if let Some(buffer) = io.buffer(id) {
+                    error.write(buffer);
+                }
+                self.reject(io, id);
+                return data.len();
+            }
+        };
+        match self.core.decide(&request, io.now().unix_ms) {
+            Decision::Accept { user, failure } => {
+                self.accept(io, id, &request, user, failure);
+                request.head_bytes()
+            }
+            Decision::Reject {
+                status,
+                reason,
+                retry_after_s,
+            } => {
+                let seconds = retry_after_s.unwrap_or_default().to_string();
+                let mut headers = Vec::new();
+                if retry_after_s.is_some() {
+                    headers.push(("Retry-After", seconds.as_str()));
+                }
+                if status == 401 {
+                    headers.push(("WWW-Authenticate", "Bearer"));
+                }
+                if let Some(buffer) = io.buffer(id) {
+                    write_rejection(status, &headers, &reason, buffer);
+                }
+                self.reject(io, id);
+                data.len()
+            }
+        }
+    }
+
+    fn reject(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.counters.handshakes_failed.add(1);
+        if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
+            connection.state.ended = Some(CloseReason::ByUs(CloseCode::POLICY_VIOLATION));
+        }
+        io.close(id);
+    }
+
+    fn accept(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        request: &Request<'_>,
+        user: Option<String>,
+        failure: Option<TokenError>,
+    ) {
+        let now = Now {
+            monotonic_ms: io.now().monotonic_ms,
+            unix_ms: io.now().unix_ms,
+        };
+        let Some(buffer) = io.buffer(id) else { return };
+        write_accept(
+            request.key(),
+            chosen_protocol(request, &self.core),
+            &[],
+            buffer,
+        );
+        let format = match request.query_value("format").as_deref() {
+            Some("msgpack") => Format::MessagePack,
+            _ => Format::Json,
+        };
+        let compression = request.query_value("compression").as_deref() == Some("true");
+        let mut session = ServerSession::new(format, compression, now);
+        if let Some(failure) = failure {
+            self.refuse_after_upgrade(io, id, &mut session, failure, now);
+            return;
+        }
+        self.leave_opening();
+        self.core.counters.handshakes_completed.add(1);
+        self.core.counters.connections_open.add(1);
+        let connection_id = self.core.new_id(now.unix_ms);
+        let profile = &self.core.shared.profile;
+        if self.core.shared.config.protocol == Protocol::V1 {
+            let ready = Reply::Ready {
+                connection_id,
+                user_id: user.clone(),
+            };
+            let message_id =
+                tidewire_wire::uuid::uuid_v7(now.unix_ms, rand::Rng::random(&mut self.core.rng));
+            if let Some(buffer) = io.buffer(id) {
+                let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
+                self.core.counters.messages_sent.add(1);
+                self.core.counters.bytes_sent.add(bytes);
+            }
+        }
+        io.set_timer(id, session.poll_deadline_ms(profile));
+        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        state.session = session;
+        state.phase = Phase::Open;
+        let peer = Peer {
+            connection: state.key,
+            user,
+            address: io.peer_address(id),
+        };
+        let mut context = Context {
+            io,
+            counters: &self.core.counters,
+            state,
+        };
+        self.app.on_connect(&mut context, &peer);
+        if let Some((code, reason)) = state.close.take() {
+            self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
+        }
+    }
+
+    /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.
+    fn refuse_after_upgrade(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        session: &mut ServerSession,
+        failure: TokenError,
+        now: Now,
+    ) {
+        let message_id = self.core.new_id(now.unix_ms);
+        let error = Reply::error(ErrorCode::AuthFailed, failure.to_string());
+        if let Some(buffer) = io.buffer(id) {
+            if self.core.shared.config.protocol == Protocol::V1 {
+                let profile = &self.core.shared.profile;
+                write_message(buffer, session, profile, &error, message_id, now);
+            }
+            let code = CloseCode::NOT_AUTHENTICATED;
+            frame::write_close(buffer, Some(code), &failure.to_string(), None);
+        }
+        self.reject(io, id);
+    }
+}
+
+impl Core {
+    fn decide(&self, request: &Request<'_>, unix_ms: u64) -> Decision {
+        let config = &self.shared.config;
+        let reject = |status, reason: &str| Decision::Reject {
+            status,
+            reason: reason.to_owned(),
+            retry_after_s: None,
+        };
+        let retry_after_s = Some(config.limits.retry_after_s);
+        if self.draining {
+            let reason = "the server is draining".to_owned();
+            return Decision::Reject {
+                status: 503,
+                reason,
+                retry_after_s,
+            };
+        }
+        if !config.paths.is_empty() && !config.paths.iter().any(|path| path == request.path()) {
+            return reject(404, "no WebSocket is served at this path");
+        }
+        if !origin_is_allowed(&config.origins, request) {
+            self.counters.origin_rejections.add(1);
+            return reject(403, "this origin is not allowed");
+        }
+        let mut failure = None;
+        let mut user = None;
+        if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
+            let verified = find_token(request, auth)
+                .ok_or(TokenError::Missing)
+                .and_then(|token| verifier.verify(&token, unix_ms / 1000));
+            match verified {
+                Ok(claims) => user = Some(claims.subject),
+                Err(error) => {
+                    self.counters.auth_failures.add(1);
+                    if !config.auth_failure_after_upgrade {
+                        return reject(401, &error.to_string());
+                    }
+                    failure = Some(error);
+                }
+            }
+        }
+        if failure.is_none() && !self.take_place() {
+            self.counters.connections_rejected_full.add(1);
+            let reason = "the server has no room for another connection".to_owned();
+            return Decision::Reject {
+                status: 503,
+                reason,
+                retry_after_s,
+            };
+        }
+        Decision::Accept { user, failure }
+    }
+
+    /// Counts one more session, if there is room.
+    fn take_place(&self) -> bool {
+        let limit = self.shared.config.limits.connections_max;
+        let one_more = |sessions| (sessions < limit).then_some(sessions + 1);
+        self.shared
+            .sessions
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .is_ok()
+    }
+}
+
+/// The subprotocol to name: the client's first, but for one that only carries its token. A browser
+/// that offers some fails the connection if none is named.
+fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
+    let auth = core.shared.config.auth.as_ref();
+    let prefix = auth.and_then(|auth| auth.subprotocol_prefix.as_deref());
+    let is_token = |name: &&str| prefix.is_some_and(|prefix| name.starts_with(prefix));
+    request
+        .protocols()
+        .find(|name| !is_token(name))
+        .or_else(|| request.protocols().next())
+}
+
+fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {
+    let Some(origin) = request.origin() else {
+        return true;
+    };
+    let same_host = || {
+        origin
+            .split_once("://")
+            .is_some_and(|(_, host)| host.eq_ignore_ascii_case(request.host()))
+    };
+    match policy {
+        OriginPolicy::Any => true,
+        OriginPolicy::SameHost => same_host(),
+        OriginPolicy::Listed(origins) => {
+            same_host()
+                || origins
+                    .iter()
+                    .any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        }
+    }
+}

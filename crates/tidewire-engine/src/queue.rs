@@ -1,0 +1,288 @@
+//! Events in batches, for applications that live on other threads.
+//!
+//! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`]. What
+//! happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded in bytes:
+//! when it is full, the shards stop reading their connections and TCP holds the senders back. Nothing is
+//! dropped; what was in a shard's read buffer at that moment (512 KiB at most) still goes in.
+
+use crate::application::{
+    Application, CloseReason, ConnectionKey, Context, Encoding, Message, Peer,
+};
+use crate::server::ShardWaker;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Makes a queue that holds about `bytes_max` bytes of events.
+#[must_use]
+pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
+    let (sender, batches) = mpsc::channel();
+    let gate = Arc::new(Gate {
+        // Without room for anything the shards would never read.
+        bytes_max: bytes_max.max(1),
+        bytes: AtomicUsize::new(0),
+        is_abandoned: AtomicBool::new(false),
+        waiting: Mutex::new(Vec::new()),
+    });
+    (
+        QueueSender {
+            sender,
+            gate: Arc::clone(&gate),
+        },
+        Receiver { batches, gate },
+    )
+}
+
+/// The end that the server fills: give [`application`](Self::application) to
+/// [`Server::start`](crate::Server::start).
+#[derive(Debug, Clone)]
+pub struct QueueSender {
+    sender: mpsc::Sender<Batch>,
+    gate: Arc<Gate>,
+}
+
+/// The end that the application empties.
+#[derive(Debug)]
+pub struct Receiver {
+    batches: mpsc::Receiver<Batch>,
+    gate: Arc<Gate>,
+}
+
+/// What happened on one shard in one turn of its loop, in order.
+#[derive(Debug, Default)]
+pub struct Batch {
+    events: Vec<StoredEvent>,
+    /// The bytes of all messages, one after another.
+    bytes: Vec<u8>,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A session started.
+    Connect(&'a Peer),
+    /// A message arrived.
+    Message(ConnectionKey, Message<'a>),
+    /// A session is over.
+    Close(ConnectionKey, CloseReason),
+}
+
+#[derive(Debug)]
+enum StoredEvent {
+    Connect(Box<Peer>),
+    Message {
+        connection: ConnectionKey,
+        encoding: Encoding,
+        end: usize,
+    },
+    Close(ConnectionKey, CloseReason),
+}
+
+/// What both ends know of the queue's fill.
+#[derive(Debug)]
+struct Gate {
+    bytes_max: usize,
+    bytes: AtomicUsize,
+    is_abandoned: AtomicBool,
+    /// Shards that stopped reading because the queue was full, each once.
+    waiting: Mutex<Vec<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    shard: ShardWaker,
+    is_listed: Arc<AtomicBool>,
+}
+
+impl QueueSender {
+    /// The application of one shard: it puts everything into the queue.
+    #[must_use]
+    pub fn application(&self) -> QueueApplication {
+        QueueApplication {
+            sender: self.sender.clone(),
+            gate: Arc::clone(&self.gate),
+            batch: Batch::default(),
+            waker: None,
+            is_listed: Arc::default(),
+        }
+    }
+}
+
+impl Receiver {
+    /// The next batch, waited for at most so long; `None` if none came.
+    ///
+    /// # Errors
+    /// [`Finished`] when the server has stopped and everything has been taken.
+    pub fn receive(&self, timeout: Duration) -> Result<Option<Batch>, Finished> {
+        match self.batches.recv_timeout(timeout) {
+            Ok(batch) => {
+                self.gate.leave(batch.cost());
+                Ok(Some(batch))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Finished),
+        }
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // Without a reader the queue would stay full and no connection would ever be read again.
+        self.gate.is_abandoned.store(true, Ordering::Release);
+        self.gate.wake();
+    }
+}
+
+/// The server has stopped and its queue is empty.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the server has stopped")]
+pub struct Finished;
+
+impl Batch {
+    /// How many events it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether it holds none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events, in the order in which they happened.
+    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        let mut start = 0;
+        self.events.iter().map(move |event| match event {
+            StoredEvent::Connect(peer) => Event::Connect(peer),
+            StoredEvent::Close(connection, reason) => Event::Close(*connection, *reason),
+            StoredEvent::Message {
+                connection,
+                encoding,
+                end,
+            } => {
+                let bytes = &self.bytes[start..*end];
+                start = *end;
+                Event::Message(
+                    *connection,
+                    Message {
+                        encoding: *encoding,
+                        bytes,
+                    },
+                )
+            }
+        })
+    }
+
+    /// What it counts for against the queue's limit.
+    fn cost(&self) -> usize {
+        self.bytes.len() + self.events.len() * size_of::<StoredEvent>()
+    }
+}
+
+impl Gate {
+    fn is_open(&self) -> bool {
+        self.bytes.load(Ordering::Acquire) < self.bytes_max
+            || self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    fn enter(&self, cost: usize) {
+        self.bytes.fetch_add(cost, Ordering::AcqRel);
+    }
+
+    fn leave(&self, cost: usize) {
+        let before = self.bytes.fetch_sub(cost, Ordering::AcqRel);
+        // Half empty before the senders are let in again, so that they come in strides.
+        let half = self.bytes_max.div_ceil(2);
+        if before >= half && before - cost < half {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        for Waiting { shard, is_listed } in waiting.drain(..) {
+            is_listed.store(false, Ordering::Release);
+            shard.wake();
+        }
+    }
+}
+
+/// The [`Application`] of one shard that fills a queue.
+#[derive(Debug)]
+pub struct QueueApplication {
+    sender: mpsc::Sender<Batch>,
+    gate: Arc<Gate>,
+    batch: Batch,
+    waker: Option<ShardWaker>,
+    /// This shard stands in the gate's list.
+    is_listed: Arc<AtomicBool>,
+}
+
+impl QueueApplication {
+    fn has_room(&self) -> bool {
+        // What this turn has gathered counts too, so that one turn cannot outgrow the limit.
+        self.gate.is_open() && self.batch.cost() < self.gate.bytes_max
+    }
+}
+
+impl Application for QueueApplication {
+    fn on_start(&mut self, shard: ShardWaker) {
+        self.waker = Some(shard);
+    }
+
+    fn on_connect(&mut self, _context: &mut Context<'_>, peer: &Peer) {
+        self.batch
+            .events
+            .push(StoredEvent::Connect(Box::new(peer.clone())));
+    }
+
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        self.batch.bytes.extend_from_slice(message.bytes);
+        self.batch.events.push(StoredEvent::Message {
+            connection: context.connection(),
+            encoding: message.encoding,
+            end: self.batch.bytes.len(),
+        });
+    }
+
+    fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        self.batch
+            .events
+            .push(StoredEvent::Close(connection, reason));
+    }
+
+    fn is_ready(&self) -> bool {
+        if self.has_room() {
+            return true;
+        }
+        if let Some(shard) = &self.waker
+            && !self.is_listed.swap(true, Ordering::AcqRel)
+        {
+            let mut waiting = self
+                .gate
+                .waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            let is_listed = Arc::clone(&self.is_listed);
+            waiting.push(Waiting {
+                shard: shard.clone(),
+                is_listed,
+            });
+        }
+        // The reader may have made room between the look and the entry.
+        self.has_room()
+    }
+
+    fn on_turn(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let batch = std::mem::take(&mut self.batch);
+        self.gate.enter(batch.cost());
+        // Without a reader there is nobody to tell; the engine goes on serving its protocol.
+        let _ = self.sender.send(batch);
+    }
+}

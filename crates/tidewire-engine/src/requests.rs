@@ -1,0 +1,61 @@
+//! Answers to what a client asks of the server itself.
+
+use crate::counters::Counters;
+use crate::ops::OpsSource;
+use crate::server::Shared;
+use serde_json::json;
+use std::sync::atomic::Ordering;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Reply, Request, RequestKind, Subscription};
+
+/// The reply to `request`; `counters` are those of the connection's shard.
+pub(crate) fn answer(shared: &Shared, counters: &Counters, request: Request) -> Reply {
+    let correlation_id = request.correlation_id;
+    let limits = &shared.config.limits;
+    match request.kind {
+        RequestKind::HealthCheck => Reply::HealthCheckResponse {
+            payload: json!({
+                "status": if shared.is_ready() { "healthy" } else { "draining" },
+                "uptime_s": shared.uptime_s(),
+                "connections": shared.sessions.load(Ordering::Acquire),
+            }),
+            correlation_id,
+        },
+        RequestKind::MetricsRequest => {
+            let snapshot = counters.snapshot();
+            Reply::MetricsResponse {
+                payload: json!({
+                    "messages_received": snapshot.messages_received,
+                    "messages_sent": snapshot.messages_sent,
+                    "connections": shared.sessions.load(Ordering::Acquire),
+                }),
+                correlation_id,
+            }
+        }
+        // Clients may ask for settings; this server tells the ones that hold.
+        RequestKind::ConfigUpdate(_) => Reply::ConfigResponse {
+            payload: json!({
+                "max_message_size": limits.message_bytes_max,
+                "rate_limit_capacity": limits.rate_limit_capacity,
+                "rate_limit_refill": limits.rate_limit_refill_per_s,
+                "ping_interval": limits.ping_interval_ms,
+            }),
+            correlation_id,
+        },
+        RequestKind::Subscription(Subscription { action, topics, .. }) => {
+            Reply::SubscriptionUpdate {
+                action,
+                success_topics: Vec::new(),
+                failed_topics: topics,
+                recovery: Vec::new(),
+                correlation_id,
+            }
+        }
+        RequestKind::Sync(_) => Reply::Error {
+            code: ErrorCode::InvalidAction,
+            message: "this server keeps no snapshots".into(),
+            retry_after_s: None,
+            correlation_id,
+        },
+    }
+}

@@ -1,0 +1,426 @@
+//! The running server: its threads, and the handle that other threads use.
+
+use crate::application::{Application, ConnectionKey, Outgoing};
+use crate::auth::{AuthConfigError, Verifier};
+use crate::config::Config;
+use crate::counters::{Counters, Snapshot};
+use crate::ops::{Ops, OpsSource};
+use crate::rate::RateLimit;
+use crate::shard::{Core, EngineShard, Mail};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tidewire_net::{Mailbox, MailboxError, Shard, ShardConfig, bind, tls};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::format::Inflater;
+use tidewire_wire::session::{Features, ServerProfile};
+
+/// A running server. Dropping it stops it without a drain.
+#[derive(Debug)]
+pub struct Server {
+    handle: Handle,
+    threads: Vec<JoinHandle<()>>,
+    ops: Option<Ops>,
+    address: SocketAddr,
+}
+
+/// The way to a running server from any thread; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    shared: Arc<Shared>,
+    mailboxes: Arc<[Mailbox<Mail>]>,
+}
+
+/// Wakes one shard, so that it asks its application again whether it is ready.
+#[derive(Debug, Clone)]
+pub struct ShardWaker(Mailbox<Mail>);
+
+/// Why a server could not start. The caller's fault, but for [`StartError::System`].
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is in use, not of this machine, or not permitted.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where the server should have listened.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A key or another part of the authentication cannot be used.
+    #[error(transparent)]
+    Auth(#[from] AuthConfigError),
+    /// The TLS certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    /// A limit that makes no sense.
+    #[error("{name} must be at least {minimum}")]
+    Limit {
+        /// The field of the configuration.
+        name: &'static str,
+        /// Its smallest value.
+        minimum: u64,
+    },
+    /// The operating system has no thread or event queue left.
+    #[error("the operating system cannot start the server: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Why something could not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The shard has not caught up; try again.
+    #[error("the server has not caught up with what was sent before")]
+    Busy,
+    /// The server has stopped.
+    #[error("the server has stopped")]
+    Stopped,
+}
+
+/// What all shards of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) profile: ServerProfile,
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) rate_limit: RateLimit,
+    pub(crate) handshakes_per_shard_max: usize,
+    /// Sessions of all shards.
+    pub(crate) sessions: AtomicUsize,
+    counters: Vec<Arc<Counters>>,
+    draining: AtomicBool,
+    started: Instant,
+    started_unix_ms: u64,
+}
+
+impl Server {
+    /// Starts a server; `application` makes the application of each shard, given the shard's number.
+    ///
+    /// # Errors
+    /// [`StartError`], before anything was accepted.
+    pub fn start<A: Application>(
+        mut config: Config,
+        mut application: impl FnMut(usize) -> A,
+    ) -> Result<Self, StartError> {
+        check(&config)?;
+        let limits = &mut config.limits;
+        limits.request_head_bytes_max = limits.request_head_bytes_max.min(REQUEST_HEAD_BYTES_CAP);
+        // Reading has to pause before the outbox is full.
+        limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+        let verifier = config.auth.as_ref().map(Verifier::new).transpose()?;
+        let tls = match &config.tls {
+            Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
+            None => None,
+        };
+        let address = config.listen;
+        let listeners = bind(address, config.shards, BACKLOG)
+            .map_err(|source| StartError::Listen { address, source })?;
+        let address = listeners[0].local_addr()?;
+        let shared = Arc::new(Shared::new(config, verifier));
+        let ops = match shared.config.ops_listen {
+            Some(address) => Some(
+                Ops::start(address, Arc::clone(&shared) as Arc<dyn OpsSource>)
+                    .map_err(|source| StartError::Listen { address, source })?,
+            ),
+            None => None,
+        };
+        let mut mailboxes = Vec::new();
+        let mut shards = Vec::new();
+        for (index, listener) in listeners.into_iter().enumerate() {
+            let core = Core::new(index, &shared);
+            let shard_config = ShardConfig {
+                outbox_bytes_max: shared.config.limits.outbox_bytes_max,
+                ..ShardConfig::default()
+            };
+            let handler = EngineShard::new(core, application(index));
+            let (mut shard, mailbox) = Shard::new(&shard_config, handler)?;
+            shard
+                .handler_mut()
+                .app
+                .on_start(ShardWaker(mailbox.clone()));
+            shard.listen(listener, tls.clone())?;
+            mailboxes.push(mailbox);
+            shards.push(shard);
+        }
+        let handle = Handle {
+            shared,
+            mailboxes: mailboxes.into(),
+        };
+        // From here on an early return stops the shards that run.
+        let mut server = Self {
+            handle,
+            threads: Vec::new(),
+            ops,
+            address,
+        };
+        for (index, shard) in shards.into_iter().enumerate() {
+            server.threads.push(spawn(index, shard)?);
+        }
+        Ok(server)
+    }
+
+    /// Where clients connect, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the operations listener answers, if there is one.
+    #[must_use]
+    pub fn ops_address(&self) -> Option<SocketAddr> {
+        self.ops.as_ref().map(Ops::local_address)
+    }
+
+    /// The handle for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Turns newcomers away with HTTP 503, closes every session with code 4300, waits at most `timeout`
+    /// until all have gone, and stops. Returns how many sessions were left.
+    pub fn drain(self, timeout: Duration) -> usize {
+        let deadline = Instant::now() + timeout;
+        self.handle.start_drain();
+        while self.handle.connections() > 0 && Instant::now() < deadline {
+            std::thread::sleep(DRAIN_POLL);
+        }
+        let left = self.handle.connections();
+        drop(self);
+        left
+    }
+
+    /// Stops at once: connections are ended without a closing handshake.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for mailbox in self.handle.mailboxes.iter() {
+            // A shard that has stopped already is what we want.
+            let _ = mailbox.send(Mail::Stop);
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a shard ended by a panic");
+            }
+        }
+        if let Some(ops) = self.ops.take() {
+            ops.stop();
+        }
+    }
+}
+
+impl Handle {
+    /// Sends a message to a connection. One that is gone meanwhile takes nothing, without an error.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was queued.
+    pub fn send(&self, connection: ConnectionKey, message: Outgoing) -> Result<(), SendError> {
+        self.post(connection, Mail::Send(connection.id, message))
+    }
+
+    /// Ends a session with a code and a reason.
+    ///
+    /// # Errors
+    /// [`SendError`]; the session goes on.
+    pub fn close(
+        &self,
+        connection: ConnectionKey,
+        code: CloseCode,
+        reason: &'static str,
+    ) -> Result<(), SendError> {
+        self.post(connection, Mail::Close(connection.id, code, reason))
+    }
+
+    /// Sessions now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.sessions.load(Ordering::Acquire)
+    }
+
+    /// The counters of all shards, summed now.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.shared
+            .shards()
+            .iter()
+            .fold(Snapshot::default(), |sum, shard| sum.sum(shard))
+    }
+
+    /// Whether the server turns newcomers away because it is about to stop.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shared.draining.load(Ordering::Acquire)
+    }
+
+    /// Starts what [`Server::drain`] does, without waiting or stopping.
+    pub fn start_drain(&self) {
+        self.shared.draining.store(true, Ordering::Release);
+        for mailbox in self.mailboxes.iter() {
+            // A shard that has stopped has nothing to drain.
+            let _ = mailbox.send(Mail::Drain);
+        }
+    }
+
+    fn post(&self, connection: ConnectionKey, mail: Mail) -> Result<(), SendError> {
+        let mailbox = self
+            .mailboxes
+            .get(connection.shard as usize)
+            .ok_or(SendError::Stopped)?;
+        mailbox.try_send(mail).map_err(|error| match error {
+            MailboxError::Full(_) => SendError::Busy,
+            MailboxError::Stopped(_) => SendError::Stopped,
+        })
+    }
+}
+
+impl ShardWaker {
+    /// Wakes the shard. A full mailbox wakes it as well.
+    pub fn wake(&self) {
+        let _ = self.0.try_send(Mail::Wake);
+    }
+}
+
+impl Shared {
+    fn new(config: Config, verifier: Option<Verifier>) -> Self {
+        let limits = &config.limits;
+        let profile = ServerProfile {
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: Features {
+                compression: true,
+                batching: true,
+                ..Features::default()
+            },
+            message_bytes_max: limits.message_bytes_max,
+            rate_limit_capacity: limits.rate_limit_capacity,
+            rate_limit_refill_per_s: limits.rate_limit_refill_per_s,
+            ping_interval_ms: limits.ping_interval_ms,
+            idle_timeout_ms: limits.idle_timeout_ms,
+        };
+        let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
+        let counters = (0..config.shards)
+            .map(|_| Arc::new(Counters::default()))
+            .collect();
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            profile,
+            verifier,
+            rate_limit,
+            handshakes_per_shard_max: limits.handshakes_max.div_ceil(config.shards),
+            sessions: AtomicUsize::new(0),
+            counters,
+            draining: AtomicBool::new(false),
+            started: Instant::now(),
+            started_unix_ms: unix.as_millis() as u64,
+            config,
+        }
+    }
+}
+
+impl OpsSource for Shared {
+    fn is_ready(&self) -> bool {
+        !self.draining.load(Ordering::Acquire)
+    }
+
+    fn shards(&self) -> Vec<Snapshot> {
+        self.counters
+            .iter()
+            .map(|counters| counters.snapshot())
+            .collect()
+    }
+
+    fn uptime_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    fn started_unix_ms(&self) -> u64 {
+        self.started_unix_ms
+    }
+}
+
+impl Core {
+    fn new(index: usize, shared: &Arc<Shared>) -> Self {
+        Self {
+            index: index as u32,
+            shared: Arc::clone(shared),
+            counters: Arc::clone(&shared.counters[index]),
+            rng: StdRng::from_os_rng(),
+            inflater: Inflater::new(),
+            inflated: Vec::new(),
+            draining: false,
+        }
+    }
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    let limits = &config.limits;
+    let minimums = [
+        ("shards", config.shards as u64, 1),
+        ("handshakes_max", limits.handshakes_max as u64, 1),
+        ("connections_max", limits.connections_max as u64, 1),
+        ("message_bytes_max", limits.message_bytes_max as u64, 125),
+        (
+            "request_head_bytes_max",
+            limits.request_head_bytes_max as u64,
+            512,
+        ),
+        (
+            "outbox_bytes_max",
+            limits.outbox_bytes_max as u64,
+            64 * 1024,
+        ),
+        ("ping_interval_ms", limits.ping_interval_ms, 1),
+        ("idle_timeout_ms", limits.idle_timeout_ms, 1),
+        ("handshake_timeout_ms", limits.handshake_timeout_ms, 1),
+    ];
+    match minimums
+        .into_iter()
+        .find(|(_, value, minimum)| value < minimum)
+    {
+        Some((name, _, minimum)) => Err(StartError::Limit { name, minimum }),
+        None => Ok(()),
+    }
+}
+
+fn spawn<A: Application>(index: usize, shard: Shard<EngineShard<A>>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name(format!("tidewire-{index}"))
+        .spawn(move || {
+            match shard.run() {
+                // The end of the sessions that were left came after the last turn.
+                Ok(mut handler) => handler.app.on_turn(),
+                Err(error) => tracing::error!(%error, "a shard has failed"),
+            }
+        })
+}
+
+/// Connections that the kernel may keep until they are accepted, at each shard.
+const BACKLOG: i32 = 4096;
+
+/// A request head has to fit into a shard's read buffer with room to spare.
+const REQUEST_HEAD_BYTES_CAP: usize = 128 * 1024;
+
+/// How often a drain looks whether all have gone.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_without_sense_is_named() {
+        let mut config = Config::default();
+        config.limits.handshakes_max = 0;
+        let error = Server::start(config, |_| crate::apps::Sink).unwrap_err();
+        assert_eq!(error.to_string(), "handshakes_max must be at least 1");
+    }
+}

@@ -1,0 +1,250 @@
+//! Protocol version 1 in the server: its own messages are answered, the others go to the application.
+
+use crate::application::{Application, Encoding, Message};
+use crate::connection::{Phase, State};
+use crate::rate::Verdict;
+use crate::shard::Turn;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
+use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
+use tidewire_wire::frame::write_frame_with;
+use tidewire_wire::session::{Now, Reply, Request, ServerProfile, ServerSession, SystemEvent};
+use tidewire_wire::uuid::Uuid;
+
+impl<A: Application> Turn<'_, A> {
+    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once in
+    /// [`REFUSAL_INTERVAL_MS`], because an answer to each would double the load.
+    #[inline]
+    pub(crate) fn admit(&mut self, state: &mut State) -> bool {
+        match state
+            .bucket
+            .take(&self.core.shared.rate_limit, self.now.monotonic_ms)
+        {
+            Verdict::Allowed => true,
+            verdict => self.admit_reluctantly(state, verdict),
+        }
+    }
+
+    #[cold]
+    fn admit_reluctantly(&mut self, state: &mut State, verdict: Verdict) -> bool {
+        let is_v1 = self.core.shared.config.protocol == crate::Protocol::V1;
+        match verdict {
+            Verdict::Allowed => true,
+            Verdict::AllowedLow => {
+                if is_v1 {
+                    let warning = self.rate_warning(state);
+                    self.reply(state, &warning);
+                }
+                true
+            }
+            Verdict::Refused { retry_after_ms } => {
+                self.core.counters.messages_refused_rate.add(1);
+                let refusals = &mut state.refusals;
+                refusals.since_told += 1;
+                let is_first = refusals.told_ms == 0;
+                if is_v1
+                    && (is_first || self.now.monotonic_ms >= refusals.told_ms + REFUSAL_INTERVAL_MS)
+                {
+                    let message = format!(
+                        "{} messages were refused: more than {} a second",
+                        refusals.since_told, self.core.shared.config.limits.rate_limit_refill_per_s
+                    );
+                    refusals.since_told = 0;
+                    refusals.told_ms = self.now.monotonic_ms.max(1);
+                    let error = Reply::Error {
+                        code: ErrorCode::RateLimited,
+                        message: message.into(),
+                        retry_after_s: Some(retry_after_ms.div_ceil(1000)),
+                        correlation_id: None,
+                    };
+                    self.reply(state, &error);
+                }
+                false
+            }
+        }
+    }
+
+    fn rate_warning(&self, state: &State) -> Reply {
+        let limits = &self.core.shared.config.limits;
+        Reply::RateLimitWarning {
+            current_rate: limits.rate_limit_capacity - state.bucket.remaining(),
+            limit: limits.rate_limit_capacity,
+            remaining: state.bucket.remaining(),
+            retry_after_s: 1,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn handle_v1(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+        if encoding == Encoding::Text {
+            self.handle_json(state, bytes);
+        } else {
+            self.handle_binary(state, bytes);
+        }
+    }
+
+    #[inline]
+    fn handle_json(&mut self, state: &mut State, text: &[u8]) {
+        match classify_json(text) {
+            Ok(Kind::Application) => {
+                self.deliver(
+                    state,
+                    Message {
+                        encoding: Encoding::Text,
+                        bytes: text,
+                    },
+                );
+            }
+            Ok(Kind::System(system)) => self.handle_system(state, system, Format::Json, text),
+            Err(error) => self.refuse(state, &error.to_string()),
+        }
+    }
+
+    fn handle_message_pack(&mut self, state: &mut State, bytes: &[u8]) {
+        match classify_msgpack(bytes) {
+            Ok(Kind::Application) => {
+                self.deliver(
+                    state,
+                    Message {
+                        encoding: Encoding::MessagePack,
+                        bytes,
+                    },
+                );
+            }
+            Ok(Kind::System(system)) => {
+                self.handle_system(state, system, Format::MessagePack, bytes);
+            }
+            Err(error) => self.refuse(state, &error.to_string()),
+        }
+    }
+
+    fn handle_binary(&mut self, state: &mut State, bytes: &[u8]) {
+        match identify(bytes) {
+            Framing::Zlib { prefix_bytes } => self.handle_zlib(state, &bytes[prefix_bytes..]),
+            framing => self.handle_plain(state, framing, bytes),
+        }
+    }
+
+    fn handle_plain(&mut self, state: &mut State, framing: Framing, bytes: &[u8]) {
+        match framing {
+            Framing::Json => match std::str::from_utf8(bytes) {
+                Ok(text) => self.handle_json(state, text.as_bytes()),
+                Err(_) => self.refuse(state, "a binary JSON message is not UTF-8"),
+            },
+            Framing::MessagePack => {
+                self.handle_message_pack(state, &bytes[MESSAGEPACK_PREFIX.len()..]);
+            }
+            Framing::Encrypted => self.refuse(state, "no encryption was negotiated"),
+            Framing::Zlib { .. } => {
+                self.refuse(state, "a compressed message holds a compressed one");
+            }
+        }
+    }
+
+    fn handle_zlib(&mut self, state: &mut State, compressed: &[u8]) {
+        let limit = self.core.shared.config.limits.message_bytes_max;
+        let mut inflated = std::mem::take(&mut self.core.inflated);
+        inflated.clear();
+        match self.core.inflater.inflate(compressed, &mut inflated, limit) {
+            Ok(()) => self.handle_plain(state, identify(&inflated), &inflated),
+            Err(error @ FormatError::TooLarge { .. }) => {
+                self.core.counters.messages_refused_size.add(1);
+                self.reply(
+                    state,
+                    &Reply::error(ErrorCode::MessageTooLarge, error.to_string()),
+                );
+            }
+            Err(error) => self.refuse(state, &error.to_string()),
+        }
+        inflated.clear();
+        inflated.shrink_to(INFLATED_BYTES_KEPT);
+        self.core.inflated = inflated;
+    }
+
+    /// A message that is not one of version 1: counted, answered, and nothing else.
+    #[cold]
+    fn refuse(&mut self, state: &mut State, why: &str) {
+        self.core.counters.messages_refused_invalid.add(1);
+        self.reply(
+            state,
+            &Reply::error(ErrorCode::InvalidMessage, why.to_owned()),
+        );
+    }
+
+    fn handle_system(
+        &mut self,
+        state: &mut State,
+        system: SystemType,
+        format: Format,
+        bytes: &[u8],
+    ) {
+        self.core.counters.system_messages_received.add(1);
+        let profile = &self.core.shared.profile;
+        match state
+            .session
+            .handle_system(profile, system, format, bytes, self.now)
+        {
+            SystemEvent::Reply(reply) => self.reply(state, &reply),
+            SystemEvent::Ignore => {}
+            SystemEvent::Request(request) => self.answer(state, request),
+            SystemEvent::Batch(messages) => {
+                for message in messages {
+                    self.handle_inner(state, &message);
+                }
+            }
+        }
+    }
+
+    /// One message of a batch. The batch was admitted as one message; each further one counts too.
+    fn handle_inner(&mut self, state: &mut State, text: &[u8]) {
+        self.tally.received += 1;
+        if self.admit(state) {
+            self.handle_json(state, text);
+        }
+    }
+
+    fn answer(&mut self, state: &mut State, request: Request) {
+        let reply = crate::requests::answer(&self.core.shared, &self.core.counters, request);
+        self.reply(state, &reply);
+    }
+
+    /// Says one of the protocol's own messages, unless this side has said its last already.
+    pub(crate) fn reply(&mut self, state: &mut State, reply: &Reply) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        let id = self.core.new_id(self.now.unix_ms);
+        let Some(buffer) = self.io.buffer(state.key.id) else {
+            return;
+        };
+        let (profile, now) = (&self.core.shared.profile, self.now);
+        let payload_bytes = write_message(buffer, &mut state.session, profile, reply, id, now);
+        self.core.counters.messages_sent.add(1);
+        self.core.counters.bytes_sent.add(payload_bytes);
+    }
+}
+
+/// Appends a frame with one of the protocol's own messages; how many bytes its payload has.
+pub(crate) fn write_message(
+    buffer: &mut Vec<u8>,
+    session: &mut ServerSession,
+    profile: &ServerProfile,
+    reply: &Reply,
+    id: Uuid,
+    now: Now,
+) -> u64 {
+    let mut payload_bytes = 0;
+    write_frame_with(buffer, None, |out| {
+        let before = out.len();
+        let opcode = session.encode(profile, reply, id, now, out);
+        payload_bytes = (out.len() - before) as u64;
+        opcode
+    });
+    payload_bytes
+}
+
+/// How often a peer that sends too fast is told so, in milliseconds.
+const REFUSAL_INTERVAL_MS: u64 = 1_000;
+
+/// Room for inflated messages that a shard keeps between messages.
+const INFLATED_BYTES_KEPT: usize = 64 * 1024;

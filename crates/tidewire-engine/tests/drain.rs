@@ -1,0 +1,179 @@
+//! How a server ends: by a drain, in which nothing is lost, or at once.
+
+mod common;
+
+use common::{
+    Opening, Said, answer, assert_settled, config, connect, connect_v1, frame, raw_config, start,
+    status, tcp, text_frame, wait_until,
+};
+use serde_json::json;
+use std::io::Write;
+use std::time::Duration;
+use tidewire_engine::apps::{Echo, Sink};
+use tidewire_engine::{Config, StartError};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::OpCode;
+
+#[test]
+fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
+    let ops_listen = Some("127.0.0.1:0".parse().unwrap());
+    let server = start(
+        Config {
+            ops_listen,
+            shards: 2,
+            ..config()
+        },
+        Echo,
+    );
+    let (address, ops, handle) = (
+        server.address(),
+        server.ops_address().unwrap(),
+        server.handle(),
+    );
+    let ready = move || {
+        status(&answer(
+            ops,
+            "GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        ))
+    };
+    assert_eq!(ready(), 200);
+    let mut clients: Vec<_> = (0..6).map(|_| connect_v1(&server)).collect();
+    let mut opening = tcp(address);
+    opening.write_all(b"GET /ws HTTP/1.1\r\n").unwrap();
+    wait_until("half a handshake", || {
+        handle.counters().handshakes_in_progress == 1
+    });
+
+    let drain = std::thread::spawn(move || server.drain(Duration::from_secs(30)));
+    for client in &mut clients {
+        assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+    }
+    assert!(handle.is_draining());
+    assert_eq!(ready(), 503);
+    let (status, said) = Opening::new(address).refused();
+    assert_eq!(status, 503);
+    assert!(said.contains("\r\nRetry-After: "), "{said}");
+    // Sent after the close was, but before it is answered.
+    for client in &mut clients {
+        client.send_bytes(&[text_frame(r#"{"t":"late"}"#), frame(OpCode::Ping, b"")].concat());
+        client.send_close(CloseCode::DRAINING);
+        // Nothing may follow a close, so that neither is answered.
+        assert_eq!(client.next(), Said::End);
+    }
+    assert_eq!(drain.join().unwrap(), 0);
+    let counters = handle.counters();
+    assert_eq!(
+        (counters.messages_delivered, counters.drained_connections),
+        (6, 6)
+    );
+    assert_eq!(
+        (
+            counters.sessions_closed_by_us,
+            counters.handshakes_in_progress
+        ),
+        (6, 0)
+    );
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_peer_that_does_not_answer_the_close_is_cut() {
+    let mut config = raw_config();
+    config.limits.close_timeout_ms = 50;
+    let server = start(config, Echo);
+    let handle = server.handle();
+    let mut client = connect(&server);
+    handle.start_drain();
+    assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+    assert_eq!(client.next(), Said::End);
+    assert_eq!(assert_settled(&handle).sessions_closed_by_us, 1);
+    assert_eq!(server.drain(Duration::from_secs(30)), 0);
+}
+
+#[test]
+fn a_drain_that_runs_out_of_time_says_how_many_are_left() {
+    let server = start(raw_config(), Sink);
+    let clients: Vec<_> = (0..3).map(|_| connect(&server)).collect();
+    assert_eq!(server.drain(Duration::from_millis(100)), 3);
+    drop(clients);
+}
+
+#[test]
+fn a_stop_while_busy_ends_at_once() {
+    let server = start(
+        Config {
+            shards: 2,
+            ..raw_config()
+        },
+        Echo,
+    );
+    let handle = server.handle();
+    let senders: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = connect(&server);
+            std::thread::spawn(move || {
+                let bytes = text_frame("busy").repeat(1000);
+                while client.stream.write_all(&bytes).is_ok() {
+                    for _ in 0..1000 {
+                        if client.next() == Said::End {
+                            return;
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    wait_until("it is busy", || {
+        handle.counters().messages_received > 10_000
+    });
+    server.stop();
+    for sender in senders {
+        sender.join().unwrap();
+    }
+    assert_eq!(
+        (handle.connections(), handle.counters().connections_open),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_stopped_server_gives_its_address_back() {
+    let server = start(config(), Echo);
+    let taken = Config {
+        listen: server.address(),
+        ..config()
+    };
+    let error = tidewire_engine::Server::start(taken.clone(), |_| Echo).unwrap_err();
+    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+    assert!(
+        error.to_string().contains(&taken.listen.to_string()),
+        "{error}"
+    );
+    // The same for the operations listener; the server does not start without it.
+    let ops_taken = Config {
+        ops_listen: Some(server.address()),
+        ..config()
+    };
+    let error = tidewire_engine::Server::start(ops_taken, |_| Echo).unwrap_err();
+    assert!(matches!(error, StartError::Listen { address, .. } if address == server.address()));
+    server.stop();
+    let mut client = connect_v1(&start(taken, Echo));
+    // The server is gone with the end of the line above.
+    assert_eq!(client.next(), Said::End);
+}
+
+#[test]
+fn health_tells_of_the_drain() {
+    let server = start(config(), Echo);
+    let mut client = connect_v1(&server);
+    assert_eq!(
+        client.ask(&json!({"t": "health_check"}))["p"]["status"],
+        "healthy"
+    );
+    server.handle().start_drain();
+    server.handle().start_drain();
+    assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+    client.send_close(CloseCode::DRAINING);
+    assert_eq!(client.next(), Said::End);
+    assert_eq!(assert_settled(&server.handle()).drained_connections, 1);
+}
