@@ -1,0 +1,171 @@
+//! `connection-limit`: doubles the connections until something fails, then bisects.
+
+use std::time::Duration;
+
+use super::measure::Bench;
+use crate::failure::{Failure, Failures};
+use crate::plan::{Activity, Opened};
+use crate::preflight::{OPEN_FILES_MARGIN, raise_open_files};
+use crate::report::model::CONNECTION_LIMIT;
+use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
+use crate::run::RunError;
+use crate::stop::StopRule;
+
+pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>, RunError> {
+    let open_files = raise_open_files().and_then(|limit| limit.soft);
+    let files_max = open_files.map_or(usize::MAX, |soft| {
+        soft.saturating_sub(OPEN_FILES_MARGIN) as usize
+    });
+    let connections_max = bench.options.connections_max.min(files_max).max(1);
+    let mut search = Search::new(first.clamp(1, connections_max), connections_max);
+    let mut best: Option<(Opened, TestResult)> = None;
+    let mut last_failures = Failures::default();
+    while let Some(count) = search.next() {
+        if bench.is_stopped() {
+            break;
+        }
+        let detail = format!("{count} connections");
+        bench.started(CONNECTION_LIMIT, &detail, Duration::from_secs(2));
+        let (opened, result, failures) = try_count(bench, count)?;
+        let is_stable = failures.total() == 0 && opened.connected == count as u64;
+        if is_stable {
+            best = Some((opened, result));
+        } else {
+            last_failures = failures;
+        }
+        search.record(count, is_stable);
+    }
+    let stopped_by = match last_failures.most_common() {
+        None if connections_max == files_max => StoppedBy::OpenFiles,
+        None => StoppedBy::Plan,
+        Some(failure) => stopped_by(failure),
+    };
+    let largest_stable = search.stable as u64;
+    let mut result = match best {
+        Some((_, result)) => result,
+        None => TestResult {
+            verdict: Verdict::Failed,
+            notes: vec!["Not even the first number of connections was stable.".into()],
+            ..TestResult::new(CONNECTION_LIMIT, search.failed as u64)
+        },
+    };
+    result.limit = Some(ConnectionLimit {
+        largest_stable,
+        stopped_by,
+    });
+    if let Some(words) = last_failures.in_words() {
+        result
+            .notes
+            .push(format!("With {} connections: {words}.", search.failed));
+    }
+    Ok(vec![bench.finished(result)])
+}
+
+/// Opens so many connections and pings each of them once.
+fn try_count(
+    bench: &mut Bench<'_>,
+    count: usize,
+) -> Result<(Opened, TestResult, Failures), RunError> {
+    let mut fleet = bench.fleet()?;
+    let opened = bench.open(&mut fleet, count)?;
+    let mut result = bench.result(CONNECTION_LIMIT, count, &opened);
+    let mut failures = opened.failures.clone();
+    if failures.total() == 0 {
+        let ping = |_, _| Activity::Pings { per_connection: 1 };
+        let measured = bench.measure(&mut fleet, ping, StopRule::Count(1))?;
+        bench.judge(&mut result, &opened, &measured, false);
+        failures.merge(&measured.ran.broken);
+    }
+    result.memory = bench.memory(opened.connected);
+    fleet.close()?;
+    Ok((opened, result, failures))
+}
+
+fn stopped_by(failure: Failure) -> StoppedBy {
+    match failure {
+        Failure::OpenFiles => StoppedBy::OpenFiles,
+        Failure::NoPort => StoppedBy::Ports,
+        Failure::Memory => StoppedBy::Memory,
+        _ => StoppedBy::Server,
+    }
+}
+
+/// Which number of connections to try next.
+#[derive(Debug)]
+struct Search {
+    /// The largest number that was stable; 0 before there is one.
+    stable: usize,
+    /// The smallest number that failed; `usize::MAX` before there is one.
+    failed: usize,
+    first: usize,
+    connections_max: usize,
+}
+
+impl Search {
+    fn new(first: usize, connections_max: usize) -> Self {
+        Self {
+            stable: 0,
+            failed: usize::MAX,
+            first,
+            connections_max,
+        }
+    }
+
+    fn next(&self) -> Option<usize> {
+        if self.failed == usize::MAX {
+            return match self.stable {
+                0 => Some(self.first),
+                stable if stable >= self.connections_max => None,
+                stable => Some((stable * 2).min(self.connections_max)),
+            };
+        }
+        let gap = self.failed - self.stable;
+        let enough = (self.failed / RESOLUTION).max(1);
+        (gap > enough).then(|| self.stable + gap / 2)
+    }
+
+    fn record(&mut self, count: usize, is_stable: bool) {
+        if is_stable {
+            self.stable = self.stable.max(count);
+        } else {
+            self.failed = self.failed.min(count);
+        }
+    }
+}
+
+/// The limit is found to one part in so many.
+const RESOLUTION: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(limit: usize, first: usize, connections_max: usize) -> (usize, usize) {
+        let mut search = Search::new(first, connections_max);
+        let mut tries = 0;
+        while let Some(count) = search.next() {
+            assert!(count <= connections_max);
+            search.record(count, count <= limit);
+            tries += 1;
+            assert!(tries < 40);
+        }
+        (search.stable, tries)
+    }
+
+    #[test]
+    fn the_limit_is_found_to_a_sixty_fourth() {
+        for limit in [1, 7, 100, 777, 4_096, 60_000] {
+            let (stable, _) = find(limit, 100, 100_000);
+            assert!(
+                stable <= limit && limit - stable <= limit / 50 + 1,
+                "{limit}: {stable}"
+            );
+        }
+        assert_eq!(find(0, 100, 1_000).0, 0);
+    }
+
+    #[test]
+    fn without_a_failure_it_ends_at_the_plans_maximum() {
+        assert_eq!(find(usize::MAX, 100, 1_000), (1_000, 5));
+    }
+}

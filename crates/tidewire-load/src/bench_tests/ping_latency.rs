@@ -1,0 +1,27 @@
+//! `ping-latency`: round trips on all connections at once, one after another on each.
+
+use std::time::Duration;
+
+use super::measure::Bench;
+use crate::plan::Activity;
+use crate::report::TestResult;
+use crate::report::model::PING_LATENCY;
+use crate::run::RunError;
+use crate::stop::StopRule;
+
+pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
+    let per_connection = bench.options.pings_per_connection;
+    let detail = format!("{connections} connections, {per_connection} pings each");
+    bench.started(PING_LATENCY, &detail, Duration::from_secs(2));
+    let mut fleet = bench.fleet()?;
+    let opened = bench.open(&mut fleet, connections)?;
+    let pings = |_, _| Activity::Pings { per_connection };
+    let measured = bench.measure(&mut fleet, pings, StopRule::Count(per_connection))?;
+
+    let mut result = bench.result(PING_LATENCY, connections, &opened);
+    bench.judge(&mut result, &opened, &measured, false);
+    let (pongs, duration_s) = (measured.ran.pongs, measured.ran.duration_s());
+    result.rate_per_s = (pongs > 0 && duration_s > 0.0).then(|| pongs as f64 / duration_s);
+    fleet.close()?;
+    Ok(vec![bench.finished(result)])
+}

@@ -1,0 +1,30 @@
+//! `sustained-hold`: connections held for a while, with a slow ping on each.
+
+use super::measure::Bench;
+use crate::plan::Activity;
+use crate::report::model::SUSTAINED_HOLD;
+use crate::report::{Memory, Survival, TestResult};
+use crate::run::RunError;
+use crate::stop::StopRule;
+
+pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
+    let (hold, ping_every_ms) = (bench.options.hold, bench.options.hold_ping_every_ms);
+    bench.started(SUSTAINED_HOLD, &format!("{connections} connections"), hold);
+    let mut fleet = bench.fleet()?;
+    let opened = bench.open(&mut fleet, connections)?;
+    let activity = |_, _| Activity::Hold { ping_every_ms };
+    let measured = bench.measure(&mut fleet, activity, StopRule::Duration(hold))?;
+
+    let mut result = bench.result(SUSTAINED_HOLD, connections, &opened);
+    bench.judge(&mut result, &opened, &measured, false);
+    let survived = opened.connected.saturating_sub(measured.ran.broken.total());
+    let percent = 100.0 * survived as f64 / opened.connected.max(1) as f64;
+    result.survival = Some(Survival { survived, percent });
+    result.memory = measured.rss_bytes.map(|(before, after)| Memory {
+        server_rss_bytes: after,
+        drift_bytes: Some(after.cast_signed() - before.cast_signed()),
+        ..Memory::default()
+    });
+    fleet.close()?;
+    Ok(vec![bench.finished(result)])
+}

@@ -1,0 +1,34 @@
+//! The Tidewire load lab as a library: accounting, latency recording, verdicts, the resources a run
+//! used, the checks before it, and the report that tells all of it.
+//!
+//! A message is *offered* when it was written and *confirmed* when the other end has accounted for
+//! it. No figure in a report is an offered rate.
+
+pub mod accounting;
+pub mod bench_tests;
+pub mod failure;
+pub mod fleet;
+pub mod live;
+pub mod pace;
+pub mod payload;
+pub mod plan;
+pub mod preflight;
+pub mod profile;
+pub mod recorder;
+pub mod report;
+pub mod resources;
+pub mod ring;
+pub mod run;
+mod server;
+mod session;
+pub mod stats;
+pub mod stop;
+pub mod target;
+pub mod verdict;
+mod worker;
+
+pub use accounting::Accounting;
+pub use recorder::Recorder;
+pub use report::Report;
+pub use run::{BenchOptions, Progress, RunError, run};
+pub use verdict::{bottleneck, verdict};

@@ -1,0 +1,175 @@
+//! The messages that are sent: trading messages as JSON, and the same as MessagePack and zlib.
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use tidewire_wire::format::{Deflater, json_to_msgpack};
+use tidewire_wire::frame::OpCode;
+
+/// What the messages of a test are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Payload {
+    /// Bytes of the JSON form, exactly; at least [`PAYLOAD_BYTES_MIN`].
+    pub json_bytes: usize,
+    /// The form on the wire.
+    pub encoding: Encoding,
+}
+
+/// The form of a message on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// Text.
+    #[default]
+    Json,
+    /// Binary: `M:` and MessagePack.
+    MessagePack,
+    /// Binary: `C:` and zlib of the JSON, at the fastest level.
+    Zlib,
+}
+
+impl Encoding {
+    /// The name in a report.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::MessagePack => "msgpack",
+            Self::Zlib => "zlib",
+        }
+    }
+
+    /// The opcode of its frames.
+    #[must_use]
+    pub fn opcode(self) -> OpCode {
+        match self {
+            Self::Json => OpCode::Text,
+            Self::MessagePack | Self::Zlib => OpCode::Binary,
+        }
+    }
+
+    /// Appends the message with this JSON text in this form.
+    pub fn encode(self, json: &str, out: &mut Vec<u8>) {
+        match self {
+            Self::Json => out.extend_from_slice(json.as_bytes()),
+            Self::MessagePack => {
+                out.extend_from_slice(b"M:");
+                json_to_msgpack(json.as_bytes(), out).expect("a trading message is flat JSON");
+            }
+            Self::Zlib => {
+                out.extend_from_slice(b"C:");
+                Deflater::new(ZLIB_LEVEL).deflate(json.as_bytes(), out);
+            }
+        }
+    }
+}
+
+impl Payload {
+    /// The trading message of 175 bytes.
+    pub const TRADE: Self = Self {
+        json_bytes: 175,
+        encoding: Encoding::Json,
+    };
+
+    /// A JSON message of so many bytes, but at least [`PAYLOAD_BYTES_MIN`].
+    #[must_use]
+    pub fn json(bytes: usize) -> Self {
+        Self {
+            json_bytes: bytes.max(PAYLOAD_BYTES_MIN),
+            encoding: Encoding::Json,
+        }
+    }
+}
+
+/// One trading message in a version 1 envelope, as JSON of exactly `bytes` bytes.
+///
+/// The symbol, side, price and quantity vary, so that no two are alike and compression has to work.
+/// What the fields leave of `bytes` is filled by a reference of random letters and digits.
+///
+/// # Panics
+/// If `bytes` is below [`PAYLOAD_BYTES_MIN`].
+#[must_use]
+pub fn trade_json(bytes: usize, random: &mut SmallRng) -> String {
+    assert!(
+        bytes >= PAYLOAD_BYTES_MIN,
+        "a trading message takes {PAYLOAD_BYTES_MIN} bytes"
+    );
+    let symbol = SYMBOLS[random.random_range(0..SYMBOLS.len())];
+    let cents: u32 = random.random_range(100..10_000_000);
+    let price = format!("{}.{:02}", cents / 100, cents % 100);
+    let mut text = if bytes < FULL_BYTES_MIN {
+        format!(r#"{{"t":"trade","p":{{"s":"{symbol}","x":{price},"r":""#)
+    } else {
+        let side = if random.random() { "buy" } else { "sell" };
+        let quantity: u32 = random.random_range(1..1_000_000);
+        let ts = 1_700_000_000_000 + random.random_range(0..100_000_000_000_u64);
+        format!(
+            r#"{{"t":"trade","p":{{"symbol":"{symbol}","price":{price},"quantity":0.{quantity:06},"side":"{side}","venue":"XNAS","ts":{ts},"ref":""#
+        )
+    };
+    let filler = bytes.saturating_sub(text.len() + CLOSING.len());
+    text.extend((0..filler).map(|_| char::from(LETTERS[random.random_range(0..LETTERS.len())])));
+    text.push_str(CLOSING);
+    text
+}
+
+/// The shortest message: its fields with their longest values.
+pub const PAYLOAD_BYTES_MIN: usize = 64;
+
+/// From here on a message has all its fields.
+const FULL_BYTES_MIN: usize = 170;
+
+const CLOSING: &str = r#""}}"#;
+const ZLIB_LEVEL: u32 = 1;
+const LETTERS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const SYMBOLS: [&str; 16] = [
+    "BTC-USD", "ETH-USD", "SOL-USD", "XRP-EUR", "ADA-USD", "DOT-EUR", "LTC-USD", "AAPL", "MSFT",
+    "AMZN", "NVDA", "GOOG", "META", "TSLA", "EUR-USD", "GBP-JPY",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use serde_json::Value;
+    use std::collections::HashSet;
+    use tidewire_wire::envelope::{Kind, classify_json};
+    use tidewire_wire::format::{inflate, msgpack_to_json};
+
+    #[test]
+    fn messages_are_valid_varied_and_of_the_exact_size() {
+        let mut random = SmallRng::seed_from_u64(1);
+        for bytes in [64, 65, 169, 170, 175, 256, 1024, 65_536] {
+            let messages: HashSet<String> =
+                (0..200).map(|_| trade_json(bytes, &mut random)).collect();
+            assert!(messages.len() > 190, "{bytes}: {}", messages.len());
+            for message in &messages {
+                assert_eq!(message.len(), bytes, "{message}");
+                let value: Value = serde_json::from_str(message).unwrap();
+                assert_eq!(value["t"], "trade");
+                assert!(value["p"]["r"].is_string() || value["p"]["ref"].is_string());
+                assert!(matches!(
+                    classify_json(message.as_bytes()),
+                    Ok(Kind::Application)
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn the_forms_hold_the_same_message() {
+        let json = trade_json(175, &mut SmallRng::seed_from_u64(2));
+        let expected: Value = serde_json::from_str(&json).unwrap();
+
+        let mut packed = Vec::new();
+        Encoding::MessagePack.encode(&json, &mut packed);
+        let mut text = Vec::new();
+        msgpack_to_json(packed.strip_prefix(b"M:").unwrap(), &mut text).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), expected);
+        assert!(packed.len() < json.len());
+
+        let mut zipped = Vec::new();
+        Encoding::Zlib.encode(&json, &mut zipped);
+        let mut text = Vec::new();
+        inflate(zipped.strip_prefix(b"C:").unwrap(), &mut text, 1000).unwrap();
+        assert_eq!(text, json.as_bytes());
+    }
+}

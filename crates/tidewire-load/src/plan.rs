@@ -1,0 +1,289 @@
+//! What workers are told to do, and what they report.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failures;
+use crate::pace::Pace;
+use crate::profile::{Profile, ServerFacts};
+use crate::recorder::Recorder;
+use crate::ring::FrameRing;
+use crate::target::Target;
+
+/// What all workers of a fleet share.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Where the connections go.
+    pub target: Target,
+    /// What a session says.
+    pub profile: Profile,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// Connections being opened at once, over all workers. Default 256.
+    pub handshakes_in_flight_max: usize,
+    /// Source addresses in turn; empty for the system's choice.
+    pub sources: Arc<[IpAddr]>,
+    /// What masks, keys and pings are drawn from.
+    pub seed: u64,
+    /// The zero of every time in nanoseconds.
+    pub epoch: Instant,
+}
+
+impl Setup {
+    /// The defaults for a target.
+    #[must_use]
+    pub fn new(target: Target, profile: Profile) -> Self {
+        Self {
+            target,
+            profile,
+            timeouts: Timeouts::default(),
+            handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
+            sources: Arc::new([]),
+            seed: 0,
+            epoch: Instant::now(),
+        }
+    }
+
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    pub fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+/// How long the lab waits before it gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection, from TCP to the upgrade and `server_ready`. Default 10 s.
+    pub connect_ms: u64,
+    /// For the answer to a latency ping. Default 10 s.
+    pub pong_ms: u64,
+    /// For the confirmation of everything sent, after the last message. Default 30 s.
+    pub barrier_ms: u64,
+    /// For the answer to a close frame. Default 2 s.
+    pub close_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: 10_000,
+            pong_ms: 10_000,
+            barrier_ms: 30_000,
+            close_ms: 2_000,
+        }
+    }
+}
+
+/// What the open connections do in a phase.
+#[derive(Debug, Clone)]
+pub enum Activity {
+    /// Each sends a ping now and then, spread over the interval.
+    Hold {
+        /// Milliseconds between two pings of a connection.
+        ping_every_ms: u64,
+    },
+    /// Each sends pings, the next when the one before is answered.
+    Pings {
+        /// Pings of each connection; `u64::MAX` to go on until the phase is stopped.
+        per_connection: u64,
+    },
+    /// Each sends frames as fast as the socket takes them. Pings between the frames confirm them.
+    Blast {
+        /// The frames.
+        ring: Arc<FrameRing>,
+    },
+    /// Frames at given times, on one connection after the other.
+    Paced {
+        /// The frames.
+        ring: Arc<FrameRing>,
+        /// When.
+        pace: Pace,
+        /// Whether the server answers each with a message, which confirms it and gives its latency.
+        replies: bool,
+    },
+    /// Each keeps so many messages on their way; every reply confirms one and releases the next.
+    Window {
+        /// The frames.
+        ring: Arc<FrameRing>,
+        /// Messages on their way on each connection.
+        in_flight: u32,
+    },
+}
+
+impl Activity {
+    /// The frames that are sent, if any are.
+    #[must_use]
+    pub fn ring(&self) -> Option<&Arc<FrameRing>> {
+        match self {
+            Self::Hold { .. } | Self::Pings { .. } => None,
+            Self::Blast { ring } | Self::Paced { ring, .. } | Self::Window { ring, .. } => {
+                Some(ring)
+            }
+        }
+    }
+
+    /// Whether the server answers each message with one of its own.
+    #[must_use]
+    pub fn expects_replies(&self) -> bool {
+        matches!(
+            self,
+            Self::Window { .. } | Self::Paced { replies: true, .. }
+        )
+    }
+}
+
+/// A command to a worker.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Open(OpenOrder),
+    Run(Box<PhaseOrder>),
+    /// Ends what is being done early, as if its time had come.
+    Stop,
+    Close,
+    Quit,
+}
+
+#[derive(Debug)]
+pub(crate) struct OpenOrder {
+    /// Numbers of the connections to open, in steps of the number of workers.
+    pub(crate) numbers: Vec<usize>,
+    pub(crate) in_flight_max: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct PhaseOrder {
+    pub(crate) activity: Activity,
+    /// Time from the start of the phase to its end.
+    pub(crate) longest: Option<Duration>,
+}
+
+/// What a worker reports when a command is done.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Opened(Box<Opened>),
+    Ran(Box<Ran>),
+    Closed,
+    /// The event loop failed.
+    Died(std::io::Error),
+}
+
+/// What came of opening connections.
+#[derive(Debug, Clone, Default)]
+pub struct Opened {
+    /// Connections that were tried.
+    pub attempted: u64,
+    /// Those that are ready.
+    pub connected: u64,
+    /// Those that are not.
+    pub failures: Failures,
+    /// From the start of TCP to readiness, for those that are ready.
+    pub latency: Recorder,
+    /// When the first began and the last was ready, in nanoseconds since the epoch.
+    pub span_ns: Option<(u64, u64)>,
+    /// Processor time of the workers' threads.
+    pub cpu: Duration,
+    /// What the server said about itself.
+    pub facts: ServerFacts,
+}
+
+impl Opened {
+    /// Seconds from the first start to the last readiness.
+    #[must_use]
+    pub fn duration_s(&self) -> f64 {
+        seconds(self.span_ns)
+    }
+
+    /// Adds what another worker, or a later order, has opened.
+    pub fn merge(&mut self, other: &Self) {
+        self.attempted += other.attempted;
+        self.connected += other.connected;
+        self.failures.merge(&other.failures);
+        self.latency.merge(&other.latency);
+        self.span_ns = joined(self.span_ns, other.span_ns);
+        self.cpu += other.cpu;
+        if other.facts != ServerFacts::default() {
+            self.facts = other.facts.clone();
+        }
+    }
+}
+
+/// What came of a phase.
+#[derive(Debug, Clone, Default)]
+pub struct Ran {
+    /// Connections that took part.
+    pub members: u64,
+    /// Those that broke, and those that broke since the phase before.
+    pub broken: Failures,
+    /// Whole messages written.
+    pub offered: u64,
+    /// Messages that a pong or a reply has confirmed.
+    pub confirmed: u64,
+    /// Replies of another kind or length than the message they answer.
+    pub wrong_replies: u64,
+    /// Messages that a version 1 server has refused with `RATE_LIMITED`.
+    pub rate_limited: u64,
+    /// Other `error` messages.
+    pub errors: u64,
+    /// Pings sent, of either kind, those that only confirm among them.
+    pub pings_sent: u64,
+    /// Answers to latency pings.
+    pub pongs: u64,
+    /// Pings that were never answered.
+    pub pongs_lost: u64,
+    /// Messages received that answer nothing.
+    pub unsolicited: u64,
+    /// Latency from the time a message was meant to leave.
+    pub latency: Recorder,
+    /// Of the same messages from the time they were handed to the operating system; only when paced.
+    pub latency_sent: Recorder,
+    /// The first start and the last confirmation, in nanoseconds since the epoch.
+    pub span_ns: Option<(u64, u64)>,
+    /// Processor time of the workers' threads.
+    pub cpu: Duration,
+    /// Whole seconds of the phase: what was confirmed in each.
+    pub series: Vec<f64>,
+    /// The run was interrupted before the phase's own end.
+    pub interrupted: bool,
+}
+
+impl Ran {
+    /// Seconds from the start to the last confirmation.
+    #[must_use]
+    pub fn duration_s(&self) -> f64 {
+        seconds(self.span_ns)
+    }
+
+    /// Adds what another worker has done at the same time.
+    pub fn merge(&mut self, other: &Self) {
+        self.members += other.members;
+        self.broken.merge(&other.broken);
+        self.offered += other.offered;
+        self.confirmed += other.confirmed;
+        self.wrong_replies += other.wrong_replies;
+        self.rate_limited += other.rate_limited;
+        self.errors += other.errors;
+        self.pings_sent += other.pings_sent;
+        self.pongs += other.pongs;
+        self.pongs_lost += other.pongs_lost;
+        self.unsolicited += other.unsolicited;
+        self.latency.merge(&other.latency);
+        self.latency_sent.merge(&other.latency_sent);
+        self.span_ns = joined(self.span_ns, other.span_ns);
+        self.cpu += other.cpu;
+    }
+}
+
+fn joined(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+        (known, None) | (None, known) => known,
+    }
+}
+
+fn seconds(span_ns: Option<(u64, u64)>) -> f64 {
+    span_ns.map_or(0.0, |(start, end)| end.saturating_sub(start) as f64 / 1e9)
+}
+
+const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;

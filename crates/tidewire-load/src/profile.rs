@@ -1,0 +1,250 @@
+//! What a session says besides its messages: plain RFC 6455, or protocol version 1.
+
+use tidewire_wire::envelope::{
+    Kind, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
+};
+use tidewire_wire::format::{Framing, identify};
+use tidewire_wire::frame::{OpCode, write_frame};
+
+/// The dialogue of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Profile {
+    /// RFC 6455 and nothing else: connected at the 101, and a ping is a WebSocket ping.
+    Raw,
+    /// Protocol version 1: connected when `server_ready` has come, and a ping is a `ping` message
+    /// that a `PONG` answers.
+    #[default]
+    V1,
+}
+
+impl Profile {
+    /// The name in a report and on a command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::V1 => "v1",
+        }
+    }
+}
+
+/// What a version 1 server has said about itself; each field absent until it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerFacts {
+    /// Its version, from `server_ready`, or its `Server` header.
+    pub version: Option<String>,
+    /// Messages one connection may send at once, from `server_hello`.
+    pub rate_limit_capacity: Option<u64>,
+    /// Messages one connection may send each second, from `server_hello`.
+    pub rate_limit_refill_per_s: Option<u64>,
+}
+
+/// What a message of a version 1 server is, as far as the lab cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Ready,
+    Hello,
+    /// With the `client_timestamp` that it returns, if it can be seen.
+    Pong(Option<u64>),
+    Ping,
+    RateLimited,
+    Error,
+    OtherSystem,
+    Application,
+}
+
+/// Tells what a version 1 message is.
+#[inline]
+pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
+    if opcode == OpCode::Text {
+        return match classify_json(message) {
+            Ok(Kind::System(system)) => hear_system(system, message),
+            _ => Heard::Application,
+        };
+    }
+    match identify(message) {
+        Framing::MessagePack => match classify_msgpack(&message[2..]) {
+            Ok(Kind::System(system)) => hear_system(system, message),
+            _ => Heard::Application,
+        },
+        _ => Heard::Application,
+    }
+}
+
+fn hear_system(system: SystemType, message: &[u8]) -> Heard {
+    match system {
+        SystemType::Pong => Heard::Pong(client_timestamp(message)),
+        SystemType::Ping => Heard::Ping,
+        SystemType::ServerReady => Heard::Ready,
+        SystemType::ServerHello => Heard::Hello,
+        SystemType::Error if contains(message, b"RATE_LIMITED") => Heard::RateLimited,
+        SystemType::Error => Heard::Error,
+        _ => Heard::OtherSystem,
+    }
+}
+
+/// The number behind `"client_timestamp":`, found without a parse because a ping test hears hundreds of
+/// thousands of them a second.
+fn client_timestamp(message: &[u8]) -> Option<u64> {
+    const NAME: &[u8] = b"\"client_timestamp\":";
+    let start = find(message, NAME)? + NAME.len();
+    let digits = message[start..].trim_ascii_start();
+    let length = digits
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
+}
+
+/// Adds what `server_ready` or `server_hello` says to the facts.
+pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
+    let envelope = match message.strip_prefix(b"M:") {
+        Some(packed) => parse_msgpack(packed),
+        None => parse_json(message),
+    };
+    let Ok(envelope) = envelope else { return };
+    let payload = &envelope.payload;
+    if let Some(version) = payload["details"]["version"].as_str() {
+        facts.version = Some(version.to_owned());
+    }
+    if let Some(version) = payload["server_version"].as_str() {
+        facts.version = Some(version.to_owned());
+    }
+    let limits = &payload["limits"];
+    facts.rate_limit_capacity = limits["rate_limit_capacity"]
+        .as_u64()
+        .or(facts.rate_limit_capacity);
+    facts.rate_limit_refill_per_s = limits["rate_limit_refill"]
+        .as_u64()
+        .or(facts.rate_limit_refill_per_s);
+}
+
+/// Appends the frame of a `client_hello`.
+pub(crate) fn write_hello(out: &mut Vec<u8>, mask: [u8; 4]) {
+    const HELLO: &str = concat!(
+        r#"{"c":"WSE","t":"client_hello","p":{"client_version":"tidewire-load/"#,
+        env!("CARGO_PKG_VERSION"),
+        r#"","protocol_version":1,"features":{},"capabilities":[]},"v":1}"#
+    );
+    write_frame(out, OpCode::Text, HELLO.as_bytes(), Some(mask));
+}
+
+/// Appends the frame of an application `ping` sent at `unix_ms`.
+pub(crate) fn write_ping(out: &mut Vec<u8>, unix_ms: u64, mask: [u8; 4]) {
+    write_stamped(
+        out,
+        r#"{"c":"WSE","t":"ping","p":{"timestamp":"#,
+        unix_ms,
+        mask,
+    );
+}
+
+/// Appends the frame of the `PONG` that answers a server's `ping`.
+pub(crate) fn write_pong(out: &mut Vec<u8>, unix_ms: u64, mask: [u8; 4]) {
+    write_stamped(
+        out,
+        r#"{"c":"WSE","t":"PONG","p":{"client_timestamp":"#,
+        unix_ms,
+        mask,
+    );
+}
+
+fn write_stamped(out: &mut Vec<u8>, head: &str, number: u64, mask: [u8; 4]) {
+    let mut message = [0u8; STAMPED_BYTES_MAX];
+    let mut writer = std::io::Cursor::new(&mut message[..]);
+    // The array is longer than any head with the longest number.
+    let _ = std::io::Write::write_fmt(&mut writer, format_args!("{head}{number}}},\"v\":1}}"));
+    let length = writer.position() as usize;
+    write_frame(out, OpCode::Text, &message[..length], Some(mask));
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    find(bytes, part).is_some()
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+const STAMPED_BYTES_MAX: usize = 96;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_wire::frame::Role;
+    use tidewire_wire::message::{Event, Input, MessageReader};
+
+    fn text_of(frame: &mut [u8]) -> String {
+        match MessageReader::new(Role::Server, 1000).read(&mut Input::new(frame)) {
+            Ok(Some(Event::Text(text))) => text.as_str().to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_the_lab_says_is_version_1() {
+        let mut frame = Vec::new();
+        write_hello(&mut frame, [1, 2, 3, 4]);
+        assert_eq!(
+            parse_json(text_of(&mut frame).as_bytes()).unwrap().payload["protocol_version"],
+            1
+        );
+        frame.clear();
+        write_ping(&mut frame, u64::MAX, [1, 2, 3, 4]);
+        assert_eq!(
+            parse_json(text_of(&mut frame).as_bytes()).unwrap().payload["timestamp"],
+            u64::MAX
+        );
+        frame.clear();
+        write_pong(&mut frame, u64::MAX, [1, 2, 3, 4]);
+        assert_eq!(
+            hear(OpCode::Text, text_of(&mut frame).as_bytes()),
+            Heard::Pong(Some(u64::MAX))
+        );
+    }
+
+    #[test]
+    fn what_the_server_says_is_told_apart() {
+        let cases = [
+            (r#"{"c":"WSE","t":"server_ready","p":{}}"#, Heard::Ready),
+            (r#"{"c":"WSE","t":"server_hello","p":{}}"#, Heard::Hello),
+            (
+                r#"{"t":"PONG","p":{"client_timestamp": 17,"latency":1}}"#,
+                Heard::Pong(Some(17)),
+            ),
+            (r#"{"t":"PONG","p":{}}"#, Heard::Pong(None)),
+            (r#"{"t":"ping","p":{}}"#, Heard::Ping),
+            (
+                r#"{"t":"error","p":{"code":"RATE_LIMITED"}}"#,
+                Heard::RateLimited,
+            ),
+            (r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#, Heard::Error),
+            (
+                r#"{"t":"trade","p":{"code":"RATE_LIMITED"}}"#,
+                Heard::Application,
+            ),
+            ("no envelope", Heard::Application),
+        ];
+        for (text, heard) in cases {
+            assert_eq!(hear(OpCode::Text, text.as_bytes()), heard, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_servers_limits_and_version_are_learned() {
+        let mut facts = ServerFacts::default();
+        learn(
+            &mut facts,
+            br#"{"t":"server_ready","p":{"details":{"version":"2.4"}}}"#,
+        );
+        let hello = br#"{"t":"server_hello","p":{"limits":
+            {"rate_limit_capacity":100000,"rate_limit_refill":10000}}}"#;
+        learn(&mut facts, hello);
+        let expected = ServerFacts {
+            version: Some("2.4".into()),
+            rate_limit_capacity: Some(100_000),
+            rate_limit_refill_per_s: Some(10_000),
+        };
+        assert_eq!(facts, expected);
+    }
+}

@@ -1,0 +1,540 @@
+//! The data of a report: schema `tidewire-report/1`, documented field by field in
+//! `docs/report-format.md`.
+//!
+//! A field that does not apply is absent, not zero. Readers ignore fields they do not know, so that
+//! the format can grow without a new version.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The value of `schema` in every report of this version.
+pub const SCHEMA: &str = "tidewire-report/1";
+
+/// Test name: opens all connections as fast as it can.
+pub const CONNECTION_STORM: &str = "connection-storm";
+/// Test name: application pings, one after another on each connection.
+pub const PING_LATENCY: &str = "ping-latency";
+/// Test name: every connection sends as fast as it can.
+pub const THROUGHPUT: &str = "throughput";
+/// Test name: throughput for a range of payload sizes.
+pub const SIZE_MATRIX: &str = "size-matrix";
+/// Test name: the same message in several formats.
+pub const FORMAT_COMPARISON: &str = "format-comparison";
+/// Test name: holds connections for a while with a slow ping.
+pub const SUSTAINED_HOLD: &str = "sustained-hold";
+/// Test name: searches the largest stable number of connections.
+pub const CONNECTION_LIMIT: &str = "connection-limit";
+
+/// Everything one run has measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Always [`SCHEMA`].
+    pub schema: String,
+    /// The program that measured.
+    pub tool: Tool,
+    /// When the run began: RFC 3339, UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    /// True when the run was ended before its plan was done; the results are those that were complete.
+    #[serde(default)]
+    pub partial: bool,
+    /// Why the run ended early, in words; only with `partial`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial_reason: Option<String>,
+    /// The machine that generated the load.
+    pub machine: Machine,
+    /// The server under load.
+    pub target: Target,
+    /// What was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
+    /// What was checked before the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub preflight: Vec<Finding>,
+    /// One entry for each test and variation, in the order they ran.
+    pub results: Vec<TestResult>,
+}
+
+impl Report {
+    /// A report without results, measured by this crate's version of the lab.
+    pub fn new(machine: Machine, target: Target) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            tool: Tool::this(),
+            started_at: None,
+            partial: false,
+            partial_reason: None,
+            machine,
+            target,
+            plan: None,
+            preflight: Vec::new(),
+            results: Vec::new(),
+        }
+    }
+
+    /// Reads a report from a JSON file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not JSON, has another schema, or lacks a required field; each
+    /// message names the file and what is wrong.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let text = fs::read(path).map_err(|source| LoadError::Read {
+            path: path.into(),
+            source,
+        })?;
+        let malformed = |source| LoadError::Malformed {
+            path: path.into(),
+            source,
+        };
+        let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
+        match value.get("schema").and_then(serde_json::Value::as_str) {
+            Some(SCHEMA) => serde_json::from_value(value).map_err(malformed),
+            found => Err(LoadError::Schema {
+                path: path.into(),
+                found: found.map_or_else(|| "no `schema` field".into(), |s| format!("`{s}`")),
+            }),
+        }
+    }
+
+    /// The report as indented JSON with a final line feed.
+    pub fn to_json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("strings, numbers and lists always have a JSON form");
+        text.push('\n');
+        text
+    }
+
+    /// The verdict of the run: that of its worst result. A report without results has confirmed
+    /// nothing and counts as failed.
+    pub fn verdict(&self) -> Verdict {
+        self.results
+            .iter()
+            .map(|result| result.verdict)
+            .max()
+            .unwrap_or(Verdict::Failed)
+    }
+
+    /// The exit code of the program that made this report: [`EXIT_INTERRUPTED`] for a partial one,
+    /// else that of [`Report::verdict`].
+    pub fn exit_code(&self) -> u8 {
+        if self.partial {
+            EXIT_INTERRUPTED
+        } else {
+            self.verdict().exit_code()
+        }
+    }
+}
+
+/// The program that measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// Its name, such as `tidewire`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The language its load generator is written in.
+    pub language: String,
+}
+
+impl Tool {
+    /// This lab.
+    pub fn this() -> Self {
+        Self {
+            name: "tidewire".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            language: "rust".into(),
+        }
+    }
+}
+
+/// The machine that generated the load; what could not be found out is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's model name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<String>,
+    /// Logical processors the generator may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cores: Option<u32>,
+    /// Physical memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Name and version of the operating system.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os: Option<String>,
+    /// Release of the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+}
+
+/// The server under load.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The URL the connections were opened to.
+    pub url: String,
+    /// What the server says it is, such as `tidewire/0.1.0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// True when the lab started the server itself.
+    #[serde(default)]
+    pub embedded: bool,
+}
+
+/// What was asked for, so that a reader can repeat the run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// What a session says, such as `v1` or `raw`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Names of the tests, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tests: Vec<String>,
+    /// Numbers of connections the tests ran with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub connection_tiers: Vec<u64>,
+    /// How messages were paced, in words, such as `closed loop` or `1000/s, Poisson`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<String>,
+    /// Seconds of one measurement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// Seconds of one hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold_s: Option<f64>,
+    /// Application pings for each connection of the ping test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pings_per_connection: Option<u64>,
+    /// Threads of the generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Source addresses of the connections when more than the default one were needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_addresses: Option<u32>,
+    /// The command line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+/// One check made before the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What was checked, such as `open files`.
+    pub name: String,
+    /// What was found.
+    pub value: String,
+    /// What the run wants.
+    pub wanted: String,
+    /// Whether the found value suffices.
+    pub ok: bool,
+    /// What to do when it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// The figures of one test at one number of connections, format and payload size.
+///
+/// `TestResult::new` gives the required fields; set the others where they apply:
+///
+/// ```
+/// use tidewire_load::report::{TestResult, Verdict};
+/// let result = TestResult { rate_per_s: Some(2.0e6), ..TestResult::new("throughput", 100) };
+/// assert_eq!(result.verdict, Verdict::Valid);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TestResult {
+    /// The test's name.
+    pub test: String,
+    /// Connections asked for.
+    pub connections: u64,
+    /// Connections that were opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connected: Option<u64>,
+    /// Connections that could not be opened or broke.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u64>,
+    /// Seconds from the first to the last counted event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_s: Option<f64>,
+    /// `json`, `msgpack`, `zlib` or `raw`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Bytes of one message as the application sees it (the JSON form for other formats).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_bytes: Option<u64>,
+    /// Bytes of one message's WebSocket payload in its format.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_bytes: Option<f64>,
+    /// The two-sided account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Messages>,
+    /// Confirmed messages, round trips or handshakes in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<f64>,
+    /// `rate_per_s` divided by that of JSON at the same number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_to_json: Option<f64>,
+    /// Confirmed payload bytes in a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_s: Option<f64>,
+    /// `rate_per_s` of each whole second of the test, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rate_series: Vec<f64>,
+    /// Latency from the origin that the plan chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_us: Option<Latency>,
+    /// Latency of the same messages from the other origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_other_us: Option<Latency>,
+    /// Connections that lasted; for holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survival: Option<Survival>,
+    /// Outcome of the search for the largest number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<ConnectionLimit>,
+    /// Processor time used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<Cpu>,
+    /// Memory of the server, when it runs on the same machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Memory>,
+    /// Which side was the limit.
+    #[serde(default)]
+    pub bottleneck: Bottleneck,
+    /// Whether the figures can be believed.
+    pub verdict: Verdict,
+    /// What a reader should know, in sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+impl TestResult {
+    /// A valid result of `test` with so many connections asked for and nothing else known.
+    pub fn new(test: &str, connections: u64) -> Self {
+        Self {
+            test: test.to_owned(),
+            connections,
+            ..Self::default()
+        }
+    }
+}
+
+/// Messages counted on both sides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// Written by the generator.
+    pub offered: u64,
+    /// Accounted for by the other end.
+    pub confirmed: u64,
+    /// Given to the application, by the server's own counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<u64>,
+    /// Refused with a reason, by the server's own counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+    /// Offered and never accounted for.
+    pub lost: u64,
+}
+
+/// Where a latency's clock starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyOrigin {
+    /// When the message was written.
+    #[default]
+    Sent,
+    /// When the plan wanted the message written, so that a stall of the generator's own queue counts.
+    Intended,
+}
+
+/// A latency distribution; every time in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Where the clock starts.
+    pub origin: LatencyOrigin,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// 99.99th percentile; with fewer than 10,000 values it is the maximum.
+    pub p99_99: f64,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stdev: f64,
+    /// Number of values.
+    pub count: u64,
+    /// `[percentile from 0 to 100, microseconds]`, ascending, for a plot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How many connections lasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Survival {
+    /// Connections still open and answering at the end.
+    pub survived: u64,
+    /// The same as a percentage of those that were opened, 0 to 100.
+    pub percent: f64,
+}
+
+/// Outcome of the search for the largest number of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionLimit {
+    /// The largest number that was opened and held without a failure.
+    pub largest_stable: u64,
+    /// What failed beyond it.
+    pub stopped_by: StoppedBy,
+}
+
+/// What ended the search for more connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoppedBy {
+    /// The server refused, closed or did not answer.
+    Server,
+    /// The limit of open files, of either side.
+    OpenFiles,
+    /// No source port was left.
+    Ports,
+    /// Memory ran short.
+    Memory,
+    /// Nothing failed: the plan's own maximum was reached.
+    Plan,
+}
+
+/// Processor time, user and system together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Seconds used by the generator's threads.
+    pub client_s: f64,
+    /// Seconds used by the server's process, when it runs on the same machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_s: Option<f64>,
+}
+
+/// Memory of the server's process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Resident memory with all connections open.
+    pub server_rss_bytes: u64,
+    /// Growth over the server without connections, divided by the number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_connection_bytes: Option<f64>,
+    /// Resident memory at the end of a hold less that at its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift_bytes: Option<i64>,
+}
+
+/// Which side was the limit of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// The server's processor time.
+    Server,
+    /// The generator's processor time.
+    Client,
+    /// Both sides were saturated.
+    Both,
+    /// Neither side was saturated, or it is not known.
+    #[default]
+    None,
+}
+
+impl Bottleneck {
+    /// The value in a report.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Both => "both",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Whether a figure can be believed; ordered from best to worst.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything was accounted for and the generator was not the limit.
+    #[default]
+    Valid,
+    /// The generator was the limit: the figure is a lower bound of what the server can do.
+    GeneratorBound,
+    /// The rate varied too much from second to second.
+    Noisy,
+    /// Something was lost or failed.
+    Failed,
+}
+
+impl Verdict {
+    /// The value in a report.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::GeneratorBound => "generator_bound",
+            Self::Noisy => "noisy",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
+    /// [`EXIT_USAGE`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Failed => 1,
+            Self::GeneratorBound => 3,
+            Self::Noisy => 4,
+        }
+    }
+}
+
+/// Exit code for a mistake in the command line or the configuration.
+pub const EXIT_USAGE: u8 = 2;
+/// Exit code of a run that was interrupted.
+pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// Why a report file could not be loaded; always the caller's file, and a retry does not help.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file could not be read.
+    #[error("{}: cannot be read: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The file is not JSON or lacks a required field.
+    #[error("{}: not a valid report: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and where.
+        source: serde_json::Error,
+    },
+    /// The file is JSON of another kind or version.
+    #[error("{}: expected schema `{SCHEMA}`, found {found}", path.display())]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What stands there instead.
+        found: String,
+    },
+}

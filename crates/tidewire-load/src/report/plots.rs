@@ -1,0 +1,446 @@
+//! Which charts a test has, and their axes.
+
+use super::model::{self, Latency, TestResult};
+use super::number;
+use super::svg::{self, Axis, SERIES_MAX, Series};
+use super::table::{Section, label, rate_name};
+
+/// A chart with its caption and, when it has several series, their names in the order of the colours.
+pub(super) struct Figure {
+    pub(super) caption: String,
+    pub(super) svg: String,
+    pub(super) legend: Vec<String>,
+}
+
+/// The charts of one test; none for figures that a table shows as well.
+pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
+    let results = &section.results;
+    let mut figures = Vec::new();
+    match section.test {
+        model::SIZE_MATRIX => figures.extend(matrix(results)),
+        model::SUSTAINED_HOLD | model::CONNECTION_LIMIT => {}
+        test => figures.extend(rates(test, results)),
+    }
+    figures.extend(percentiles(results));
+    if section.test == model::SUSTAINED_HOLD {
+        figures.extend(over_time(section.test, results));
+    }
+    figures
+}
+
+/// Rate over connections: a group for each number of connections, a bar for each format and payload.
+fn rates(test: &str, results: &[&TestResult]) -> Option<Figure> {
+    let rated: Vec<_> = results
+        .iter()
+        .filter(|r| r.rate_per_s.is_some_and(usable))
+        .collect();
+    let tiers = distinct(rated.iter().map(|r| r.connections));
+    let mut series: Vec<Series> = Vec::new();
+    for result in &rated {
+        let name = variant(result);
+        let group = tiers.iter().position(|&tier| tier == result.connections)? as f64;
+        let point = (group, result.rate_per_s?);
+        match series.iter_mut().find(|one| one.name == name) {
+            Some(one) => one.points.push(point),
+            None => series.push(Series {
+                name,
+                points: vec![point],
+            }),
+        }
+    }
+    let largest = rated
+        .iter()
+        .filter_map(|r| r.rate_per_s)
+        .fold(0.0, f64::max);
+    if largest <= 0.0 {
+        return None;
+    }
+    let caption = format!("{} over connections", rate_name(test));
+    let groups: Vec<String> = tiers.iter().map(|&tier| number::grouped(tier)).collect();
+    let y = linear(rate_name(test), largest, number::si);
+    let svg = svg::bars(&caption, "connections", &groups, &y, &series, number::si);
+    Some(Figure {
+        caption,
+        svg,
+        legend: legend(&series),
+    })
+}
+
+/// Two grids of payload size and number of connections: messages and bytes in a second.
+fn matrix(results: &[&TestResult]) -> Vec<Figure> {
+    let sizes = distinct(results.iter().filter_map(|r| r.payload_bytes));
+    let tiers = distinct(results.iter().map(|r| r.connections));
+    let columns: Vec<String> = sizes
+        .iter()
+        .map(|&size| number::bytes(size as f64))
+        .collect();
+    let rows: Vec<String> = tiers.iter().map(|&tier| number::grouped(tier)).collect();
+    let grid = |of: fn(&TestResult) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
+        let cell = |tier, size| {
+            let here = |r: &&&TestResult| r.connections == tier && r.payload_bytes == Some(size);
+            results.iter().filter(here).find_map(|result| of(result))
+        };
+        tiers
+            .iter()
+            .map(|&tier| sizes.iter().map(|&size| cell(tier, size)).collect())
+            .collect()
+    };
+    let figure = |caption: &str, of, text| {
+        let cells = grid(of);
+        cells.iter().flatten().any(Option::is_some).then(|| Figure {
+            caption: caption.to_owned(),
+            svg: svg::heat(caption, &columns, &rows, &cells, text),
+            legend: Vec::new(),
+        })
+    };
+    let maps = [
+        figure(
+            "Confirmed messages/s by connections (rows) and payload",
+            |result| result.rate_per_s,
+            number::si as fn(f64) -> String,
+        ),
+        figure(
+            "Confirmed bytes/s by connections (rows) and payload",
+            |result| result.bytes_per_s,
+            number::decimal_bytes,
+        ),
+    ];
+    maps.into_iter().flatten().collect()
+}
+
+/// Latency by percentile, on an axis where each further nine is as wide as the one before.
+fn percentiles(results: &[&TestResult]) -> Option<Figure> {
+    let series: Vec<Series> = results
+        .iter()
+        .filter_map(|result| Some((result, result.latency_us.as_ref()?)))
+        .filter(|(_, latency)| latency.points.len() >= 2)
+        .map(|(result, latency)| Series {
+            name: label(result),
+            points: nines(latency),
+        })
+        .collect();
+    let all = || series.iter().flat_map(|one| &one.points);
+    let low = all()
+        .map(|point| point.1)
+        .filter(|&y| usable(y))
+        .fold(f64::INFINITY, f64::min);
+    let high = all()
+        .map(|point| point.1)
+        .filter(|&y| usable(y))
+        .fold(low, f64::max);
+    if series.is_empty() || !high.is_finite() {
+        return None;
+    }
+    let right = all().map(|point| point.0).fold(1.0, f64::max);
+    let x = Axis {
+        label: "percentile",
+        min: 0.0,
+        max: right,
+        ticks: nine_ticks(right),
+    };
+    let caption = "Latency by percentile".to_owned();
+    let svg = svg::lines(
+        &caption,
+        &x,
+        &logarithmic("latency", low, high),
+        &in_decades(&series),
+    );
+    Some(Figure {
+        caption,
+        svg,
+        legend: legend(&series),
+    })
+}
+
+/// The rate of each second.
+fn over_time(test: &str, results: &[&TestResult]) -> Option<Figure> {
+    let series: Vec<Series> = results
+        .iter()
+        .filter(|result| result.rate_series.len() >= 2)
+        .map(|result| {
+            let seconds = (1u32..).map(f64::from);
+            let points = seconds.zip(result.rate_series.iter().copied()).collect();
+            Series {
+                name: label(result),
+                points,
+            }
+        })
+        .collect();
+    let all = || series.iter().flat_map(|one| &one.points);
+    let longest = all().map(|point| point.0).fold(0.0, f64::max);
+    let largest = all()
+        .map(|point| point.1)
+        .filter(|&y| usable(y))
+        .fold(0.0, f64::max);
+    if largest <= 0.0 {
+        return None;
+    }
+    let mut x = linear("seconds", longest, number::si);
+    x.max = longest;
+    x.ticks.retain(|tick| tick.0 <= longest);
+    let caption = format!("{} over time", rate_name(test));
+    let svg = svg::lines(
+        &caption,
+        &x,
+        &linear(rate_name(test), largest, number::si),
+        &series,
+    );
+    Some(Figure {
+        caption,
+        svg,
+        legend: legend(&series),
+    })
+}
+
+/// Names for the colours; a single series needs none.
+fn legend(series: &[Series]) -> Vec<String> {
+    let mut names: Vec<String> = series
+        .iter()
+        .take(SERIES_MAX)
+        .map(|one| one.name.clone())
+        .collect();
+    if names.len() == 1 {
+        names.clear();
+    }
+    names
+}
+
+/// What tells apart results with the same number of connections.
+fn variant(result: &TestResult) -> String {
+    let payload = result
+        .payload_bytes
+        .map(|bytes| number::bytes(bytes as f64));
+    let parts = [result.format.clone(), payload];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The points with log10 1/(1-p) for the percentile p; the maximum goes where one value of the whole
+/// number stands.
+fn nines(latency: &Latency) -> Vec<(f64, f64)> {
+    let last = (latency.count.max(1) as f64).log10().min(NINES_MAX);
+    latency
+        .points
+        .iter()
+        .filter(|point| (0.0..=100.0).contains(&point.0))
+        .map(|&(percentile, us)| {
+            let nines = -(1.0 - percentile / 100.0).log10();
+            (
+                if nines.is_finite() {
+                    nines.clamp(0.0, last)
+                } else {
+                    last
+                },
+                us,
+            )
+        })
+        .collect()
+}
+
+/// The same series with the logarithm of y, for an axis made by [`logarithmic`].
+fn in_decades(series: &[Series]) -> Vec<Series> {
+    let points = |one: &Series| {
+        let positive = one.points.iter().filter(|point| point.1 > 0.0);
+        positive.map(|&(x, y)| (x, y.log10())).collect()
+    };
+    series
+        .iter()
+        .map(|one| Series {
+            name: one.name.clone(),
+            points: points(one),
+        })
+        .collect()
+}
+
+fn nine_ticks(max: f64) -> Vec<(f64, String)> {
+    const NAMES: [(f64, &str); 8] = [
+        (std::f64::consts::LOG10_2, "50 %"),
+        (1.0, "90 %"),
+        (2.0, "99 %"),
+        (3.0, "99.9 %"),
+        (4.0, "99.99 %"),
+        (5.0, "99.999 %"),
+        (6.0, "99.9999 %"),
+        (7.0, "99.99999 %"),
+    ];
+    let shown = NAMES.iter().filter(|tick| tick.0 <= max + 1e-6);
+    shown.map(|&(at, name)| (at, name.to_owned())).collect()
+}
+
+/// An axis from zero to a round number above `largest`, with about five ticks.
+fn linear(label: &'static str, largest: f64, text: fn(f64) -> String) -> Axis {
+    let rough = largest / 4.0;
+    let magnitude = 10f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * magnitude)
+        .find(|&step| step >= rough * 0.999)
+        .unwrap_or(rough);
+    let count = (largest / step).ceil().clamp(1.0, 10.0) as u32;
+    let ticks = (0..=count)
+        .map(|n| (f64::from(n) * step, text(f64::from(n) * step)))
+        .collect();
+    // Room above the tallest bar for its value.
+    let max = (f64::from(count) * step).max(largest * 1.04);
+    Axis {
+        label,
+        min: 0.0,
+        max,
+        ticks,
+    }
+}
+
+/// An axis of log10 microseconds that holds `low` to `high`, with ticks at 1, 2 and 5 of each decade,
+/// or at the decades alone when there are many.
+fn logarithmic(label: &'static str, low: f64, high: f64) -> Axis {
+    let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
+    let factors: &[f64] = if last - first > 2 {
+        &[1.0]
+    } else {
+        &[1.0, 2.0, 5.0]
+    };
+    let all: Vec<f64> = (first..=last)
+        .flat_map(|decade| {
+            factors
+                .iter()
+                .map(move |factor| factor * 10f64.powi(decade))
+        })
+        .collect();
+    // One tick at or below the lowest value and one at or above the highest.
+    let from = all.iter().rposition(|&tick| tick <= low).unwrap_or(0);
+    let to = all
+        .iter()
+        .position(|&tick| tick >= high && tick > low)
+        .unwrap_or(all.len() - 1);
+    let shown = &all[from.min(to)..=to];
+    Axis {
+        label,
+        min: shown[0].log10(),
+        max: shown[shown.len() - 1].log10(),
+        ticks: shown
+            .iter()
+            .map(|&tick| (tick.log10(), number::us(tick)))
+            .collect(),
+    }
+}
+
+fn distinct(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// True for a number that a chart can show: a report is a file that anyone may have written.
+fn usable(value: f64) -> bool {
+    value.is_finite() && (1e-6..1e18).contains(&value)
+}
+
+const NINES_MAX: f64 = 7.5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn section(results: &[TestResult]) -> Vec<Figure> {
+        let refs: Vec<_> = results.iter().collect();
+        figures(&Section {
+            test: &results[0].test,
+            about: "",
+            results: refs,
+        })
+    }
+
+    #[test]
+    fn a_linear_axis_is_round_and_holds_the_largest_value() {
+        for largest in [0.003, 1.0, 7.3, 99.0, 101.0, 15_200_000.0] {
+            let axis = linear("", largest, number::si);
+            assert!(axis.max >= largest, "{largest}");
+            assert!(
+                (3..=7).contains(&axis.ticks.len()),
+                "{largest}: {:?}",
+                axis.ticks
+            );
+        }
+    }
+
+    #[test]
+    fn a_logarithmic_axis_holds_both_ends() {
+        for (low, high) in [
+            (50.0, 50.0),
+            (12.0, 900.0),
+            (0.4, 6e7),
+            (1.0, 1.0),
+            (100.0, 1000.0),
+        ] {
+            let axis = logarithmic("", low, high);
+            assert!(axis.min <= low.log10() + 1e-9 && axis.max >= high.log10() - 1e-9);
+            assert!(
+                (2..=12).contains(&axis.ticks.len()),
+                "{low} {high}: {:?}",
+                axis.ticks
+            );
+        }
+    }
+
+    #[test]
+    fn formats_become_series_and_tiers_become_groups() {
+        let result = |format: &str, connections, rate| TestResult {
+            format: Some(format.into()),
+            rate_per_s: Some(rate),
+            ..TestResult::new(model::FORMAT_COMPARISON, connections)
+        };
+        let made = section(&[result("json", 10, 1.0), result("msgpack", 10, 2.0)]);
+        assert_eq!(made.len(), 1);
+        assert_eq!(made[0].legend, ["json", "msgpack"]);
+        assert_eq!(made[0].svg.matches("class=\"bar\"").count(), 2);
+    }
+
+    #[test]
+    fn a_matrix_has_both_rates_with_a_cell_for_every_pair() {
+        let cell = |connections, bytes| TestResult {
+            payload_bytes: Some(bytes),
+            rate_per_s: Some(1e6),
+            bytes_per_s: Some(1e8),
+            ..TestResult::new(model::SIZE_MATRIX, connections)
+        };
+        let made = section(&[cell(10, 64), cell(10, 1024), cell(100, 64)]);
+        assert_eq!(made.len(), 2);
+        assert!(
+            made.iter()
+                .all(|figure| figure.svg.matches("class=\"cell\"").count() == 4)
+        );
+        assert!(made[0].svg.contains(">1 M<") && made[1].svg.contains(">100 MB<"));
+    }
+
+    #[test]
+    fn absurd_numbers_make_no_chart_and_no_panic() {
+        for absurd in [
+            f64::NAN,
+            f64::INFINITY,
+            f64::MAX,
+            f64::MIN,
+            -1.0,
+            0.0,
+            5e-324,
+        ] {
+            let result = |test| TestResult {
+                rate_per_s: Some(absurd),
+                bytes_per_s: Some(absurd),
+                payload_bytes: Some(u64::MAX),
+                rate_series: vec![absurd; 3],
+                latency_us: Some(Latency {
+                    points: vec![(absurd, absurd), (50.0, absurd), (100.0, absurd)],
+                    ..Latency::default()
+                }),
+                ..TestResult::new(test, u64::MAX)
+            };
+            assert_eq!(section(&[result(model::THROUGHPUT)]).len(), 0, "{absurd}");
+            assert_eq!(
+                section(&[result(model::SUSTAINED_HOLD)]).len(),
+                0,
+                "{absurd}"
+            );
+            section(&[result(model::SIZE_MATRIX)]);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The report in words: its verdict as a sentence, the machine, and the few figures people ask for.
+
+use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
+use super::{number, table};
+
+/// The verdict of a run: a word and what it means.
+pub(super) struct Headline {
+    /// The verdict, or `interrupted`.
+    pub(super) word: &'static str,
+    /// A style name: `valid`, `warn` or `failed`.
+    pub(super) tone: &'static str,
+    /// One or two sentences.
+    pub(super) text: String,
+}
+
+/// One figure with its name and what it was measured with.
+pub(super) struct Fact {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) detail: String,
+}
+
+/// The verdict in words. An interrupted run says so first.
+pub(super) fn headline(report: &Report) -> Headline {
+    let verdict = report.verdict();
+    let text = verdict_text(report, verdict);
+    if report.partial {
+        let reason = report
+            .partial_reason
+            .as_deref()
+            .unwrap_or("the run was interrupted");
+        let text = match report.results.len() {
+            0 => format!("Nothing was complete: {reason}."),
+            n => format!(
+                "{n} complete {}: {reason}. {text}",
+                plural(n, "result", "results")
+            ),
+        };
+        let tone = if verdict == Verdict::Failed {
+            "failed"
+        } else {
+            "warn"
+        };
+        return Headline {
+            word: "interrupted",
+            tone,
+            text,
+        };
+    }
+    let tone = match verdict {
+        Verdict::Valid => "valid",
+        Verdict::GeneratorBound | Verdict::Noisy => "warn",
+        Verdict::Failed => "failed",
+    };
+    Headline {
+        word: table::verdict_word(verdict),
+        tone,
+        text,
+    }
+}
+
+fn verdict_text(report: &Report, verdict: Verdict) -> String {
+    let all = report.results.len();
+    let count = report
+        .results
+        .iter()
+        .filter(|result| result.verdict == verdict)
+        .count();
+    let of = format!("{count} of {all} {}", plural(all, "result", "results"));
+    match verdict {
+        _ if all == 0 => "The report has no results.".into(),
+        Verdict::Valid => {
+            "Everything offered was accounted for by the server, and no figure was limited by the \
+             generator alone."
+                .into()
+        }
+        Verdict::GeneratorBound => format!(
+            "In {of} the generator was the limit: read those rates as lower bounds. \
+             Nothing was lost."
+        ),
+        Verdict::Noisy => format!(
+            "In {of} the rate varied too much from second to second to be relied on. \
+             Nothing was lost."
+        ),
+        Verdict::Failed => format!(
+            "In {of} something was lost or failed: do not use those figures. The notes say what."
+        ),
+    }
+}
+
+/// Which side was the limit of the throughput, in words; `None` when no test was made to saturate.
+pub(super) fn bottleneck(report: &Report) -> Option<&'static str> {
+    let result = best(report, model::THROUGHPUT)?;
+    Some(match result.bottleneck {
+        Bottleneck::Server => "The server's processor time",
+        Bottleneck::Client => "The load generator's processor time",
+        Bottleneck::Both => "Server and generator, both saturated",
+        Bottleneck::None => "Neither side's processor time",
+    })
+}
+
+/// The machine in one line; empty when nothing is known.
+pub(super) fn machine(machine: &Machine) -> String {
+    let cores = machine
+        .cores
+        .map(|n| format!("{n} {}", plural(n as usize, "core", "cores")));
+    let kernel = machine
+        .kernel
+        .as_ref()
+        .map(|kernel| format!("kernel {kernel}"));
+    let memory = machine
+        .memory_bytes
+        .map(|bytes| number::bytes(bytes as f64));
+    let parts = [
+        machine.cpu.clone(),
+        cores,
+        memory,
+        machine.os.clone(),
+        kernel,
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+/// The server in one line.
+pub(super) fn server(report: &Report) -> String {
+    let target = &report.target;
+    let name = target
+        .server
+        .as_ref()
+        .map(|name| format!("{name} at "))
+        .unwrap_or_default();
+    let embedded = if target.embedded {
+        ", started by the lab"
+    } else {
+        ""
+    };
+    format!("{name}{}{embedded}", target.url)
+}
+
+/// What was asked for, as name and value.
+pub(super) fn plan(report: &Report) -> Vec<(&'static str, String)> {
+    let Some(plan) = &report.plan else {
+        return Vec::new();
+    };
+    let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(", "));
+    let tiers = plan
+        .connection_tiers
+        .iter()
+        .map(|&n| number::grouped(n))
+        .collect();
+    let rows = [
+        ("Tests", list(plan.tests.clone())),
+        ("Connections", list(tiers)),
+        ("Profile", plan.profile.clone()),
+        ("Pace", plan.pace.clone()),
+        ("Measured for", plan.duration_s.map(number::seconds)),
+        ("Held for", plan.hold_s.map(number::seconds)),
+        (
+            "Pings per connection",
+            plan.pings_per_connection.map(number::grouped),
+        ),
+        ("Generator threads", plan.threads.map(|n| n.to_string())),
+        (
+            "Source addresses",
+            plan.source_addresses.map(|n| n.to_string()),
+        ),
+        ("Command", plan.command.clone()),
+    ];
+    rows.into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+/// The figures people ask for first, each from its best result that did not fail.
+pub(super) fn facts(report: &Report) -> Vec<Fact> {
+    let rate = |test, name| {
+        let result = best(report, test)?;
+        let value = format!("{}/s", number::si(result.rate_per_s?));
+        Some(Fact {
+            name,
+            value,
+            detail: format!("confirmed; {}", table::label(result)),
+        })
+    };
+    let facts = [
+        rate(model::THROUGHPUT, "Throughput"),
+        rate(model::CONNECTION_STORM, "Handshakes"),
+        ping(report),
+        limit(report),
+        memory(report),
+        hold(report),
+    ];
+    facts.into_iter().flatten().collect()
+}
+
+fn ping(report: &Report) -> Option<Fact> {
+    let result = usable(report, model::PING_LATENCY).max_by_key(|result| result.connections)?;
+    let latency = result.latency_us.as_ref()?;
+    Some(Fact {
+        name: "Ping p99",
+        value: number::us(latency.p99),
+        detail: format!(
+            "{}; median {}",
+            table::label(result),
+            number::us(latency.p50)
+        ),
+    })
+}
+
+fn limit(report: &Report) -> Option<Fact> {
+    let limit = usable(report, model::CONNECTION_LIMIT).find_map(|result| result.limit)?;
+    Some(Fact {
+        name: "Stable connections",
+        value: number::grouped(limit.largest_stable),
+        detail: format!("stopped by {}", table::stopped_by(limit.stopped_by)),
+    })
+}
+
+fn memory(report: &Report) -> Option<Fact> {
+    // The more connections, the less the measurement's own error weighs.
+    let known = |result: &&TestResult| result.memory?.per_connection_bytes;
+    let usable = report
+        .results
+        .iter()
+        .filter(|result| result.verdict != Verdict::Failed);
+    let result = usable
+        .filter(|r| known(r).is_some())
+        .max_by_key(|result| result.connections)?;
+    Some(Fact {
+        name: "Memory/connection",
+        value: number::bytes(known(&result)?),
+        detail: format!("{}, {}", result.test, table::label(result)),
+    })
+}
+
+fn hold(report: &Report) -> Option<Fact> {
+    let result = usable(report, model::SUSTAINED_HOLD).max_by_key(|result| result.connections)?;
+    let held = result
+        .duration_s
+        .map(|s| format!(" for {}", number::seconds(s)));
+    Some(Fact {
+        name: "Survival",
+        value: number::percent(result.survival?.percent),
+        detail: format!("{}{}", table::label(result), held.unwrap_or_default()),
+    })
+}
+
+fn usable<'a>(report: &'a Report, test: &'a str) -> impl Iterator<Item = &'a TestResult> {
+    let of_test = report
+        .results
+        .iter()
+        .filter(move |result| result.test == test);
+    of_test.filter(|result| result.verdict != Verdict::Failed)
+}
+
+fn best<'a>(report: &'a Report, test: &'a str) -> Option<&'a TestResult> {
+    let rated = usable(report, test).filter(|result| result.rate_per_s.is_some());
+    rated.max_by(|a, b| {
+        a.rate_per_s
+            .unwrap_or(0.0)
+            .total_cmp(&b.rate_per_s.unwrap_or(0.0))
+    })
+}
+
+fn plural(n: usize, one: &'static str, many: &'static str) -> &'static str {
+    if n == 1 { one } else { many }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::Target;
+
+    fn report(verdicts: &[Verdict]) -> Report {
+        let target = Target {
+            url: "ws://h/".into(),
+            server: None,
+            embedded: false,
+        };
+        let mut report = Report::new(Machine::default(), target);
+        report.results.extend(
+            verdicts
+                .iter()
+                .enumerate()
+                .map(|(index, &verdict)| TestResult {
+                    verdict,
+                    rate_per_s: Some(index as f64 + 1.0),
+                    ..TestResult::new(model::THROUGHPUT, 1)
+                }),
+        );
+        report
+    }
+
+    #[test]
+    fn the_headline_counts_the_results_with_the_worst_verdict() {
+        let headline = headline(&report(&[Verdict::Valid, Verdict::Failed, Verdict::Noisy]));
+        assert_eq!((headline.word, headline.tone), ("failed", "failed"));
+        assert!(
+            headline.text.contains("1 of 3 results"),
+            "{}",
+            headline.text
+        );
+    }
+
+    #[test]
+    fn an_interrupted_run_says_so_first() {
+        let mut partial = report(&[Verdict::Valid]);
+        partial.partial = true;
+        partial.partial_reason = Some("stopped with Ctrl-C".into());
+        let headline = headline(&partial);
+        assert_eq!((headline.word, headline.tone), ("interrupted", "warn"));
+        assert!(
+            headline
+                .text
+                .starts_with("1 complete result: stopped with Ctrl-C.")
+        );
+    }
+
+    #[test]
+    fn a_failed_result_is_never_a_headline_figure() {
+        let facts = facts(&report(&[Verdict::Valid, Verdict::Failed]));
+        assert_eq!(facts.len(), 1);
+        assert_eq!(facts[0].value, "1/s");
+    }
+
+    #[test]
+    fn unknown_parts_of_the_machine_are_left_out() {
+        let known = Machine {
+            cores: Some(1),
+            kernel: Some("6.1".into()),
+            ..Machine::default()
+        };
+        assert_eq!(machine(&known), "1 core, kernel 6.1");
+        assert_eq!(machine(&Machine::default()), "");
+    }
+}

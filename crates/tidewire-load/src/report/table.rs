@@ -1,0 +1,424 @@
+//! The tables of a report, independent of how they are drawn: one pair for each test, with a column
+//! for every figure that at least one of its results has.
+
+use super::model::{self, Bottleneck, Latency, LatencyOrigin, Report, StoppedBy, TestResult};
+use super::number;
+
+/// All results of one test.
+pub(super) struct Section<'a> {
+    /// The test's name.
+    pub(super) test: &'a str,
+    /// One sentence on what the test does; empty for a test this version does not know.
+    pub(super) about: &'static str,
+    /// Its results, in the order they ran.
+    pub(super) results: Vec<&'a TestResult>,
+}
+
+/// Cells of text under named columns.
+pub(super) struct Table {
+    /// What the table shows.
+    pub(super) title: &'static str,
+    /// Column names.
+    pub(super) header: Vec<&'static str>,
+    /// Rows of as many cells.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+impl<'a> Section<'a> {
+    /// The report's tests in order of first appearance.
+    pub(super) fn all(report: &'a Report) -> Vec<Self> {
+        let mut sections: Vec<Self> = Vec::new();
+        for result in &report.results {
+            match sections
+                .iter_mut()
+                .find(|section| section.test == result.test)
+            {
+                Some(section) => section.results.push(result),
+                None => sections.push(Self {
+                    test: &result.test,
+                    about: about(&result.test),
+                    results: vec![result],
+                }),
+            }
+        }
+        sections
+    }
+
+    /// Rates, latencies and the verdict.
+    pub(super) fn figures(&self) -> Table {
+        let mut columns = key_columns();
+        columns.push((rate_name(self.test), |r| r.rate_per_s.map(number::si)));
+        columns.extend(FIGURES.iter().copied());
+        self.table("Results", &columns)
+    }
+
+    /// What was accounted for and what it cost; `None` when nothing of it is known.
+    pub(super) fn resources(&self) -> Option<Table> {
+        // This table is wide: a format or payload that all share stands in the other one.
+        let distinguishes = |(index, column): &(usize, Column)| {
+            let first = self.results.first().map(|result| column.1(result));
+            let differs = |result: &&TestResult| Some(column.1(result)) != first;
+            *index == 0 || self.results.iter().any(differs)
+        };
+        let keys = key_columns().into_iter().enumerate().filter(distinguishes);
+        let keys: Vec<Column> = keys.map(|(_, column)| column).collect();
+        let key_count = keys.len();
+        let columns: Vec<Column> = keys.into_iter().chain(RESOURCES.iter().copied()).collect();
+        let table = self.table("Account and resources", &columns);
+        (table.header.len() > key_count).then_some(table)
+    }
+
+    /// Where the latencies' clock starts, as a sentence, when there are latencies.
+    pub(super) fn latency_note(&self) -> Option<&'static str> {
+        let latency = self
+            .results
+            .iter()
+            .find_map(|result| result.latency_us.as_ref())?;
+        Some(match latency.origin {
+            LatencyOrigin::Sent => "Latency counts from the moment a message was written.",
+            LatencyOrigin::Intended => {
+                "Latency counts from the moment a message was due, so that waiting to be written \
+                 counts as well."
+            }
+        })
+    }
+
+    /// The notes of all results: each once, with the results it stands for unless it is all of them.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut grouped: Vec<(&str, Vec<String>)> = Vec::new();
+        for result in &self.results {
+            for note in &result.notes {
+                match grouped.iter_mut().find(|(text, _)| text == note) {
+                    Some((_, labels)) => labels.push(label(result)),
+                    None => grouped.push((note, vec![label(result)])),
+                }
+            }
+        }
+        let all = self.results.len();
+        grouped
+            .into_iter()
+            .map(|(text, labels)| match labels.len() {
+                n if n == all && all > 1 => format!("All: {text}"),
+                _ if all == 1 => text.to_owned(),
+                _ => format!("{}: {text}", labels.join("; ")),
+            })
+            .collect()
+    }
+
+    fn table(&self, title: &'static str, columns: &[Column]) -> Table {
+        let used: Vec<&Column> = columns
+            .iter()
+            .filter(|(_, cell)| self.results.iter().any(|result| cell(result).is_some()))
+            .collect();
+        let row = |result: &&TestResult| {
+            used.iter()
+                .map(|(_, cell)| cell(result).unwrap_or_else(|| ABSENT.into()))
+                .collect()
+        };
+        Table {
+            title,
+            header: used.iter().map(|(name, _)| *name).collect(),
+            rows: self.results.iter().map(row).collect(),
+        }
+    }
+}
+
+/// What tells a result from the others of its test: `1,000 connections, json, 175 B`.
+pub(super) fn label(result: &TestResult) -> String {
+    let plural = if result.connections == 1 { "" } else { "s" };
+    let mut text = format!("{} connection{plural}", number::grouped(result.connections));
+    if let Some(format) = &result.format {
+        text.push_str(", ");
+        text.push_str(format);
+    }
+    if let Some(bytes) = result.payload_bytes {
+        text.push_str(", ");
+        text.push_str(&number::bytes(bytes as f64));
+    }
+    text
+}
+
+/// What `rate_per_s` of a test counts. Every rate is a confirmed one.
+pub(super) fn rate_name(test: &str) -> &'static str {
+    match test {
+        model::CONNECTION_STORM => "Handshakes/s",
+        model::PING_LATENCY | model::SUSTAINED_HOLD => "Round trips/s",
+        _ => "Confirmed msgs/s",
+    }
+}
+
+/// What ended a search for more connections, in words.
+pub(super) fn stopped_by(reason: StoppedBy) -> &'static str {
+    match reason {
+        StoppedBy::Server => "the server",
+        StoppedBy::OpenFiles => "open files",
+        StoppedBy::Ports => "source ports",
+        StoppedBy::Memory => "memory",
+        StoppedBy::Plan => "the plan's maximum",
+    }
+}
+
+/// A verdict as shown: without the underscore of the data format.
+pub(super) fn verdict_word(verdict: model::Verdict) -> &'static str {
+    match verdict {
+        model::Verdict::GeneratorBound => "generator bound",
+        other => other.as_str(),
+    }
+}
+
+/// A column's name and how a result fills it.
+type Column = (&'static str, fn(&TestResult) -> Option<String>);
+
+fn key_columns() -> Vec<Column> {
+    vec![
+        ("Connections", |r| Some(number::grouped(r.connections))),
+        ("Format", |r| r.format.clone()),
+        ("Payload", |r| {
+            r.payload_bytes.map(|bytes| number::bytes(bytes as f64))
+        }),
+    ]
+}
+
+const FIGURES: &[Column] = &[
+    ("Confirmed bytes/s", |r| {
+        r.bytes_per_s.map(number::byte_rate)
+    }),
+    ("Per connection/s", per_connection),
+    ("On the wire", |r| r.wire_bytes.map(number::bytes)),
+    ("Ratio to JSON", |r| r.ratio_to_json.map(number::ratio)),
+    ("Survived", |r| {
+        r.survival.map(|s| number::percent(s.percent))
+    }),
+    ("Largest stable", |r| {
+        r.limit.map(|l| number::grouped(l.largest_stable))
+    }),
+    ("Stopped by", |r| {
+        r.limit.map(|l| stopped_by(l.stopped_by).to_owned())
+    }),
+    ("p50", |r| latency(r, |l| l.p50)),
+    ("p90", |r| latency(r, |l| l.p90)),
+    ("p95", |r| latency(r, |l| l.p95)),
+    ("p99", |r| latency(r, |l| l.p99)),
+    ("p99.9", |r| latency(r, |l| l.p99_9)),
+    ("p99.99", |r| latency(r, |l| l.p99_99)),
+    ("Max", |r| latency(r, |l| l.max)),
+    ("Failed", |r| {
+        r.failed.filter(|&n| n > 0).map(number::grouped)
+    }),
+    ("Lost", |r| {
+        r.messages
+            .map(|m| m.lost)
+            .filter(|&n| n > 0)
+            .map(number::grouped)
+    }),
+    ("Bottleneck", |r| {
+        (r.bottleneck != Bottleneck::None).then(|| r.bottleneck.as_str().into())
+    }),
+    ("Verdict", |r| Some(verdict_word(r.verdict).into())),
+];
+
+const RESOURCES: &[Column] = &[
+    ("Connected", |r| r.connected.map(number::grouped)),
+    ("Time", |r| r.duration_s.map(number::seconds)),
+    ("Offered", |r| {
+        r.messages.map(|m| number::grouped(m.offered))
+    }),
+    ("Confirmed", |r| {
+        r.messages.map(|m| number::grouped(m.confirmed))
+    }),
+    ("Delivered", |r| {
+        r.messages.and_then(|m| m.delivered).map(number::grouped)
+    }),
+    ("Refused", |r| {
+        r.messages.and_then(|m| m.refused).map(number::grouped)
+    }),
+    ("Lost", |r| r.messages.map(|m| number::grouped(m.lost))),
+    ("Mean latency", |r| latency(r, |l| l.mean)),
+    ("p50, other origin", |r| {
+        r.latency_other_us.as_ref().map(|l| number::us(l.p50))
+    }),
+    ("p99, other origin", |r| {
+        r.latency_other_us.as_ref().map(|l| number::us(l.p99))
+    }),
+    ("Client CPU", |r| {
+        r.cpu.map(|cpu| number::seconds(cpu.client_s))
+    }),
+    ("Server CPU", |r| {
+        r.cpu.and_then(|cpu| cpu.server_s).map(number::seconds)
+    }),
+    ("Client CPU each", |r| {
+        r.cpu.and_then(|cpu| cpu_each(r, cpu.client_s))
+    }),
+    ("Server CPU each", |r| {
+        r.cpu.and_then(|cpu| cpu_each(r, cpu.server_s?))
+    }),
+    ("Server memory", |r| {
+        r.memory.map(|m| number::bytes(m.server_rss_bytes as f64))
+    }),
+    ("Per connection", |r| {
+        r.memory
+            .and_then(|m| m.per_connection_bytes)
+            .map(number::bytes)
+    }),
+    ("Memory drift", |r| {
+        r.memory
+            .and_then(|m| m.drift_bytes)
+            .map(|d| number::bytes(d as f64))
+    }),
+];
+
+const ABSENT: &str = "–";
+
+fn latency(result: &TestResult, of: fn(&Latency) -> f64) -> Option<String> {
+    result
+        .latency_us
+        .as_ref()
+        .map(|latency| number::us(of(latency)))
+}
+
+fn per_connection(result: &TestResult) -> Option<String> {
+    let streams = result.test == model::THROUGHPUT && result.connections > 0;
+    let rate = result.rate_per_s.filter(|_| streams)?;
+    Some(number::si(rate / result.connections as f64))
+}
+
+/// Processor time for one confirmed message, or for one connection where no messages were sent.
+fn cpu_each(result: &TestResult, cpu_s: f64) -> Option<String> {
+    Some(number::seconds(cpu_s / events(result)?))
+}
+
+/// What the processor time of a result was spent on: its confirmed messages, or its handshakes.
+pub(super) fn events(result: &TestResult) -> Option<f64> {
+    let storm = result.test == model::CONNECTION_STORM;
+    let connected = result.connected.filter(|_| storm);
+    let count = result.messages.map(|m| m.confirmed).or(connected)?;
+    (count > 0).then_some(count as f64)
+}
+
+fn about(test: &str) -> &'static str {
+    match test {
+        model::CONNECTION_STORM => {
+            "Opens all connections as fast as it can; each counts once the server is ready for it."
+        }
+        model::PING_LATENCY => {
+            "Every connection sends application pings, one after another, all connections at once."
+        }
+        model::THROUGHPUT => {
+            "Every connection sends as fast as it can; a message counts once the server has \
+             accounted for it."
+        }
+        model::SIZE_MATRIX => "Throughput for a range of payload sizes.",
+        model::FORMAT_COMPARISON => "The same logical message in each wire format.",
+        model::SUSTAINED_HOLD => "Holds the connections open, each with a ping now and then.",
+        model::CONNECTION_LIMIT => {
+            "Doubles the number of connections until something fails, then narrows it down."
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{Cpu, Machine, Messages, Target};
+
+    fn section<'a>(results: &'a [TestResult], test: &'a str) -> Section<'a> {
+        Section {
+            test,
+            about: "",
+            results: results.iter().collect(),
+        }
+    }
+
+    #[test]
+    fn columns_without_a_value_are_left_out_and_single_gaps_marked() {
+        let results = [
+            TestResult {
+                rate_per_s: Some(2e6),
+                ..TestResult::new("throughput", 100)
+            },
+            TestResult::new("throughput", 1000),
+        ];
+        let table = section(&results, "throughput").figures();
+        assert_eq!(
+            table.header,
+            [
+                "Connections",
+                "Confirmed msgs/s",
+                "Per connection/s",
+                "Verdict"
+            ]
+        );
+        assert_eq!(table.rows[0], ["100", "2 M", "20 k", "valid"]);
+        assert_eq!(table.rows[1], ["1,000", "–", "–", "valid"]);
+        assert!(section(&results, "throughput").resources().is_none());
+    }
+
+    #[test]
+    fn an_offered_count_is_never_shown_as_a_rate() {
+        let result = TestResult {
+            messages: Some(Messages {
+                offered: 777,
+                confirmed: 500,
+                lost: 277,
+                ..Default::default()
+            }),
+            duration_s: Some(1.0),
+            cpu: Some(Cpu {
+                client_s: 1.0,
+                server_s: Some(0.5),
+            }),
+            ..TestResult::new("throughput", 1)
+        };
+        let results = [result];
+        let figures = section(&results, "throughput").figures();
+        assert!(
+            !figures.rows[0].contains(&"777".to_owned()),
+            "{:?}",
+            figures.rows
+        );
+        assert_eq!(figures.header, ["Connections", "Lost", "Verdict"]);
+        let resources = section(&results, "throughput").resources().unwrap();
+        let cell = |name| {
+            let column = resources
+                .header
+                .iter()
+                .position(|header| *header == name)
+                .unwrap();
+            resources.rows[0][column].as_str()
+        };
+        assert_eq!(cell("Offered"), "777");
+        assert_eq!(cell("Server CPU each"), "1 ms");
+        assert_eq!(cell("Client CPU each"), "2 ms");
+    }
+
+    #[test]
+    fn equal_notes_are_told_once_with_those_they_are_about() {
+        let noted = |connections, notes: &[&str]| TestResult {
+            notes: notes.iter().map(|&note| note.to_owned()).collect(),
+            ..TestResult::new("throughput", connections)
+        };
+        let results = [noted(1, &["a", "b"]), noted(1000, &["a"])];
+        assert_eq!(
+            section(&results, "throughput").notes(),
+            ["All: a", "1 connection: b"]
+        );
+        assert_eq!(section(&results[1..], "throughput").notes(), ["a"]);
+    }
+
+    #[test]
+    fn sections_keep_the_order_of_the_run() {
+        let target = Target {
+            url: "ws://h/".into(),
+            server: None,
+            embedded: false,
+        };
+        let mut report = Report::new(Machine::default(), target);
+        for test in ["b", "a", "b"] {
+            report.results.push(TestResult::new(test, 1));
+        }
+        let sections = Section::all(&report);
+        let names: Vec<_> = sections.iter().map(|s| (s.test, s.results.len())).collect();
+        assert_eq!(names, [("b", 2), ("a", 1)]);
+    }
+}

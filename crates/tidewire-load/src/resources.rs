@@ -1,0 +1,302 @@
+//! What a run used: processor time and memory of the generator's threads and of a local server's
+//! processes, and a description of the machine.
+//!
+//! Linux only; on other systems every function gives `None` or nothing, and the figures are absent
+//! from the report.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use crate::report::model::Machine;
+
+/// Processor time and memory of one or several processes at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessUsage {
+    /// User and system time since the process began, of all its threads. The kernel counts it in
+    /// ticks, usually of 10 ms.
+    pub cpu: Duration,
+    /// Resident memory.
+    pub rss_bytes: u64,
+}
+
+/// Processor time the calling thread has used, user and system together.
+pub fn thread_cpu() -> Option<Duration> {
+    platform::thread_cpu()
+}
+
+/// What the process `pid` has used; `None` when it does not exist or may not be read.
+pub fn process_usage(pid: u32) -> Option<ProcessUsage> {
+    platform::process_usage(pid)
+}
+
+/// What the processes have used together; `None` when `pids` is empty or one of them cannot be read,
+/// because half a sum would make the server look cheaper than it is.
+pub fn processes_usage(pids: &[u32]) -> Option<ProcessUsage> {
+    if pids.is_empty() {
+        return None;
+    }
+    pids.iter().try_fold(ProcessUsage::default(), |sum, &pid| {
+        let usage = process_usage(pid)?;
+        Some(ProcessUsage {
+            cpu: sum.cpu + usage.cpu,
+            rss_bytes: sum.rss_bytes + usage.rss_bytes,
+        })
+    })
+}
+
+/// The processes on this machine that listen on `target`, ascending: several when workers share a
+/// port. Empty when the target is another machine, nothing listens, or the owner may not be seen.
+pub fn listener_pids(target: SocketAddr) -> Vec<u32> {
+    if is_local(target.ip()) {
+        platform::listener_pids(target)
+    } else {
+        Vec::new()
+    }
+}
+
+/// True when `address` belongs to this machine.
+pub fn is_local(address: IpAddr) -> bool {
+    // Only an address of this machine can be bound; nothing is sent.
+    address.is_loopback()
+        || (!address.is_multicast() && UdpSocket::bind(SocketAddr::new(address, 0)).is_ok())
+}
+
+/// Describes this machine.
+pub fn machine() -> Machine {
+    let described = platform::machine();
+    Machine {
+        cores: std::thread::available_parallelism()
+            .ok()
+            .and_then(|n| u32::try_from(n.get()).ok()),
+        os: described
+            .os
+            .or_else(|| Some(std::env::consts::OS.to_owned())),
+        ..described
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use std::collections::HashSet;
+    use std::fs;
+    use std::net::{IpAddr, SocketAddr};
+    use std::time::Duration;
+
+    use procfs::net::TcpState;
+    use procfs::process::{self, FDTarget, Process};
+    use procfs::{CpuInfo, Current, Meminfo};
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::ProcessUsage;
+    use crate::report::model::Machine;
+
+    pub(super) fn thread_cpu() -> Option<Duration> {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
+        Some(seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).ok()?))
+    }
+
+    pub(super) fn process_usage(pid: u32) -> Option<ProcessUsage> {
+        let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+        let ticks = (stat.utime + stat.stime) as f64;
+        Some(ProcessUsage {
+            cpu: Duration::from_secs_f64(ticks / procfs::ticks_per_second() as f64),
+            rss_bytes: stat.rss * procfs::page_size(),
+        })
+    }
+
+    pub(super) fn listener_pids(target: SocketAddr) -> Vec<u32> {
+        let sockets = listening_inodes(target);
+        let Ok(processes) = process::all_processes() else {
+            return Vec::new();
+        };
+        let mut pids: Vec<u32> = processes
+            .filter_map(Result::ok)
+            .filter(|process| holds_any(process, &sockets))
+            .filter_map(|process| u32::try_from(process.pid()).ok())
+            .collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// Inodes of the sockets that accept connections to `target`.
+    fn listening_inodes(target: SocketAddr) -> HashSet<u64> {
+        let tables = [procfs::net::tcp(), procfs::net::tcp6()];
+        let accepts = |local: SocketAddr| {
+            let ip = canonical(local.ip());
+            local.port() == target.port() && (ip.is_unspecified() || ip == canonical(target.ip()))
+        };
+        tables
+            .into_iter()
+            .filter_map(Result::ok)
+            .flatten()
+            .filter(|entry| entry.state == TcpState::Listen && accepts(entry.local_address))
+            .map(|entry| entry.inode)
+            .collect()
+    }
+
+    fn holds_any(process: &Process, sockets: &HashSet<u64>) -> bool {
+        process.fd().is_ok_and(|mut descriptors| {
+            descriptors.any(|descriptor| {
+                matches!(descriptor.map(|d| d.target), Ok(FDTarget::Socket(inode))
+                    if sockets.contains(&inode))
+            })
+        })
+    }
+
+    fn canonical(ip: IpAddr) -> IpAddr {
+        ip.to_canonical()
+    }
+
+    pub(super) fn machine() -> Machine {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+        Machine {
+            cpu: cpu_model(),
+            cores: None,
+            memory_bytes: Meminfo::current().ok().map(|memory| memory.mem_total),
+            os: fs::read_to_string("/etc/os-release")
+                .ok()
+                .and_then(|text| pretty_name(&text)),
+            kernel: release.map(|text| text.trim().to_owned()),
+        }
+    }
+
+    fn cpu_model() -> Option<String> {
+        let info = CpuInfo::current().ok()?;
+        // ARM kernels give no model name but, on many boards, a `Hardware` line.
+        let model = info
+            .model_name(0)
+            .or(info.fields.get("Hardware").map(String::as_str))?;
+        Some(model.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+
+    /// The value of `PRETTY_NAME` in the text of os-release(5).
+    pub(super) fn pretty_name(os_release: &str) -> Option<String> {
+        let value = os_release
+            .lines()
+            .find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+        Some(value.trim().trim_matches(['"', '\'']).to_owned())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use std::net::SocketAddr;
+    use std::time::Duration;
+
+    use super::ProcessUsage;
+    use crate::report::model::Machine;
+
+    pub(super) fn thread_cpu() -> Option<Duration> {
+        None
+    }
+
+    pub(super) fn process_usage(_pid: u32) -> Option<ProcessUsage> {
+        None
+    }
+
+    pub(super) fn listener_pids(_target: SocketAddr) -> Vec<u32> {
+        Vec::new()
+    }
+
+    pub(super) fn machine() -> Machine {
+        Machine::default()
+    }
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use std::hint::black_box;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Works until the calling thread's clock has advanced, however slow or shared the machine is.
+    fn work(until_more_than: Duration) -> Duration {
+        let start = thread_cpu().unwrap();
+        loop {
+            black_box((0..10_000u64).map(black_box).sum::<u64>());
+            let used = thread_cpu().unwrap() - start;
+            if used > until_more_than {
+                return used;
+            }
+        }
+    }
+
+    #[test]
+    fn work_shows_in_this_thread_and_process_but_not_in_another_thread() {
+        let before = process_usage(std::process::id()).unwrap();
+        let used = work(Duration::from_millis(50));
+        let idle = std::thread::spawn(|| thread_cpu().unwrap()).join().unwrap();
+        assert!(idle < used, "a fresh thread used {idle:?}");
+        let after = process_usage(std::process::id()).unwrap();
+        assert!(
+            after.cpu - before.cpu >= Duration::from_millis(20),
+            "{before:?} {after:?}"
+        );
+    }
+
+    #[test]
+    fn resident_memory_follows_what_is_touched() {
+        let before = process_usage(std::process::id()).unwrap().rss_bytes;
+        let block = black_box(vec![1u8; 64 << 20]);
+        let after = process_usage(std::process::id()).unwrap().rss_bytes;
+        assert!(after > before + (32 << 20), "{before} then {after}");
+        drop(block);
+    }
+
+    #[test]
+    fn the_owner_of_a_listening_port_is_found() {
+        let me = std::process::id();
+        let exact = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(listener_pids(exact.local_addr().unwrap()), [me]);
+
+        let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = everywhere.local_addr().unwrap().port();
+        assert_eq!(
+            listener_pids(SocketAddr::new(IpAddr::from([127, 0, 0, 1]), port)),
+            [me]
+        );
+
+        let closed = exact.local_addr().unwrap();
+        drop(exact);
+        assert!(!listener_pids(closed).contains(&me));
+    }
+
+    #[test]
+    fn other_machines_have_no_local_owner() {
+        // TEST-NET-1, RFC 5737: no machine has this address.
+        let elsewhere = SocketAddr::from(([192, 0, 2, 1], 80));
+        assert!(!is_local(elsewhere.ip()));
+        assert!(listener_pids(elsewhere).is_empty());
+        assert!(is_local(IpAddr::from([127, 0, 0, 9])));
+    }
+
+    #[test]
+    fn usage_of_several_is_a_sum_and_of_a_missing_one_unknown() {
+        let me = std::process::id();
+        let twice = processes_usage(&[me, me]).unwrap();
+        assert!(twice.rss_bytes > process_usage(me).unwrap().rss_bytes);
+        assert_eq!(processes_usage(&[me, u32::MAX]), None);
+        assert_eq!(processes_usage(&[]), None);
+    }
+
+    #[test]
+    fn this_machine_is_described() {
+        let machine = machine();
+        assert!(machine.cores.unwrap() >= 1);
+        assert!(machine.memory_bytes.unwrap() > 16 << 20);
+        assert!(machine.kernel.is_some_and(|kernel| !kernel.contains('\n')));
+    }
+
+    #[test]
+    fn the_name_of_the_system_is_unquoted() {
+        let text = "ID=x\nPRETTY_NAME=\"Some Linux 12\"\n";
+        assert_eq!(
+            platform::pretty_name(text).as_deref(),
+            Some("Some Linux 12")
+        );
+        assert_eq!(platform::pretty_name("ID=x"), None);
+    }
+}

@@ -1,0 +1,207 @@
+//! One connection of the lab: what it has sent, what it waits for.
+
+use std::collections::VecDeque;
+
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::message::MessageReader;
+
+use crate::failure::Failure;
+use crate::profile::Profile;
+use crate::ring::FrameRing;
+
+/// A connection. The reader is apart from the rest because what it has read borrows from it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) reader: MessageReader,
+    pub(crate) talk: Talk,
+}
+
+/// Everything of a connection but its reader.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    pub(crate) id: ConnectionId,
+    pub(crate) state: State,
+    /// Whether nothing has come yet for which the reader would have to remember something. Plain
+    /// RFC 6455 only: version 1 looks into every message.
+    pub(crate) reads_plainly: bool,
+    /// Why it ends, if this side knows better than the socket.
+    pub(crate) fate: Option<Failure>,
+    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) out: Outgoing,
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// TCP and TLS.
+    Connecting,
+    /// The answer to the upgrade request is awaited.
+    Upgrading,
+    /// Version 1: `server_ready` is awaited.
+    AwaitingReady,
+    Open,
+    /// Our close frame is out.
+    Closing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) number: usize,
+    pub(crate) key: [u8; 16],
+    pub(crate) started_ns: u64,
+}
+
+/// What leaves on a connection: frames from the shared ring and, between two of them, control frames.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// How far the ring has been written, as [`FrameRing`] counts places.
+    pub(crate) place: u64,
+    /// How far it may be written; always the end of a frame, or `u64::MAX`.
+    pub(crate) goal: u64,
+    /// Whole frames that leave as soon as the ring's current frame is complete.
+    pub(crate) controls: Vec<u8>,
+    /// Waits in the worker's list of those that can go on.
+    pub(crate) is_hot: bool,
+}
+
+/// How a [`Outgoing::pump`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pump {
+    /// Everything up to the goal is with the operating system.
+    AtGoal,
+    /// The socket takes no more; it will say when it does.
+    Blocked,
+    /// The socket would take more, but others want their turn.
+    Again,
+}
+
+impl Outgoing {
+    /// Writes what may be written.
+    pub(crate) fn pump(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        ring: Option<&FrameRing>,
+        write_bytes_max: usize,
+    ) -> Pump {
+        let Some(ring) = ring else {
+            self.flush_controls(io, id);
+            return Pump::AtGoal;
+        };
+        for _ in 0..WRITES_PER_PUMP {
+            let mut limit = self.goal;
+            if !self.controls.is_empty() {
+                limit = ring.boundary(self.place);
+                if limit == self.place {
+                    self.flush_controls(io, id);
+                    limit = self.goal;
+                }
+            }
+            if self.place >= limit {
+                return Pump::AtGoal;
+            }
+            let unsent = ring.unsent(self.place, limit);
+            let unsent = &unsent[..unsent.len().min(write_bytes_max)];
+            let taken = io.write_now(id, unsent);
+            self.place += taken as u64;
+            if taken < unsent.len() {
+                return Pump::Blocked;
+            }
+        }
+        Pump::Again
+    }
+
+    /// Sends the control frames; only between two frames of the ring.
+    pub(crate) fn flush_controls(&mut self, io: &mut Io, id: ConnectionId) {
+        if !self.controls.is_empty() {
+            send_at_once(io, id, &self.controls);
+            self.controls.clear();
+        }
+    }
+}
+
+/// Writes now, so that the time of sending is known; what the socket does not take waits in the outbox.
+pub(crate) fn send_at_once(io: &mut Io, id: ConnectionId, bytes: &[u8]) {
+    let taken = io.write_now(id, bytes);
+    if taken < bytes.len() {
+        io.send(id, &bytes[taken..]);
+    }
+}
+
+/// What a connection does in the current phase.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) task: Task,
+    /// The ring's frame with which this phase began.
+    pub(crate) first_frame: u64,
+    /// Frames confirmed in this phase.
+    pub(crate) confirmed: u64,
+    /// Pings on their way whose pongs confirm the frames before them.
+    pub(crate) marks: VecDeque<Mark>,
+    pub(crate) barrier_sent: bool,
+    /// Messages on their way whose replies are awaited, oldest first.
+    pub(crate) batches: VecDeque<Batch>,
+    pub(crate) replies: u64,
+    /// Replies of the read at hand.
+    pub(crate) fresh_replies: u32,
+    pub(crate) pings_left: u64,
+    pub(crate) ping: Option<PingOut>,
+    /// When a hold's next ping is due, on the shard's clock.
+    pub(crate) ping_due_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Task {
+    /// Has no part in the phase, or has ended its part.
+    #[default]
+    Idle,
+    Active,
+    /// Sends nothing new; waits for what is on its way.
+    Settling,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) token: u64,
+    /// Frames of this phase before the ping.
+    pub(crate) frames: u64,
+}
+
+/// Messages that were released together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) intended_ns: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) left: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PingOut {
+    /// The token of a WebSocket ping, or the timestamp of an application's.
+    pub(crate) token: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) lost_ms: u64,
+}
+
+impl Session {
+    pub(crate) fn new(
+        id: ConnectionId,
+        opening: Opening,
+        reader: MessageReader,
+        profile: Profile,
+    ) -> Self {
+        let talk = Talk {
+            id,
+            state: State::Connecting,
+            reads_plainly: profile == Profile::Raw,
+            fate: None,
+            opening: Some(Box::new(opening)),
+            out: Outgoing::default(),
+            work: Work::default(),
+        };
+        Self { reader, talk }
+    }
+}
+
+/// Writes of one connection before the next one's turn.
+const WRITES_PER_PUMP: usize = 4;

@@ -1,0 +1,185 @@
+//! A server's own counters, read from its operations listener.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Where the counters are: `GET /stats` at this address, plain HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatsSource {
+    /// The operations listener.
+    pub address: SocketAddr,
+}
+
+/// The counters of a server at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ServerCounts {
+    /// `messages_delivered`: handed to the application.
+    pub delivered: u64,
+    /// The sum of every `messages_refused_…`.
+    pub refused: u64,
+    /// `process_id`, if the server says it.
+    pub process_id: Option<u32>,
+}
+
+impl ServerCounts {
+    /// What was counted since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            delivered: self.delivered.saturating_sub(before.delivered),
+            refused: self.refused.saturating_sub(before.refused),
+            process_id: self.process_id,
+        }
+    }
+}
+
+/// Why the counters cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum StatsError {
+    /// No connection, or it broke or was silent for [`STATS_TIMEOUT`].
+    #[error("the operations listener at {address} cannot be read: {source}")]
+    Io {
+        /// The listener.
+        address: SocketAddr,
+        /// What happened.
+        source: io::Error,
+    },
+    /// It answered with something else.
+    #[error("the operations listener at {address} gives no counters: {what}")]
+    Malformed {
+        /// The listener.
+        address: SocketAddr,
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl StatsSource {
+    /// Reads the counters once.
+    ///
+    /// # Errors
+    /// [`StatsError`].
+    pub fn read(&self) -> Result<ServerCounts, StatsError> {
+        let address = self.address;
+        let answer = self
+            .fetch()
+            .map_err(|source| StatsError::Io { address, source })?;
+        parse(&answer).map_err(|what| StatsError::Malformed { address, what })
+    }
+
+    /// Reads the counters until they account for `expected` messages more than `before`, or for as long
+    /// as a server may take to add up what its threads have counted.
+    ///
+    /// # Errors
+    /// [`StatsError`].
+    pub fn read_settled(
+        &self,
+        before: ServerCounts,
+        expected: u64,
+    ) -> Result<ServerCounts, StatsError> {
+        let end = Instant::now() + SETTLE_MAX;
+        loop {
+            let counts = self.read()?.since(before);
+            if counts.delivered.saturating_add(counts.refused) >= expected || Instant::now() >= end
+            {
+                return Ok(counts);
+            }
+            std::thread::sleep(SETTLE_STEP);
+        }
+    }
+
+    fn fetch(&self) -> io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect_timeout(&self.address, STATS_TIMEOUT)?;
+        stream.set_read_timeout(Some(STATS_TIMEOUT))?;
+        stream.set_write_timeout(Some(STATS_TIMEOUT))?;
+        let request = format!(
+            "GET /stats HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            self.address
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
+    let text = std::str::from_utf8(answer).map_err(|_| "the answer is not UTF-8")?;
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .ok_or("the answer is not HTTP")?;
+    if head.split(' ').nth(1) != Some("200") {
+        return Err("the status is not 200");
+    }
+    let value: Value = serde_json::from_str(body).map_err(|_| "the body is not JSON")?;
+    let totals = value
+        .get("total")
+        .or_else(|| value.get("totals"))
+        .unwrap_or(&value);
+    let totals = totals.as_object().ok_or("the body is not an object")?;
+    let delivered = totals
+        .get("messages_delivered")
+        .and_then(Value::as_u64)
+        .ok_or("`messages_delivered` is missing")?;
+    let refused = totals
+        .iter()
+        .filter(|(name, _)| name.starts_with("messages_refused"))
+        .filter_map(|(_, count)| count.as_u64())
+        .sum();
+    let process_id = value["process_id"]
+        .as_u64()
+        .and_then(|id| u32::try_from(id).ok());
+    Ok(ServerCounts {
+        delivered,
+        refused,
+        process_id,
+    })
+}
+
+/// How long the listener may be silent.
+pub const STATS_TIMEOUT: Duration = Duration::from_secs(2);
+
+const SETTLE_MAX: Duration = Duration::from_secs(1);
+const SETTLE_STEP: Duration = Duration::from_millis(20);
+const ANSWER_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_totals_are_found_and_refusals_added() {
+        let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"process_id\":7,\"total\":{\
+            \"messages_delivered\":10,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
+        let counts = parse(answer).unwrap();
+        assert_eq!(
+            counts,
+            ServerCounts {
+                delivered: 10,
+                refused: 5,
+                process_id: Some(7)
+            }
+        );
+        let before = ServerCounts {
+            delivered: 4,
+            refused: 5,
+            process_id: None,
+        };
+        assert_eq!(counts.since(before).delivered, 6);
+    }
+
+    #[test]
+    fn anything_else_is_an_error() {
+        for answer in [
+            "",
+            "HTTP/1.1 404 Not Found\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\n\r\nnothing",
+            "HTTP/1.1 200 OK\r\n\r\n{\"total\":{}}",
+        ] {
+            assert!(parse(answer.as_bytes()).is_err(), "{answer}");
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Where the load goes: URL, address, TLS and token.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+
+use tidewire_net::tls;
+
+/// A WebSocket server to be loaded.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The URL as it was given.
+    pub url: String,
+    /// What the URL's host resolved to, the first address if there are several.
+    pub address: SocketAddr,
+    /// Value of the `Host` header: with the port unless it is the scheme's default.
+    pub host_header: String,
+    /// Path and query, percent-encoded; `/` when the URL has none.
+    pub path_and_query: String,
+    /// Present for `wss`. Any certificate is accepted unless [`Target::trusting`] is called.
+    pub tls: Option<TargetTls>,
+    /// What proves who connects. Default [`TokenSource::None`].
+    pub token: TokenSource,
+    /// How the token travels. Default [`TokenPlace::Bearer`].
+    pub token_place: TokenPlace,
+}
+
+/// TLS towards a target.
+#[derive(Debug, Clone)]
+pub struct TargetTls {
+    /// Whom to trust; shared, so that sessions are resumed.
+    pub config: Arc<tls::ClientConfig>,
+    /// The host name or address of the URL.
+    pub host: String,
+}
+
+/// Where the token of a connection comes from.
+#[derive(Clone, Default)]
+pub enum TokenSource {
+    /// No token is sent.
+    #[default]
+    None,
+    /// The same for all.
+    Fixed(String),
+    /// Made for the connection with this number, counted from 0; called on the worker's thread.
+    PerConnection(Arc<dyn Fn(usize) -> String + Send + Sync>),
+}
+
+/// The header that carries the token.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum TokenPlace {
+    /// `Authorization: Bearer …`.
+    #[default]
+    Bearer,
+    /// `Cookie: name=…`, with this name.
+    Cookie(String),
+}
+
+/// What is wrong with a target; the caller's fault, but for a name that does not resolve now.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Another scheme than `ws` and `wss`, or none.
+    #[error("`{0}`: the URL has to start with ws:// or wss://")]
+    Scheme(String),
+    /// No host, or a part that no URL may have.
+    #[error("`{url}`: {what}")]
+    Malformed {
+        /// The URL.
+        url: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The host has no address.
+    #[error("`{host}` does not resolve to an address: {source}")]
+    Unresolved {
+        /// Host and port.
+        host: String,
+        /// The resolver's reason.
+        source: std::io::Error,
+    },
+    /// The host cannot be in a certificate, or the authorities cannot be read.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+}
+
+impl Target {
+    /// The target of a `ws://` or `wss://` URL. Resolves its host, which may take the resolver's time.
+    ///
+    /// # Errors
+    /// [`TargetError`] in words for the person who typed the URL.
+    pub fn parse(url: &str) -> Result<Self, TargetError> {
+        let parts = Parts::of(url)?;
+        let unresolved = |source| TargetError::Unresolved {
+            host: format!("{}:{}", parts.host, parts.port),
+            source,
+        };
+        let address = (parts.host, parts.port)
+            .to_socket_addrs()
+            .map_err(unresolved)?
+            .next()
+            .ok_or_else(|| unresolved(std::io::ErrorKind::NotFound.into()))?;
+        let tls = if parts.is_secure {
+            tls::server_name(parts.host)?;
+            Some(TargetTls {
+                config: tls::client_config(None)?,
+                host: parts.host.to_owned(),
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            url: url.to_owned(),
+            address,
+            host_header: parts.authority.to_owned(),
+            path_and_query: parts.path_and_query(),
+            tls,
+            token: TokenSource::None,
+            token_place: TokenPlace::Bearer,
+        })
+    }
+
+    /// The same, trusting only the certificate authorities in a PEM file. Without TLS nothing changes.
+    ///
+    /// # Errors
+    /// [`TargetError::Tls`] if the file cannot be used.
+    pub fn trusting(mut self, authorities: &Path) -> Result<Self, TargetError> {
+        if let Some(tls) = &mut self.tls {
+            tls.config = tls::client_config(Some(authorities))?;
+        }
+        Ok(self)
+    }
+
+    /// The same with a token.
+    #[must_use]
+    pub fn with_token(self, token: TokenSource) -> Self {
+        Self { token, ..self }
+    }
+
+    /// Whether the server is reached through the loopback interface.
+    #[must_use]
+    pub fn is_loopback(&self) -> bool {
+        self.address.ip().is_loopback()
+    }
+}
+
+impl TokenSource {
+    /// The token of the connection with this number.
+    #[must_use]
+    pub fn token(&self, connection: usize) -> Option<String> {
+        match self {
+            Self::None => None,
+            Self::Fixed(token) => Some(token.clone()),
+            Self::PerConnection(make) => Some(make(connection)),
+        }
+    }
+}
+
+impl fmt::Debug for TokenSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A token is a secret; a log should not hold it.
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Fixed(_) => "Fixed(…)",
+            Self::PerConnection(_) => "PerConnection(…)",
+        })
+    }
+}
+
+/// The parts of a URL that matter here.
+#[derive(Debug)]
+struct Parts<'a> {
+    is_secure: bool,
+    authority: &'a str,
+    host: &'a str,
+    port: u16,
+    rest: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(url: &'a str) -> Result<Self, TargetError> {
+        let malformed = |what| TargetError::Malformed {
+            url: url.to_owned(),
+            what,
+        };
+        let (scheme, rest) = url
+            .split_once("://")
+            .ok_or_else(|| TargetError::Scheme(url.to_owned()))?;
+        let is_secure = match scheme.to_ascii_lowercase().as_str() {
+            "ws" => false,
+            "wss" => true,
+            _ => return Err(TargetError::Scheme(url.to_owned())),
+        };
+        if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(malformed(
+                "spaces, controls and non-ASCII characters must be encoded",
+            ));
+        }
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if rest.contains('#') {
+            return Err(malformed("a WebSocket URL has no fragment (`#…`)"));
+        }
+        if authority.contains('@') {
+            return Err(malformed(
+                "user names in the URL are not supported; give a token instead",
+            ));
+        }
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(bracketed) => bracketed
+                .split_once(']')
+                .ok_or_else(|| malformed("the `[` is never closed"))?,
+            None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+        };
+        let port = match port.strip_prefix(':') {
+            Some(digits) => digits.parse().ok().filter(|&port| port > 0),
+            None if port.is_empty() => Some(if is_secure { 443 } else { 80 }),
+            None => None,
+        };
+        let port = port.ok_or_else(|| malformed("the port is not a number from 1 to 65535"))?;
+        if host.is_empty() {
+            return Err(malformed("there is no host"));
+        }
+        Ok(Self {
+            is_secure,
+            authority,
+            host,
+            port,
+            rest,
+        })
+    }
+
+    fn path_and_query(&self) -> String {
+        if self.rest.starts_with('/') {
+            self.rest.to_owned()
+        } else {
+            format!("/{}", self.rest)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_url_become_a_target() {
+        let target = Target::parse("ws://127.0.0.1:5006/ws?format=msgpack").unwrap();
+        assert_eq!(target.address, "127.0.0.1:5006".parse().unwrap());
+        assert_eq!(target.host_header, "127.0.0.1:5006");
+        assert_eq!(target.path_and_query, "/ws?format=msgpack");
+        assert!(target.is_loopback() && target.tls.is_none());
+
+        let target = Target::parse("WSS://[::1]?a=b").unwrap();
+        assert_eq!(target.address, "[::1]:443".parse().unwrap());
+        assert_eq!(
+            (target.host_header.as_str(), target.path_and_query.as_str()),
+            ("[::1]", "/?a=b")
+        );
+        assert!(target.tls.is_some());
+    }
+
+    #[test]
+    fn a_bad_url_says_what_is_wrong() {
+        let cases = [
+            ("127.0.0.1:80", "ws:// or wss://"),
+            ("http://127.0.0.1", "ws:// or wss://"),
+            ("ws://", "no host"),
+            ("ws://:80/", "no host"),
+            ("ws://127.0.0.1:0/", "port"),
+            ("ws://127.0.0.1:99999/", "port"),
+            ("ws://[::1/", "never closed"),
+            ("ws://a@127.0.0.1/", "token"),
+            ("ws://127.0.0.1/a b", "encoded"),
+            ("ws://127.0.0.1/#x", "fragment"),
+        ];
+        for (url, expected) in cases {
+            let message = Target::parse(url).unwrap_err().to_string();
+            assert!(message.contains(expected), "{url}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_logged() {
+        let source = TokenSource::Fixed("secret".into());
+        assert!(!format!("{source:?}").contains("secret"));
+        let numbered = TokenSource::PerConnection(Arc::new(|number| format!("t{number}")));
+        assert_eq!(numbered.token(7).as_deref(), Some("t7"));
+    }
+}

@@ -1,0 +1,186 @@
+//! What arrives on a connection.
+
+use rand::Rng;
+use tidewire_net::Io;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::{OpCode, ProtocolError, write_close, write_frame};
+use tidewire_wire::message::{Event, Input};
+
+use super::Lab;
+use super::pings::TOKEN_BYTES;
+use crate::failure::Failure;
+use crate::profile::{Heard, Profile, hear, learn, write_pong};
+use crate::session::{Session, State, Talk};
+
+impl Lab {
+    /// Reads everything in `data`; how many bytes were used.
+    pub(super) fn handle_bytes(
+        &mut self,
+        io: &mut Io,
+        session: &mut Session,
+        data: &mut [u8],
+    ) -> usize {
+        let mut at = 0;
+        if session.talk.state == State::Upgrading {
+            at = self.handle_response(io, &mut session.talk, data);
+            if !matches!(session.talk.state, State::Open | State::AwaitingReady) {
+                return at;
+            }
+        }
+        if session.talk.reads_plainly {
+            at += self.read_plainly(io, session, &mut data[at..]);
+        }
+        if !session.talk.reads_plainly {
+            at += self.read_messages(io, session, &mut data[at..]);
+        }
+        self.handle_read_end(io, &mut session.talk);
+        at
+    }
+
+    /// Reads with the least work, until something comes that is neither an expected reply nor a control
+    /// frame. What is cut off stays unread and comes again whole.
+    fn read_plainly(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
+        let Session { reader, talk } = session;
+        let mut at = 0;
+        loop {
+            let (bytes, is_cut) = self.take_plain_replies(talk, &data[at..]);
+            at += bytes;
+            let rest = &mut data[at..];
+            if is_cut || rest.is_empty() {
+                return at;
+            }
+            if !is_control(rest) {
+                talk.reads_plainly = false;
+                return at;
+            }
+            let mut input = Input::new(rest);
+            match reader.read(&mut input) {
+                Ok(Some(event)) => self.handle_event(io, talk, event),
+                Ok(None) => return at,
+                Err(error) => {
+                    self.handle_protocol_error(io, talk, error);
+                    return at;
+                }
+            }
+            at += input.consumed();
+        }
+    }
+
+    fn read_messages(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
+        let Session { reader, talk } = session;
+        let mut input = Input::new(data);
+        loop {
+            match reader.read(&mut input) {
+                Ok(Some(event)) => self.handle_event(io, talk, event),
+                Ok(None) => break,
+                Err(error) => {
+                    self.handle_protocol_error(io, talk, error);
+                    break;
+                }
+            }
+        }
+        input.consumed()
+    }
+
+    fn handle_protocol_error(&mut self, io: &mut Io, talk: &mut Talk, error: ProtocolError) {
+        talk.fate = Some(Failure::Protocol);
+        let mask = Some(self.random.random());
+        write_close(&mut talk.out.controls, Some(error.close_code()), "", mask);
+        talk.out.pump(io, talk.id, None, usize::MAX);
+        io.close(talk.id);
+    }
+
+    #[inline]
+    fn handle_event(&mut self, io: &mut Io, talk: &mut Talk, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.handle_message(io, talk, OpCode::Text, text.as_bytes()),
+            Event::Binary(bytes) => self.handle_message(io, talk, OpCode::Binary, bytes),
+            Event::Pong(payload) => {
+                if let Some(token) = self.token_of(payload) {
+                    self.handle_pong(io, talk, token);
+                }
+            }
+            Event::Ping(payload) => {
+                let mask = Some(self.random.random());
+                write_frame(&mut talk.out.controls, OpCode::Pong, payload, mask);
+            }
+            Event::Close(_, _) => self.handle_close_frame(io, talk),
+        }
+    }
+
+    #[inline]
+    fn handle_message(&mut self, io: &mut Io, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
+        if self.setup.profile == Profile::Raw {
+            return self.handle_application(talk, opcode, message.len());
+        }
+        match hear(opcode, message) {
+            Heard::Application => self.handle_application(talk, opcode, message.len()),
+            Heard::Pong(timestamp) => {
+                let awaited = talk.work.ping.map(|ping| ping.token);
+                if let Some(token) = awaited
+                    && timestamp.is_none_or(|timestamp| timestamp == token)
+                {
+                    self.handle_pong(io, talk, token);
+                }
+            }
+            Heard::Ping => {
+                let mask = self.random.random();
+                write_pong(&mut talk.out.controls, io.now().unix_ms, mask);
+            }
+            Heard::Ready => {
+                if self.facts.rate_limit_capacity.is_none() {
+                    learn(&mut self.facts, message);
+                }
+                if talk.state == State::AwaitingReady {
+                    self.handle_ready(io, talk);
+                }
+            }
+            Heard::Hello => {
+                if self.facts.rate_limit_capacity.is_none() {
+                    learn(&mut self.facts, message);
+                }
+            }
+            Heard::RateLimited => self.handle_refusal(talk),
+            Heard::Error => {
+                if let Some(phase) = &mut self.phase {
+                    phase.result.errors += 1;
+                }
+            }
+            Heard::OtherSystem => {}
+        }
+    }
+
+    /// The peer ends the connection, or agrees to our wish to.
+    fn handle_close_frame(&mut self, io: &mut Io, talk: &mut Talk) {
+        if talk.state == State::Closing {
+            // The server ends TCP first (RFC 6455, section 7.1.1), so that no port of ours has to
+            // wait; one that does not is left soon.
+            io.set_timer(talk.id, io.now().monotonic_ms + SERVER_END_MS);
+            return;
+        }
+        talk.fate = Some(Failure::Closed);
+        let mask = Some(self.random.random());
+        write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
+        talk.out.pump(io, talk.id, None, usize::MAX);
+        io.close(talk.id);
+    }
+
+    /// The token in the payload of one of this worker's pings.
+    fn token_of(&self, payload: &[u8]) -> Option<u64> {
+        let payload: [u8; TOKEN_BYTES] = payload.try_into().ok()?;
+        let (nonce, token) = payload.split_first_chunk::<8>()?;
+        let token = token.first_chunk::<8>()?;
+        (u64::from_be_bytes(*nonce) == self.nonce).then(|| u64::from_be_bytes(*token))
+    }
+}
+
+/// Whether a control frame is at the front.
+fn is_control(bytes: &[u8]) -> bool {
+    bytes
+        .first()
+        .and_then(|first| OpCode::from_bits(first & 0x0F))
+        .is_some_and(OpCode::is_control)
+}
+
+/// How long a server that has answered our close frame may take to end TCP, in milliseconds.
+const SERVER_END_MS: u64 = 500;

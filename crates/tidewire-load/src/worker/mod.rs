@@ -1,0 +1,325 @@
+//! One thread of the lab: an event loop with its share of the connections.
+
+mod hear;
+mod open;
+mod pings;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidewire_net::{Closed, ConnectionId, Handler, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::write_close;
+
+use crate::failure::{Failure, Failures};
+use crate::live::LiveCell;
+use crate::plan::{Command, Outcome, Setup};
+use crate::profile::ServerFacts;
+use crate::session::{Pump, Session, State, Talk, Task};
+use open::OpenRun;
+use work::PhaseRun;
+
+/// The handler of a worker's shard.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    sessions: Vec<Option<Session>>,
+    lab: Lab,
+}
+
+/// Everything of a worker but its sessions, so that one of them can be worked on with it.
+#[derive(Debug)]
+struct Lab {
+    setup: Arc<Setup>,
+    index: usize,
+    outcomes: Sender<(usize, Outcome)>,
+    live: Arc<LiveCell>,
+    random: SmallRng,
+    /// Tells this worker's pings from anything else that a server may send as a pong.
+    nonce: u64,
+    next_token: u64,
+    /// Connections that the socket would take more from, next turn.
+    hot: Vec<ConnectionId>,
+    open_run: Option<OpenRun>,
+    phase: Option<Box<PhaseRun>>,
+    /// Connections in any state.
+    sessions: usize,
+    connected: u64,
+    failed: u64,
+    /// What broke while no phase was running.
+    broken: Failures,
+    facts: ServerFacts,
+    closing: bool,
+    write_bytes_max: usize,
+    published_ns: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        setup: Arc<Setup>,
+        index: usize,
+        outcomes: Sender<(usize, Outcome)>,
+        live: Arc<LiveCell>,
+    ) -> Self {
+        let seed = setup
+            .seed
+            .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
+        let mut random = SmallRng::seed_from_u64(seed);
+        let is_tls = setup.target.tls.is_some();
+        let lab = Lab {
+            setup,
+            index,
+            outcomes,
+            live,
+            nonce: random.random(),
+            random,
+            next_token: 0,
+            hot: Vec::new(),
+            open_run: None,
+            phase: None,
+            sessions: 0,
+            connected: 0,
+            failed: 0,
+            broken: Failures::default(),
+            facts: ServerFacts::default(),
+            closing: false,
+            write_bytes_max: if is_tls {
+                TLS_WRITE_BYTES_MAX
+            } else {
+                usize::MAX
+            },
+            published_ns: 0,
+        };
+        Self {
+            sessions: Vec::new(),
+            lab,
+        }
+    }
+
+    fn insert(&mut self, session: Session) {
+        let index = session.talk.id.index();
+        if index >= self.sessions.len() {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(session);
+        self.lab.sessions += 1;
+    }
+
+    /// The connection, unless it is gone, and everything else.
+    fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Lab)> {
+        let session = self.sessions.get_mut(id.index())?.as_mut()?;
+        (session.talk.id == id).then_some((session, &mut self.lab))
+    }
+
+    /// Asks every connection to end, and every one that is being opened.
+    fn close_all(&mut self, io: &mut Io) {
+        self.lab.closing = true;
+        for session in self.sessions.iter_mut().flatten() {
+            let talk = &mut session.talk;
+            if talk.state != State::Open {
+                io.abort(talk.id);
+                continue;
+            }
+            talk.state = State::Closing;
+            let mask = Some(self.lab.random.random());
+            write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
+            io.set_timer(
+                talk.id,
+                io.now().monotonic_ms + self.lab.setup.timeouts.close_ms,
+            );
+            self.lab.pump(io, talk);
+        }
+        self.lab.end_closing();
+    }
+}
+
+impl Lab {
+    fn now_ns(&self) -> u64 {
+        self.setup.now_ns()
+    }
+
+    fn report(&self, outcome: Outcome) {
+        // A fleet that is gone waits for nothing.
+        let _ = self.outcomes.send((self.index, outcome));
+    }
+
+    /// Writes what the connection may write now.
+    fn pump(&mut self, io: &mut Io, talk: &mut Talk) {
+        let pump = match &mut self.phase {
+            Some(phase) => phase.pump(io, talk, self.write_bytes_max),
+            None => talk.out.pump(io, talk.id, None, self.write_bytes_max),
+        };
+        match pump {
+            Pump::AtGoal => self.handle_all_written(io, talk),
+            Pump::Again if !talk.out.is_hot => {
+                talk.out.is_hot = true;
+                self.hot.push(talk.id);
+            }
+            Pump::Again => {}
+            Pump::Blocked => {}
+        }
+    }
+
+    fn end_closing(&mut self) {
+        if self.closing && self.sessions == 0 {
+            self.closing = false;
+            self.report(Outcome::Closed);
+        }
+    }
+
+    /// Writes the figures that others look at.
+    fn publish(&mut self, now_ns: u64) {
+        let cell = &self.live;
+        cell.connected.store(self.connected, Ordering::Relaxed);
+        cell.failed.store(self.failed, Ordering::Relaxed);
+        if let Some(run) = &self.open_run {
+            cell.offered.store(run.result.attempted, Ordering::Relaxed);
+            cell.confirmed
+                .store(run.result.connected, Ordering::Relaxed);
+        }
+        let Some(phase) = &self.phase else { return };
+        cell.offered.store(phase.result.offered, Ordering::Relaxed);
+        cell.confirmed.store(
+            phase.result.confirmed + phase.result.pongs,
+            Ordering::Relaxed,
+        );
+        // A percentile walks the whole histogram.
+        if now_ns.saturating_sub(self.published_ns) > PUBLISH_PERCENTILE_NS {
+            self.published_ns = now_ns;
+            let p99_ns = phase.result.latency.percentile_ns(99.0);
+            cell.latency_p99_ns.store(p99_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Handler for Worker {
+    type Mail = Command;
+
+    fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some((session, lab)) = self.with(id) {
+            lab.send_upgrade(io, &mut session.talk);
+        }
+    }
+
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        match self.with(id) {
+            Some((session, lab)) => lab.handle_bytes(io, session, data),
+            None => data.len(),
+        }
+    }
+
+    fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, closed: Closed) {
+        if self.with(id).is_none() {
+            return;
+        }
+        let Some(session) = self.sessions[id.index()].take() else {
+            return;
+        };
+        let lab = &mut self.lab;
+        lab.sessions -= 1;
+        let talk = session.talk;
+        let failure = talk.fate.unwrap_or_else(|| Failure::of_closed(&closed));
+        match talk.state {
+            State::Connecting | State::Upgrading | State::AwaitingReady => {
+                lab.handle_not_opened(failure);
+            }
+            State::Open => lab.handle_broken(&talk, failure),
+            State::Closing => lab.connected -= 1,
+        }
+        lab.end_closing();
+    }
+
+    fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        let Some((session, lab)) = self.with(id) else {
+            return;
+        };
+        let talk = &mut session.talk;
+        match talk.state {
+            State::Open => lab.handle_work_timer(io, talk),
+            State::Closing => io.abort(id),
+            State::Connecting | State::Upgrading | State::AwaitingReady => {
+                talk.fate = Some(Failure::TimedOut);
+                io.abort(id);
+            }
+        }
+    }
+
+    fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some((session, lab)) = self.with(id) {
+            lab.pump(io, &mut session.talk);
+        }
+    }
+
+    fn handle_mail(&mut self, io: &mut Io, mail: Command) {
+        match mail {
+            Command::Open(order) => self.lab.begin_open(order),
+            Command::Run(order) => self.begin_phase(io, *order),
+            Command::Stop => {
+                self.lab.stop_opening();
+                self.stop_phase(io);
+            }
+            Command::Close => self.close_all(io),
+            Command::Quit => io.stop(),
+        }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        let now_ns = self.lab.now_ns();
+        self.open_more(io);
+        if self.lab.phase.is_some() {
+            self.work_turn(io, now_ns);
+        }
+        for id in std::mem::take(&mut self.lab.hot) {
+            if let Some((session, lab)) = self.with(id) {
+                session.talk.out.is_hot = false;
+                lab.pump(io, &mut session.talk);
+            }
+        }
+        self.lab.end_opening();
+        self.lab.end_phase();
+        self.lab.publish(now_ns);
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        let epoch = self.lab.setup.epoch;
+        let may_open = self.lab.open_run.as_ref().is_some_and(OpenRun::may_start);
+        if may_open || !self.lab.hot.is_empty() {
+            return Some(epoch);
+        }
+        let next_ns = self.lab.phase.as_ref()?.next_ns()?;
+        Some(epoch + Duration::from_nanos(next_ns))
+    }
+}
+
+impl Lab {
+    /// A connection that was open is not any more, and this side did not want it.
+    fn handle_broken(&mut self, talk: &Talk, failure: Failure) {
+        self.connected -= 1;
+        if self.closing {
+            return;
+        }
+        self.failed += 1;
+        match &mut self.phase {
+            Some(phase) => {
+                phase.result.broken.add(failure);
+                if talk.work.task != Task::Idle {
+                    phase.fold(talk);
+                }
+            }
+            None => self.broken.add(failure),
+        }
+    }
+}
+
+/// The longest write under TLS: what the connection encrypts at a time, so that a write of all of it
+/// means that the socket is not full.
+const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
+
+/// Spreads the workers' seeds; an odd number with mixed bits.
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+const PUBLISH_PERCENTILE_NS: u64 = 250_000_000;

@@ -1,0 +1,227 @@
+//! Opening connections: TCP, TLS, the upgrade and, for version 1, `server_ready`.
+
+use std::time::Duration;
+
+use rand::Rng;
+use tidewire_net::{Connect, Io, tls};
+use tidewire_wire::frame::Role;
+use tidewire_wire::handshake::client::{RequestHead, parse_response};
+use tidewire_wire::message::MessageReader;
+
+use super::{Lab, Worker};
+use crate::failure::Failure;
+use crate::plan::{OpenOrder, Opened, Outcome};
+use crate::profile::{Profile, write_hello};
+use crate::resources::thread_cpu;
+use crate::session::{Opening, Session, State, Talk};
+use crate::target::TokenPlace;
+
+/// An order to open connections that is being worked on.
+#[derive(Debug)]
+pub(super) struct OpenRun {
+    order: OpenOrder,
+    /// How many of the order have been started.
+    started: usize,
+    in_flight: usize,
+    cpu_start: Option<Duration>,
+    pub(super) result: Opened,
+}
+
+impl OpenRun {
+    pub(super) fn may_start(&self) -> bool {
+        self.started < self.order.numbers.len() && self.in_flight < self.order.in_flight_max
+    }
+
+    fn is_done(&self) -> bool {
+        self.started == self.order.numbers.len() && self.in_flight == 0
+    }
+}
+
+impl Worker {
+    /// Starts as many connections as may be in flight, some each turn.
+    pub(super) fn open_more(&mut self, io: &mut Io) {
+        for _ in 0..STARTS_PER_TURN {
+            let Some(run) = self.lab.open_run.as_mut().filter(|run| run.may_start()) else {
+                return;
+            };
+            let number = run.order.numbers[run.started];
+            run.started += 1;
+            run.result.attempted += 1;
+            match self.lab.connect(io, number) {
+                Ok(session) => self.insert(session),
+                Err(error) => self.lab.count_not_opened(Failure::of_io(&error)),
+            }
+        }
+    }
+}
+
+impl Lab {
+    pub(super) fn begin_open(&mut self, order: OpenOrder) {
+        let cpu_start = thread_cpu();
+        let result = Opened::default();
+        self.open_run = Some(OpenRun {
+            order,
+            started: 0,
+            in_flight: 0,
+            cpu_start,
+            result,
+        });
+    }
+
+    pub(super) fn stop_opening(&mut self) {
+        if let Some(run) = &mut self.open_run {
+            run.order.numbers.truncate(run.started);
+        }
+    }
+
+    /// Reports the order when its last connection is ready or has failed.
+    pub(super) fn end_opening(&mut self) {
+        let Some(mut run) = self.open_run.take_if(|run| run.is_done()) else {
+            return;
+        };
+        run.result.cpu = cpu_since(run.cpu_start);
+        run.result.facts = self.facts.clone();
+        self.report(Outcome::Opened(Box::new(run.result)));
+    }
+
+    fn connect(&mut self, io: &mut Io, number: usize) -> std::io::Result<Session> {
+        let setup = &self.setup;
+        let tls = match &setup.target.tls {
+            Some(tls) => {
+                let name = tls::server_name(&tls.host).map_err(std::io::Error::other)?;
+                Some((tls.config.clone(), name))
+            }
+            None => None,
+        };
+        let source = match setup.sources.len() {
+            0 => None,
+            count => Some(setup.sources[number % count]),
+        };
+        let started_ns = setup.now_ns();
+        let id = io.connect(Connect {
+            address: setup.target.address,
+            source,
+            tls,
+        })?;
+        io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
+        if let Some(run) = &mut self.open_run {
+            run.in_flight += 1;
+            if run.result.span_ns.is_none() {
+                run.result.span_ns = Some((started_ns, started_ns));
+            }
+        }
+        let opening = Opening {
+            number,
+            key: self.random.random(),
+            started_ns,
+        };
+        let reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        Ok(Session::new(id, opening, reader, self.setup.profile))
+    }
+
+    pub(super) fn send_upgrade(&self, io: &mut Io, talk: &mut Talk) {
+        let Some(opening) = &talk.opening else { return };
+        let target = &self.setup.target;
+        let token = target
+            .token
+            .token(opening.number)
+            .map(|token| match &target.token_place {
+                TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
+                TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
+            });
+        let header = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let head = RequestHead {
+            host: &target.host_header,
+            target: &target.path_and_query,
+            key: &opening.key,
+            protocols: &[],
+            headers: header.as_slice(),
+        };
+        talk.state = State::Upgrading;
+        let written = io
+            .buffer(talk.id)
+            .is_some_and(|buffer| head.write(buffer).is_ok());
+        if !written {
+            talk.fate = Some(Failure::Other);
+            io.abort(talk.id);
+        }
+    }
+
+    /// The answer to the upgrade; how many bytes it took, none while it is not whole.
+    pub(super) fn handle_response(&mut self, io: &mut Io, talk: &mut Talk, data: &[u8]) -> usize {
+        let Some(opening) = &talk.opening else {
+            return 0;
+        };
+        match parse_response(data, &opening.key, &[], HEAD_BYTES_MAX) {
+            Ok(None) => 0,
+            Ok(Some(response)) => {
+                if self.facts.version.is_none() {
+                    self.facts.version = response.server;
+                }
+                match self.setup.profile {
+                    Profile::Raw => self.handle_ready(io, talk),
+                    Profile::V1 => talk.state = State::AwaitingReady,
+                }
+                response.head_bytes
+            }
+            Err(error) => {
+                talk.fate = Some(Failure::of_response(&error));
+                io.abort(talk.id);
+                data.len()
+            }
+        }
+    }
+
+    /// The connection can be used.
+    pub(super) fn handle_ready(&mut self, io: &mut Io, talk: &mut Talk) {
+        let now_ns = self.now_ns();
+        talk.state = State::Open;
+        io.clear_timer(talk.id);
+        if self.setup.profile == Profile::V1 {
+            let mask = self.random.random();
+            write_hello(&mut talk.out.controls, mask);
+            talk.out.pump(io, talk.id, None, usize::MAX);
+        }
+        self.connected += 1;
+        let opening = talk.opening.take();
+        if let (Some(run), Some(opening)) = (&mut self.open_run, opening) {
+            run.in_flight -= 1;
+            run.result.connected += 1;
+            run.result.latency.record_ns(now_ns - opening.started_ns);
+            if let Some((_, last_ns)) = &mut run.result.span_ns {
+                *last_ns = now_ns;
+            }
+        }
+    }
+
+    pub(super) fn handle_not_opened(&mut self, failure: Failure) {
+        if let Some(run) = &mut self.open_run {
+            run.in_flight -= 1;
+        }
+        self.count_not_opened(failure);
+    }
+
+    fn count_not_opened(&mut self, failure: Failure) {
+        self.failed += 1;
+        if let Some(run) = &mut self.open_run {
+            run.result.failures.add(failure);
+        }
+    }
+}
+
+/// Processor time of this thread since an earlier measurement.
+pub(super) fn cpu_since(start: Option<Duration>) -> Duration {
+    match (start, thread_cpu()) {
+        (Some(start), Some(now)) => now.saturating_sub(start),
+        _ => Duration::ZERO,
+    }
+}
+
+/// Connections started before what has arrived is read.
+const STARTS_PER_TURN: usize = 32;
+
+/// The longest answer to an upgrade.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The largest message taken from a server.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

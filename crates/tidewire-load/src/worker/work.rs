@@ -1,0 +1,479 @@
+//! The phases: pings, blasts, windows, paces and holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::frame::{OpCode, Role, parse_header};
+
+use super::open::cpu_since;
+use super::{Lab, Worker};
+use crate::plan::{Activity, Outcome, PhaseOrder, Ran};
+use crate::resources::thread_cpu;
+use crate::ring::FrameRing;
+use crate::session::{Batch, Pump, State, Talk, Task, Work};
+
+/// A phase that is being worked on.
+#[derive(Debug)]
+pub(super) struct PhaseRun {
+    pub(super) activity: Activity,
+    pub(super) ring: Option<Arc<FrameRing>>,
+    expects_replies: bool,
+    members: Vec<ConnectionId>,
+    /// How many of them have begun.
+    begun: usize,
+    /// Those that have not ended their part.
+    remaining: usize,
+    pub(super) start_ns: u64,
+    deadline_ns: Option<u64>,
+    stopping: bool,
+    /// Confirming pings sent so far, in turn over the members.
+    checkpoints: u64,
+    /// Paced messages released so far, in turn over the members.
+    released: u64,
+    cpu_start: Option<Duration>,
+    pub(super) result: Ran,
+}
+
+impl PhaseRun {
+    fn ring(&self) -> Option<&FrameRing> {
+        self.ring.as_deref()
+    }
+
+    /// Writes what the connection may write, and counts the messages that have left whole.
+    #[inline]
+    pub(super) fn pump(&mut self, io: &mut Io, talk: &mut Talk, write_bytes_max: usize) -> Pump {
+        let Some(ring) = &self.ring else {
+            return talk.out.pump(io, talk.id, None, write_bytes_max);
+        };
+        let before = ring.frames_before(talk.out.place);
+        let pump = talk.out.pump(io, talk.id, Some(ring), write_bytes_max);
+        self.result.offered += ring.frames_before(talk.out.place) - before;
+        pump
+    }
+
+    /// When the phase has something to do though nothing arrives.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        if self.begun < self.members.len() || self.remaining == 0 {
+            return Some(0);
+        }
+        if self.stopping {
+            return None;
+        }
+        let paced_ns = match &self.activity {
+            Activity::Paced { pace, .. } => Some(self.start_ns + pace.intended_ns(self.released)),
+            _ => None,
+        };
+        match (paced_ns, self.deadline_ns) {
+            (Some(paced), Some(deadline)) => Some(paced.min(deadline)),
+            (paced, deadline) => paced.or(deadline),
+        }
+    }
+
+    /// Each member is asked ten times a second, but all of them together no more than the server
+    /// hardly notices.
+    fn checkpoint_every_ns(&self) -> u64 {
+        let per_s = (self.members.len() as u64 * CHECKPOINTS_PER_S).clamp(1, CHECKPOINTS_PER_S_MAX);
+        1_000_000_000 / per_s
+    }
+
+    /// Takes what a connection has done, which has no further part in the phase.
+    pub(super) fn fold(&mut self, talk: &Talk) {
+        let work = &talk.work;
+        if work.ping.is_some() || (work.barrier_sent && !work.marks.is_empty()) {
+            self.result.pongs_lost += 1;
+        }
+        self.remaining -= 1;
+    }
+}
+
+impl Worker {
+    pub(super) fn begin_phase(&mut self, io: &mut Io, order: PhaseOrder) {
+        let lab = &mut self.lab;
+        let members: Vec<ConnectionId> = self
+            .sessions
+            .iter()
+            .flatten()
+            .filter(|session| session.talk.state == State::Open)
+            .map(|session| session.talk.id)
+            .collect();
+        let start_ns = lab.now_ns();
+        let result = Ran {
+            members: members.len() as u64,
+            broken: std::mem::take(&mut lab.broken),
+            span_ns: Some((start_ns, start_ns)),
+            ..Ran::default()
+        };
+        lab.phase = Some(Box::new(PhaseRun {
+            ring: order.activity.ring().cloned(),
+            expects_replies: order.activity.expects_replies(),
+            activity: order.activity,
+            begun: 0,
+            remaining: members.len(),
+            members,
+            start_ns,
+            deadline_ns: order
+                .longest
+                .map(|longest| start_ns + longest.as_nanos() as u64),
+            stopping: false,
+            checkpoints: 0,
+            released: 0,
+            cpu_start: thread_cpu(),
+            result,
+        }));
+        self.begin_members(io);
+    }
+
+    /// Lets some more connections begin, so that the first answers are not read late.
+    fn begin_members(&mut self, io: &mut Io) {
+        for _ in 0..BEGINS_PER_TURN {
+            let Some(phase) = &mut self.lab.phase else {
+                return;
+            };
+            let Some(&id) = phase.members.get(phase.begun) else {
+                return;
+            };
+            phase.begun += 1;
+            match self.with(id) {
+                Some((session, lab)) => lab.begin_member(io, &mut session.talk),
+                // It broke between the order and its turn.
+                None => self.lab.drop_member(),
+            }
+        }
+    }
+
+    /// What a phase does once per turn.
+    pub(super) fn work_turn(&mut self, io: &mut Io, now_ns: u64) {
+        self.begin_members(io);
+        let Some(phase) = &self.lab.phase else { return };
+        if phase.stopping {
+            return;
+        }
+        if phase
+            .deadline_ns
+            .is_some_and(|deadline_ns| now_ns >= deadline_ns)
+        {
+            return self.stop_phase(io);
+        }
+        match phase.activity {
+            Activity::Blast { .. } => self.send_checkpoints(io, now_ns),
+            Activity::Paced { .. } => self.release_due(io, now_ns),
+            _ => {}
+        }
+    }
+
+    /// Ends the sending; what is on its way is awaited.
+    pub(super) fn stop_phase(&mut self, io: &mut Io) {
+        let Some(phase) = &mut self.lab.phase else {
+            return;
+        };
+        if std::mem::replace(&mut phase.stopping, true) {
+            return;
+        }
+        let late = phase.members.split_off(phase.begun);
+        phase.remaining -= late.len();
+        for index in 0..phase.begun {
+            let Some(phase) = &self.lab.phase else { return };
+            let id = phase.members[index];
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.work.task == Task::Active
+            {
+                lab.settle(io, &mut session.talk);
+            }
+        }
+    }
+
+    /// Puts a ping between the frames of the connections whose turn it is.
+    fn send_checkpoints(&mut self, io: &mut Io, now_ns: u64) {
+        loop {
+            let Some(phase) = &mut self.lab.phase else {
+                return;
+            };
+            let due = (now_ns - phase.start_ns) / phase.checkpoint_every_ns();
+            if phase.checkpoints >= due || phase.begun == 0 {
+                return;
+            }
+            // After a stall one round is enough.
+            phase.checkpoints = (phase.checkpoints + 1).max(due.saturating_sub(phase.begun as u64));
+            let id = phase.members[(phase.checkpoints % phase.begun as u64) as usize];
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.work.task == Task::Active
+                && session.talk.out.controls.is_empty()
+            {
+                lab.queue_mark(&mut session.talk);
+                lab.pump(io, &mut session.talk);
+            }
+        }
+    }
+
+    /// Releases the paced messages whose time has come.
+    fn release_due(&mut self, io: &mut Io, now_ns: u64) {
+        loop {
+            let Some(phase) = &mut self.lab.phase else {
+                return;
+            };
+            let Activity::Paced { pace, .. } = &phase.activity else {
+                return;
+            };
+            let intended_ns = phase.start_ns + pace.intended_ns(phase.released);
+            let past_end = phase
+                .deadline_ns
+                .is_some_and(|deadline_ns| intended_ns >= deadline_ns);
+            if intended_ns > now_ns || past_end || phase.begun == 0 {
+                return;
+            }
+            let id = phase.members[(phase.released % phase.begun as u64) as usize];
+            phase.released += 1;
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.work.task == Task::Active
+            {
+                lab.release(&mut session.talk, intended_ns, now_ns, 1);
+                lab.pump(io, &mut session.talk);
+            }
+        }
+    }
+}
+
+impl Lab {
+    fn begin_member(&mut self, io: &mut Io, talk: &mut Talk) {
+        let now_ns = self.now_ns();
+        let Some(phase) = &mut self.phase else { return };
+        talk.work = Work {
+            task: Task::Active,
+            ..Work::default()
+        };
+        if let Some(ring) = &phase.ring {
+            // Connections start at different frames, so that the server never sees the same in step.
+            talk.work.first_frame = talk.id.index() as u64 * FRAMES_APART % ring.frames();
+            talk.out.place = ring.start_of(talk.work.first_frame);
+            talk.out.goal = talk.out.place;
+        }
+        match phase.activity {
+            Activity::Hold { ping_every_ms } => {
+                let spread = (phase.begun as u64 - 1) * ping_every_ms / phase.result.members.max(1);
+                talk.work.pings_left = u64::MAX;
+                talk.work.ping_due_ms = io.now().monotonic_ms + spread;
+                io.set_timer(talk.id, talk.work.ping_due_ms);
+            }
+            Activity::Pings { per_connection } => {
+                talk.work.pings_left = per_connection;
+                self.next_ping(io, talk);
+            }
+            Activity::Blast { .. } => {
+                talk.out.goal = u64::MAX;
+                self.pump(io, talk);
+            }
+            Activity::Paced { .. } => {}
+            Activity::Window { in_flight, .. } => {
+                self.release(talk, now_ns, now_ns, in_flight);
+                self.pump(io, talk);
+            }
+        }
+    }
+
+    /// Allows `count` more frames to be written.
+    #[inline]
+    fn release(&mut self, talk: &mut Talk, intended_ns: u64, sent_ns: u64, count: u32) {
+        let Some(phase) = &self.phase else { return };
+        let Some(ring) = phase.ring() else { return };
+        let frames = ring.frames_before(talk.out.goal) + u64::from(count);
+        talk.out.goal = ring.start_of(frames);
+        if phase.expects_replies {
+            talk.work.batches.push_back(Batch {
+                intended_ns,
+                sent_ns,
+                left: count,
+            });
+        }
+    }
+
+    /// A message that is not the protocol's: the reply to one of ours, or something else.
+    #[inline]
+    pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, bytes: usize) {
+        let Some(phase) = &mut self.phase else { return };
+        if !phase.expects_replies || talk.work.task == Task::Idle {
+            phase.result.unsolicited += 1;
+            return;
+        }
+        let work = &mut talk.work;
+        let frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
+        if let Some(ring) = &phase.ring
+            && (opcode != ring.opcode() || bytes != ring.payload_bytes(frame))
+        {
+            phase.result.wrong_replies += 1;
+        }
+        work.fresh_replies += 1;
+    }
+
+    /// Takes whole replies from the front of `data` by their header alone, as long as they are just
+    /// what is expected: their content is ours and need not be looked at. How many bytes that was,
+    /// and whether the next frame is cut off.
+    #[inline]
+    pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
+        let phase = self.phase.as_ref().filter(|phase| phase.expects_replies);
+        let Some(ring) = phase.and_then(|phase| phase.ring()) else {
+            return (0, false);
+        };
+        let work = &mut talk.work;
+        if work.task == Task::Idle {
+            return (0, false);
+        }
+        let mut frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
+        let mut at = 0;
+        let is_cut = loop {
+            let header = match parse_header(&data[at..], Role::Client) {
+                Ok(Some(header)) => header,
+                Ok(None) => break at < data.len(),
+                Err(_) => break false,
+            };
+            let is_expected = header.fin
+                && header.opcode == ring.opcode()
+                && header.payload_bytes == ring.payload_bytes(frame) as u64;
+            if !is_expected {
+                break false;
+            }
+            let end = at + header.header_bytes + header.payload_bytes as usize;
+            if end > data.len() {
+                break true;
+            }
+            at = end;
+            frame += 1;
+            work.fresh_replies += 1;
+        };
+        (at, is_cut)
+    }
+
+    /// `RATE_LIMITED` answers one message, without delivering it.
+    pub(super) fn handle_refusal(&mut self, talk: &mut Talk) {
+        let Some(phase) = &mut self.phase else { return };
+        phase.result.rate_limited += 1;
+        if phase.expects_replies && talk.work.task != Task::Idle {
+            talk.work.fresh_replies += 1;
+        }
+    }
+
+    /// Everything that arrived together has been looked at.
+    #[inline]
+    pub(super) fn handle_read_end(&mut self, io: &mut Io, talk: &mut Talk) {
+        if talk.work.fresh_replies > 0 {
+            self.take_replies(io, talk);
+        } else if !talk.out.controls.is_empty() {
+            self.pump(io, talk);
+        }
+    }
+
+    fn take_replies(&mut self, io: &mut Io, talk: &mut Talk) {
+        let now_ns = self.now_ns();
+        let Some(phase) = &mut self.phase else { return };
+        let count = std::mem::take(&mut talk.work.fresh_replies);
+        let work = &mut talk.work;
+        let is_paced = matches!(phase.activity, Activity::Paced { .. });
+        work.replies += u64::from(count);
+        work.confirmed += u64::from(count);
+        phase.result.confirmed += u64::from(count);
+        phase.result.span_ns = Some((phase.start_ns, now_ns));
+        let mut left = count;
+        while left > 0 {
+            let Some(batch) = work.batches.front_mut() else {
+                break;
+            };
+            let answered = left.min(batch.left);
+            let (intended_ns, sent_ns) = (batch.intended_ns, batch.sent_ns);
+            let times = u64::from(answered);
+            phase
+                .result
+                .latency
+                .record_many_ns(now_ns.saturating_sub(intended_ns), times);
+            if is_paced {
+                phase
+                    .result
+                    .latency_sent
+                    .record_many_ns(now_ns.saturating_sub(sent_ns), times);
+            }
+            batch.left -= answered;
+            left -= answered;
+            if batch.left == 0 {
+                work.batches.pop_front();
+            }
+        }
+        // Replies that nothing asked for release nothing, or the window would grow.
+        let answered = count - left;
+        let is_window = matches!(phase.activity, Activity::Window { .. });
+        if is_window && answered > 0 && work.task == Task::Active {
+            self.release(talk, now_ns, now_ns, answered);
+        }
+        self.pump(io, talk);
+    }
+
+    /// The connection sends nothing new in this phase.
+    fn settle(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &self.phase else { return };
+        talk.work.task = Task::Settling;
+        if let Some(ring) = phase.ring() {
+            if talk.out.goal == u64::MAX {
+                talk.out.goal = ring.boundary(talk.out.place);
+            }
+            io.set_timer(
+                talk.id,
+                io.now().monotonic_ms + self.setup.timeouts.barrier_ms,
+            );
+            self.pump(io, talk);
+        } else if talk.work.ping.is_none() {
+            self.end_member(io, talk);
+        }
+    }
+
+    /// All that may be written is written; in the end its confirmation is what is missing.
+    pub(super) fn handle_all_written(&mut self, io: &mut Io, talk: &mut Talk) {
+        if talk.work.task != Task::Settling {
+            return;
+        }
+        let Some(phase) = &self.phase else { return };
+        if phase.expects_replies {
+            if talk.work.batches.is_empty() {
+                self.end_member(io, talk);
+            }
+        } else if phase.ring.is_some() && !talk.work.barrier_sent {
+            talk.work.barrier_sent = true;
+            self.queue_mark(talk);
+            talk.out.flush_controls(io, talk.id);
+        }
+    }
+
+    /// The connection's part is done and all of it confirmed.
+    pub(super) fn end_member(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &mut self.phase else { return };
+        if talk.work.task == Task::Idle {
+            return;
+        }
+        phase.fold(talk);
+        talk.work.task = Task::Idle;
+        io.clear_timer(talk.id);
+    }
+
+    fn drop_member(&mut self) {
+        if let Some(phase) = &mut self.phase {
+            phase.remaining -= 1;
+        }
+    }
+
+    /// Reports the phase when its last connection has ended its part.
+    pub(super) fn end_phase(&mut self) {
+        let Some(mut phase) = self.phase.take_if(|phase| phase.remaining == 0) else {
+            return;
+        };
+        phase.result.cpu = cpu_since(phase.cpu_start);
+        let result = std::mem::take(&mut phase.result);
+        drop(phase);
+        self.report(Outcome::Ran(Box::new(result)));
+    }
+}
+
+/// Connections that begin a phase before what has arrived is read.
+const BEGINS_PER_TURN: usize = 64;
+
+/// Frames between the starts of two connections; a prime, so that all frames are used.
+const FRAMES_APART: u64 = 37;
+
+const CHECKPOINTS_PER_S: u64 = 10;
+const CHECKPOINTS_PER_S_MAX: u64 = 2_000;

@@ -1,0 +1,323 @@
+//! Small WebSocket servers to load: honest ones, and ones that lie.
+
+// Each test program uses a part of it; outside of `cargo test` it is no test code to the linter.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig};
+use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
+use tidewire_wire::handshake::server::{Limits, parse_request, write_accept, write_rejection};
+use tidewire_wire::message::{Event, Input, MessageReader};
+
+/// How a server behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conduct {
+    /// Reads everything, answers pings.
+    Sink,
+    /// Sends every message back.
+    Echo,
+    /// An echo that leaves every so many-th message out.
+    EchoDropping(u64),
+    /// An echo that cuts every message short.
+    EchoCutting,
+    /// An echo that answers everything once more.
+    EchoTwice,
+    /// An echo that stalls once, after so many messages, for so many milliseconds.
+    EchoStalling(u64, u64),
+    /// Reads everything and never answers a ping.
+    SinkWithoutPong,
+    /// Ends a connection after so many messages.
+    ClosingAfter(u64),
+    /// Answers every upgrade with 503.
+    Refusing,
+    /// Takes so many connections and answers the next with 503.
+    Limited(usize),
+    /// Never answers an upgrade.
+    Mute,
+}
+
+/// A server on its own thread; ends when dropped.
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    /// Whole messages read, those of version 1 itself left out.
+    pub(crate) received: Arc<AtomicU64>,
+    mailbox: Mailbox<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn raw(conduct: Conduct) -> Self {
+        Self::start(conduct, false, "127.0.0.1:0".parse().unwrap())
+    }
+
+    pub(crate) fn v1(conduct: Conduct) -> Self {
+        Self::start(conduct, true, "127.0.0.1:0".parse().unwrap())
+    }
+
+    pub(crate) fn start(conduct: Conduct, is_v1: bool, address: SocketAddr) -> Self {
+        let received = Arc::new(AtomicU64::new(0));
+        let seen = Arc::clone(&received);
+        let app = App {
+            conduct,
+            is_v1,
+            received: seen,
+            stalled: false,
+            open: 0,
+            peers: Vec::new(),
+        };
+        let (mut shard, mailbox) = Shard::new(&ShardConfig::default(), app).unwrap();
+        let listener = tidewire_net::bind(address, 1, 4096).unwrap().remove(0);
+        let address = listener.local_addr().unwrap();
+        shard.listen(listener, None).unwrap();
+        let thread = std::thread::spawn(move || drop(shard.run().unwrap()));
+        Self {
+            address,
+            received,
+            mailbox,
+            thread: Some(thread),
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/ws", self.address)
+    }
+
+    pub(crate) fn wait(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.mailbox.send(());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct App {
+    conduct: Conduct,
+    is_v1: bool,
+    received: Arc<AtomicU64>,
+    stalled: bool,
+    open: usize,
+    peers: Vec<Option<Peer>>,
+}
+
+struct Peer {
+    reader: MessageReader,
+    upgraded: bool,
+    messages: u64,
+}
+
+impl Handler for App {
+    type Mail = ();
+
+    fn handle_accept(&mut self, _io: &mut Io, id: ConnectionId, _listener: ListenerId) {
+        let index = id.index();
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        let reader = MessageReader::new(Role::Server, 1 << 20);
+        self.peers[index] = Some(Peer {
+            reader,
+            upgraded: false,
+            messages: 0,
+        });
+        self.open += 1;
+    }
+
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        let Some(peer) = self.peers[id.index()].as_mut() else {
+            return data.len();
+        };
+        let mut head_bytes = 0;
+        if !peer.upgraded {
+            head_bytes = accept(self.conduct, self.is_v1, self.open, io, id, data);
+            if head_bytes == 0 {
+                return 0;
+            }
+            peer.upgraded = true;
+        }
+        let mut input = Input::new(&mut data[head_bytes..]);
+        let before = peer.messages;
+        loop {
+            let event = match peer.reader.read(&mut input) {
+                Ok(Some(event)) => event,
+                Ok(None) => break,
+                Err(error) => panic!("the lab broke the protocol: {error}"),
+            };
+            let (opcode, payload) = match event {
+                Event::Text(text) => (OpCode::Text, text.as_bytes()),
+                Event::Binary(bytes) => (OpCode::Binary, bytes),
+                Event::Ping(payload) => {
+                    if self.conduct != Conduct::SinkWithoutPong {
+                        write_frame(io.buffer(id).unwrap(), OpCode::Pong, payload, None);
+                    }
+                    continue;
+                }
+                Event::Pong(_) => continue,
+                Event::Close(code, _) => {
+                    write_close(io.buffer(id).unwrap(), code, "", None);
+                    io.close(id);
+                    break;
+                }
+            };
+            if self.is_v1 && answer_system(io, id, payload) {
+                continue;
+            }
+            peer.messages += 1;
+            echo(self.conduct, peer.messages, io, id, opcode, payload);
+            if let Conduct::ClosingAfter(limit) = self.conduct
+                && peer.messages == limit
+            {
+                io.abort(id);
+                break;
+            }
+        }
+        let total = self
+            .received
+            .fetch_add(peer.messages - before, Ordering::Relaxed);
+        if let Conduct::EchoStalling(after, stall_ms) = self.conduct
+            && total > after
+            && !self.stalled
+        {
+            self.stalled = true;
+            std::thread::sleep(Duration::from_millis(stall_ms));
+        }
+        head_bytes + input.consumed()
+    }
+
+    fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, _closed: Closed) {
+        self.peers[id.index()] = None;
+        self.open -= 1;
+    }
+
+    fn handle_mail(&mut self, io: &mut Io, (): ()) {
+        io.stop();
+    }
+}
+
+/// Answers the upgrade; how many bytes it took.
+fn accept(
+    conduct: Conduct,
+    is_v1: bool,
+    open: usize,
+    io: &mut Io,
+    id: ConnectionId,
+    data: &[u8],
+) -> usize {
+    let Some(request) = parse_request(data, &Limits::default()).unwrap() else {
+        return 0;
+    };
+    let head_bytes = request.head_bytes();
+    let refuses = match conduct {
+        Conduct::Refusing => true,
+        Conduct::Limited(limit) => open > limit,
+        Conduct::Mute => return head_bytes,
+        _ => false,
+    };
+    let out = io.buffer(id).unwrap();
+    if refuses {
+        write_rejection(503, &[("Retry-After", "1")], "full", out);
+        io.close(id);
+        return data.len();
+    }
+    write_accept(request.key(), None, &[("Server", "test/1")], out);
+    if is_v1 {
+        let ready = br#"{"c":"WSE","t":"server_ready","p":{"details":{"version":"test/1"}}}"#;
+        write_frame(out, OpCode::Text, ready, None);
+    }
+    head_bytes
+}
+
+/// Answers a message of version 1 itself; whether it was one.
+fn answer_system(io: &mut Io, id: ConnectionId, payload: &[u8]) -> bool {
+    if !payload.starts_with(br#"{"c":"WSE""#) {
+        return false;
+    }
+    let text = std::str::from_utf8(payload).unwrap();
+    let out = io.buffer(id).unwrap();
+    if text.contains(r#""t":"client_hello""#) {
+        let hello = br#"{"c":"WSE","t":"server_hello","p":{"limits":{"rate_limit_capacity":9}}}"#;
+        write_frame(out, OpCode::Text, hello, None);
+    } else if let Some((_, rest)) = text.split_once(r#""timestamp":"#) {
+        let stamp: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let pong = format!(r#"{{"c":"WSE","t":"PONG","p":{{"client_timestamp":{stamp}}}}}"#);
+        write_frame(out, OpCode::Text, pong.as_bytes(), None);
+    }
+    true
+}
+
+fn echo(
+    conduct: Conduct,
+    number: u64,
+    io: &mut Io,
+    id: ConnectionId,
+    opcode: OpCode,
+    payload: &[u8],
+) {
+    let times = match conduct {
+        Conduct::Echo | Conduct::EchoCutting | Conduct::EchoStalling(..) => 1,
+        Conduct::EchoDropping(nth) => u8::from(!number.is_multiple_of(nth)),
+        Conduct::EchoTwice => 2,
+        _ => 0,
+    };
+    let payload = match conduct {
+        Conduct::EchoCutting => &payload[..payload.len() - 1],
+        _ => payload,
+    };
+    for _ in 0..times {
+        if let Some(out) = io.buffer(id) {
+            write_frame(out, opcode, payload, None);
+        }
+    }
+}
+
+/// An operations listener whose `/stats` says what `claim` makes of the messages received.
+pub(crate) struct StatsServer {
+    pub(crate) address: SocketAddr,
+}
+
+impl StatsServer {
+    pub(crate) fn start(received: Arc<AtomicU64>, claim: fn(u64) -> (u64, u64)) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                let mut request = [0; 1024];
+                let _ = stream.read(&mut request);
+                let (delivered, refused) = claim(received.load(Ordering::Relaxed));
+                let body = format!(
+                    r#"{{"totals":{{"messages_delivered":{delivered},"messages_refused_rate":{refused},"messages_refused_size":0}}}}"#
+                );
+                let _ = write!(
+                    stream,
+                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+            }
+        });
+        Self { address }
+    }
+}
+
+/// Waits until something holds, at most ten seconds.
+pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < end {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}

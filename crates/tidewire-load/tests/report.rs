@@ -1,0 +1,363 @@
+//! Reports as files: what is written can be read again, and every rendering is safe and complete.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tidewire_load::report::compare::Comparison;
+use tidewire_load::report::{
+    Finding, Report, TestResult, Verdict, html, markdown, model, save_all, terminal,
+};
+
+mod fixture;
+
+#[test]
+fn a_saved_report_is_loaded_unchanged() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = fixture::report();
+    let saved = save_all(&report, &directory.path().join("new")).unwrap();
+    assert_eq!(Report::load(&saved.json).unwrap(), report);
+    assert!(
+        fs::read_to_string(&saved.html)
+            .unwrap()
+            .starts_with("<!doctype html>")
+    );
+    assert!(
+        fs::read_to_string(&saved.markdown)
+            .unwrap()
+            .starts_with("# ")
+    );
+    let files = fs::read_dir(directory.path().join("new")).unwrap().count();
+    assert_eq!(files, 3, "nothing temporary is left");
+}
+
+#[test]
+fn a_field_that_does_not_apply_is_absent_not_zero() {
+    let value = serde_json::to_value(TestResult::new("throughput", 7)).unwrap();
+    assert_eq!(
+        value,
+        json!({"test": "throughput", "connections": 7, "bottleneck": "none", "verdict": "valid",
+               "notes": []})
+    );
+    let report = serde_json::to_value(Report::new(
+        model::Machine::default(),
+        model::Target {
+            url: "ws://h/".into(),
+            server: None,
+            embedded: false,
+        },
+    ))
+    .unwrap();
+    let mut keys: Vec<_> = report
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect();
+    keys.sort_unstable();
+    assert_eq!(
+        keys,
+        ["machine", "partial", "results", "schema", "target", "tool"]
+    );
+    assert_eq!(report["machine"], json!({}));
+}
+
+#[test]
+fn unknown_fields_are_tolerated_everywhere() {
+    let mut value = serde_json::to_value(fixture::report()).unwrap();
+    add_unknown(&mut value);
+    let report: Report = serde_json::from_value(value).unwrap();
+    assert_eq!(report, fixture::report());
+}
+
+fn add_unknown(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(add_unknown);
+            fields.insert("of_a_later_version".into(), json!([1]));
+        }
+        Value::Array(items) => items.iter_mut().for_each(add_unknown),
+        _ => {}
+    }
+}
+
+#[test]
+fn load_errors_name_the_file_and_what_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("r.json");
+    let error = || Report::load(&path).unwrap_err().to_string();
+    assert!(error().contains("r.json: cannot be read"), "{}", error());
+    for (text, expected) in [
+        ("{", "r.json: not a valid report: EOF"),
+        (
+            "[]",
+            "expected schema `tidewire-report/1`, found no `schema` field",
+        ),
+        (
+            r#"{"schema":"tidewire-report/2"}"#,
+            "found `tidewire-report/2`",
+        ),
+        (
+            r#"{"schema":"tidewire-report/1"}"#,
+            "not a valid report: missing field `tool`",
+        ),
+    ] {
+        fs::write(&path, text).unwrap();
+        assert!(error().contains(expected), "{}", error());
+    }
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_worst_result() {
+    let mut report = fixture::report();
+    let mut with = |verdicts: &[Verdict]| {
+        report.results = verdicts
+            .iter()
+            .map(|&verdict| TestResult {
+                verdict,
+                ..TestResult::new("throughput", 1)
+            })
+            .collect();
+        report.exit_code()
+    };
+    use Verdict::{Failed, GeneratorBound, Noisy, Valid};
+    assert_eq!(with(&[Valid, Valid]), 0);
+    assert_eq!(with(&[Valid, GeneratorBound]), 3);
+    assert_eq!(with(&[Noisy, GeneratorBound]), 4);
+    assert_eq!(with(&[Failed, Noisy, Valid]), 1);
+    assert_eq!(with(&[]), 1);
+    report.partial = true;
+    assert_eq!(report.exit_code(), 130);
+}
+
+#[test]
+fn every_rendering_has_the_verdict_the_figures_and_every_test() {
+    let report = fixture::report();
+    for text in [
+        html::render(&report),
+        markdown::render(&report),
+        terminal::render(&report),
+    ] {
+        for result in &report.results {
+            assert!(text.contains(&result.test), "{} is missing", result.test);
+        }
+        for expected in [
+            "15.2 M",
+            "generator bound",
+            "noisy",
+            "50,816",
+            "open files",
+            "Example Processor",
+        ] {
+            assert!(text.contains(expected), "{expected} is missing in\n{text}");
+        }
+        assert!(text.contains("Confirmed msgs/s") && !text.contains("Offered/s"));
+    }
+}
+
+#[test]
+fn an_interrupted_report_says_so_in_every_rendering() {
+    let mut report = fixture::report();
+    report.partial = true;
+    report.partial_reason = Some("stopped with Ctrl-C during throughput".into());
+    for text in [
+        html::render(&report),
+        markdown::render(&report),
+        terminal::render(&report),
+    ] {
+        assert!(text.contains("interrupted"));
+        assert!(text.contains("stopped with Ctrl-C during throughput"));
+    }
+}
+
+#[test]
+fn the_page_is_self_contained_well_formed_and_made_for_every_medium() {
+    let page = html::render(&fixture::report());
+    balanced(&page);
+    for forbidden in [
+        "<script", "http://", "https://", "url(", "@import", "<link", "<img",
+    ] {
+        assert!(!page.contains(forbidden), "{forbidden} in the page");
+    }
+    for wanted in [
+        "prefers-color-scheme: dark",
+        "@media print",
+        "color-scheme: light dark",
+        "<svg viewBox",
+    ] {
+        assert!(page.contains(wanted), "{wanted} is missing");
+    }
+    assert!(page.contains("<figcaption>Latency by percentile"));
+    assert!(page.contains("<figcaption>Confirmed bytes/s by connections"));
+    assert!(page.contains("<figcaption>Round trips/s over time"));
+    let compared = Comparison::new(&[("a".into(), fixture::report())]);
+    balanced(&compared.html());
+}
+
+#[test]
+fn hostile_text_is_shown_as_text() {
+    const HOSTILE: &str = "\"><script>alert(1)</script>|`x`\u{1b}[2J\n# h";
+    let mut report = fixture::report();
+    report.target.url = HOSTILE.into();
+    report.target.server = Some(HOSTILE.into());
+    report.machine.cpu = Some(HOSTILE.into());
+    report.tool.name = HOSTILE.into();
+    report.started_at = Some(HOSTILE.into());
+    report.partial = true;
+    report.partial_reason = Some(HOSTILE.into());
+    report.plan.as_mut().unwrap().command = Some(HOSTILE.into());
+    report.preflight.push(Finding {
+        name: HOSTILE.into(),
+        value: HOSTILE.into(),
+        wanted: HOSTILE.into(),
+        ok: false,
+        hint: Some(HOSTILE.into()),
+    });
+    for result in &mut report.results {
+        result.test.push_str(HOSTILE);
+        result.format = Some(HOSTILE.into());
+        result.notes.push(HOSTILE.into());
+    }
+    let page = html::render(&report);
+    balanced(&page);
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;"));
+    let text = markdown::render(&report);
+    assert!(!text.contains("<script") && !text.contains("\n# h"));
+    for text in [page, text, terminal::render(&report)] {
+        assert!(!text.contains('\u{1b}'));
+    }
+}
+
+/// Fails unless every element that is opened is closed in order.
+fn balanced(page: &str) {
+    const VOID: [&str; 2] = ["meta", "!doctype"];
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = page;
+    while let Some(start) = rest.find('<') {
+        let end = rest[start..].find('>').expect("a tag ends") + start;
+        let tag = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        let name = tag
+            .split([' ', '\n'])
+            .next()
+            .expect("splitting gives a first part");
+        if let Some(closed) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(closed));
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "{open:?} left open");
+}
+
+#[test]
+fn every_report_satisfies_the_published_schema() {
+    let schema_file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/report-1.schema.json");
+    let schema: Value = serde_json::from_slice(&fs::read(schema_file).unwrap()).unwrap();
+    let report = serde_json::to_value(fixture::report()).unwrap();
+    let mut seen = Vec::new();
+    let checked = |value: &Value| violations(&schema, &schema, value, "report");
+    assert_eq!(checked(&report), Vec::<String>::new());
+    collect_keys(&report, &mut seen);
+    for key in declared(&schema) {
+        assert!(
+            key == "partial_reason" || seen.contains(&key),
+            "`{key}` is in the schema only"
+        );
+    }
+
+    let mut broken = report;
+    broken["results"][0]["verdict"] = json!("excellent");
+    broken["results"][1]["latency_us"]["p50"] = json!("fast");
+    broken["machine"]["cores"] = json!(-1);
+    broken["tool"].as_object_mut().unwrap().remove("name");
+    assert_eq!(checked(&broken).len(), 4, "{:?}", checked(&broken));
+}
+
+/// What `value` breaks of the part of JSON Schema that the published schema uses. Stricter than the
+/// schema in one way: a field that it does not declare is a violation.
+fn violations(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let target = root
+            .pointer(reference.trim_start_matches('#'))
+            .expect("the reference exists");
+        return violations(root, target, value, path);
+    }
+    let mut found = Vec::new();
+    let right_type = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("boolean") => value.is_boolean(),
+        Some("integer") => value.is_i64() || value.is_u64(),
+        Some("number") => value.is_number(),
+        other => panic!("{path}: the schema's type {other:?} is unknown to this test"),
+    };
+    let too_small = schema["minimum"]
+        .as_f64()
+        .zip(value.as_f64())
+        .is_some_and(|(min, v)| v < min);
+    let listed = schema["enum"]
+        .as_array()
+        .is_none_or(|values| values.contains(value));
+    let constant = schema.get("const").is_none_or(|wanted| wanted == value);
+    if !right_type || too_small || !listed || !constant {
+        found.push(format!("{path}: {value}"));
+    }
+    for (key, field) in value.as_object().into_iter().flatten() {
+        match schema["properties"].get(key) {
+            Some(declared) => {
+                found.extend(violations(root, declared, field, &format!("{path}.{key}")));
+            }
+            None => found.push(format!("{path}.{key} is not declared")),
+        }
+    }
+    for required in schema["required"].as_array().into_iter().flatten() {
+        if value
+            .get(required.as_str().expect("names are strings"))
+            .is_none()
+        {
+            found.push(format!("{path} lacks {required}"));
+        }
+    }
+    let prefix = schema["prefixItems"].as_array();
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        let declared = prefix.map_or(&schema["items"], |items| &items[index]);
+        found.extend(violations(
+            root,
+            declared,
+            item,
+            &format!("{path}[{index}]"),
+        ));
+    }
+    found
+}
+
+fn collect_keys(value: &Value, keys: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, field) in fields {
+                keys.push(key.clone());
+                collect_keys(field, keys);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect_keys(item, keys)),
+        _ => {}
+    }
+}
+
+fn declared(schema: &Value) -> Vec<String> {
+    let mut names = Vec::new();
+    if let Some(properties) = schema["properties"].as_object() {
+        names.extend(properties.keys().cloned());
+        names.extend(properties.values().flat_map(declared));
+    }
+    for definition in schema["$defs"]
+        .as_object()
+        .into_iter()
+        .flat_map(|defs| defs.values())
+    {
+        names.extend(declared(definition));
+    }
+    names
+}
