@@ -1,0 +1,190 @@
+//! The command line as a whole.
+
+use crate::bench::BenchFlags;
+use crate::config_file;
+use crate::failure::Failure;
+use crate::report::ReportFlags;
+use crate::serve::ServeFlags;
+use crate::sources::{self, Ranks};
+use crate::token::TokenFlags;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    /// Help or version.
+    Text(String),
+    /// Nothing was asked for.
+    Usage(String),
+    /// `serve`, and which source each option came from.
+    Serve(Box<ServeFlags>, Box<Ranks>),
+    /// `token`
+    Token(Box<TokenFlags>),
+    /// `bench`
+    Bench(Box<BenchFlags>),
+    /// `report`
+    Report(ReportFlags),
+}
+
+/// A WebSocket server for live data, and the load lab that measures it
+#[derive(Debug, Parser)]
+#[command(name = "tidewire", version, subcommand_required = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a WebSocket server
+    #[command(after_help = SERVE_NOTES)]
+    Serve(Box<ServeFlags>),
+    /// Load a WebSocket server and report what it can take
+    #[command(after_help = BENCH_NOTES)]
+    Bench(Box<BenchFlags>),
+    /// Show one report, or several side by side
+    #[command(after_help = REPORT_NOTES)]
+    Report(ReportFlags),
+    /// Make a JSON Web Token for trying things
+    #[command(after_help = TOKEN_NOTES)]
+    Token(Box<TokenFlags>),
+}
+
+/// Reads the command line, and for `serve` the environment and the configuration file.
+///
+/// # Errors
+/// A mistake in any of them, in one line.
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
+    if words.len() <= 1 {
+        let usage = "say what to do: serve, bench, report or token (see `tidewire --help`)";
+        return Ok(Parsed::Usage(usage.to_owned()));
+    }
+    let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
+    let mut matches = match matches(&command, &words) {
+        Ok(matches) => matches,
+        Err(error) => return text_or_failure(&command, &words, &error),
+    };
+    if let Some(("serve", serve)) = matches.subcommand() {
+        if let Some(serve) = command.find_subcommand("serve") {
+            sources::check_environment(serve)?;
+        }
+        let path = serve.get_one::<std::path::PathBuf>("config");
+        if let Some(path) = path {
+            let entries = config_file::read(path)?;
+            let mut outcome = Ok(());
+            command = command.mut_subcommand("serve", |serve| {
+                sources::with_file(serve.clone(), entries).unwrap_or_else(|failure| {
+                    outcome = Err(failure);
+                    serve
+                })
+            });
+            outcome?;
+            matches = self::matches(&command, &words)
+                .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
+        }
+    }
+    let cli = Cli::from_arg_matches(&matches)
+        .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
+    Ok(match cli.command {
+        Command::Serve(flags) => {
+            let ranks = matches
+                .subcommand_matches("serve")
+                .map(Ranks::new)
+                .unwrap_or_default();
+            Parsed::Serve(flags, Box::new(ranks))
+        }
+        Command::Bench(flags) => Parsed::Bench(flags),
+        Command::Report(flags) => Parsed::Report(flags),
+        Command::Token(flags) => Parsed::Token(flags),
+    })
+}
+
+fn matches(command: &clap::Command, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
+    command.clone().try_get_matches_from(words)
+}
+
+/// Help and version are text; a mistake that the environment made is told with its variable.
+fn text_or_failure(
+    command: &clap::Command,
+    words: &[OsString],
+    error: &clap::Error,
+) -> Result<Parsed, Failure> {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
+        return Ok(Parsed::Text(error.render().to_string()));
+    }
+    if words.get(1).is_some_and(|word| word == "serve")
+        && let Some(serve) = command.find_subcommand("serve")
+    {
+        sources::check_environment(serve)?;
+    }
+    Err(Failure::usage(sources::usage_text(error)))
+}
+
+const EXAMPLES: &str = "Examples:
+  tidewire bench                            start a server, load it, write a report
+  tidewire serve --no-auth                  a server that sends every message back
+  tidewire bench ws://127.0.0.1:8080/       load a WebSocket server of any make
+  tidewire report a/report.json b/report.json
+
+Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 interrupted;
+`tidewire bench` has more, see its --help.";
+
+const SERVE_NOTES: &str = "Every option is also a variable of the environment (TIDEWIRE_ and its name, \
+lists with commas) and a key of the --config file (its name with underscores, at the top or in [auth], \
+[tls] or [limits]). The command line counts before the environment, that before the file.
+
+The first lines on standard output say where the server listens. SIGTERM or SIGINT: newcomers get HTTP \
+503, sessions are closed with code 4300, and the server ends when they are gone or after \
+--drain-timeout-ms. A second signal ends it at once.
+
+Examples:
+  tidewire serve --no-auth
+  TIDEWIRE_JWT_SECRET=$(openssl rand -hex 32) tidewire serve --listen '[::]:5006'
+  tidewire serve --config tidewire.toml --ops-listen 127.0.0.1:5007
+  tidewire serve --protocol raw --app sink --path any
+
+Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
+
+const BENCH_NOTES: &str = "Without a URL a server is started on a free port of this machine, loaded and \
+stopped. With a URL that server is loaded; load only servers that you are allowed to load.
+
+A message counts when the server has accounted for it: after its last message a connection sends a ping \
+and waits for the pong. A Tidewire server's own counters are compared as well (--stats-url).
+
+Examples:
+  tidewire bench --quick
+  tidewire bench --test throughput,size-matrix --connections 100,1000 --duration-s 5
+  tidewire bench ws://127.0.0.1:5006/ws --jwt-secret \"$SECRET\" --stats-url http://127.0.0.1:5007
+  tidewire bench wss://echo.example.com/ --test echo --in-flight 64 --ca ca.pem
+
+Exit codes, by the worst result: 0 valid, 1 failed (something was lost or refused), 2 a mistake in \
+options, files or addresses, 3 the load generator was the limit, 4 the rates varied too much, 130 \
+interrupted (the report is partial).";
+
+const REPORT_NOTES: &str = "Examples:
+  tidewire report tidewire-report/report.json
+  tidewire report before/report.json after/report.json --out comparison
+
+Exit codes: 0 shown, 2 a file that cannot be read or is not a report.";
+
+const TOKEN_NOTES: &str = "Examples:
+  TIDEWIRE_JWT_SECRET=$SECRET tidewire token --subject user-1
+  tidewire token --jwt-secret-file secret.txt --subject user-1 --expires-in-s 60 --claim role=admin
+  tidewire token --jwt-private-key es256=private.pem --subject user-1 --jwt-key-id 2025-01";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_are_consistent() {
+        Cli::command()
+            .mut_subcommand("serve", sources::with_environment)
+            .debug_assert();
+    }
+}

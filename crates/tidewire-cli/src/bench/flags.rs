@@ -1,0 +1,152 @@
+//! The options of `tidewire bench`.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+use tidewire_load::bench_tests::TestKind;
+
+/// All options of `bench`.
+#[derive(Debug, Args)]
+pub(crate) struct BenchFlags {
+    /// The server to load, ws:// or wss://; without it one is started on this machine
+    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) plan: PlanFlags,
+    #[command(flatten)]
+    pub(crate) target: TargetFlags,
+    #[command(flatten)]
+    pub(crate) output: OutputFlags,
+}
+
+/// What is run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Plan")]
+pub(crate) struct PlanFlags {
+    /// What to run: connection-storm, ping-latency, throughput, size-matrix, format-comparison,
+    /// sustained-hold, connection-limit, echo (for servers that echo); several with commas
+    /// [default: all but echo]
+    #[arg(long, value_name = "TEST", value_delimiter = ',', value_parser = test)]
+    pub(crate) test: Vec<TestKind>,
+    /// Numbers of connections, with commas [default: 100,1000,10000, as far as open files allow]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    pub(crate) connections: Vec<usize>,
+    /// Seconds of one measurement [default: 2, with --quick 0.3]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) duration_s: Option<Duration>,
+    /// Seconds of a sustained hold [default: 30, with --quick 1]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) hold_s: Option<Duration>,
+    /// Sizes for size-matrix, with commas [default: 64,256,1024,4096,16384,65536]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = at_least_one)]
+    pub(crate) payload_bytes: Vec<usize>,
+    /// For echo: messages on their way on each connection [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) in_flight: Option<u32>,
+    /// For ping-latency: pings of each connection [default: 50, with --quick 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) pings_per_connection: Option<u64>,
+    /// Where connection-limit ends its search [default: 50000 as far as open files allow, with --quick
+    /// 100]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) connections_max: Option<usize>,
+    /// What messages and masks are drawn from; the same seed, the same messages [default: 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// Threads of the generator [default: half of the cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(crate) threads: Option<usize>,
+    /// A run of some seconds that shows that everything works: 10 connections, short tests
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// What is loaded and how it is reached.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct TargetFlags {
+    /// What a session says: Tidewire's protocol version 1, or nothing but WebSocket pings and the
+    /// messages of the test [default: v1 with a token or without a URL, else raw]
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<ProfileFlag>,
+    /// The token that every connection sends
+    #[arg(
+        long,
+        value_name = "JWT",
+        env = "TIDEWIRE_TOKEN",
+        hide_env_values = true,
+        conflicts_with = "jwt_secret"
+    )]
+    pub(crate) token: Option<String>,
+    /// The server's HS256 secret: each connection gets a token of its own for bench-user-N
+    #[arg(
+        long,
+        value_name = "SECRET",
+        env = "TIDEWIRE_JWT_SECRET",
+        hide_env_values = true
+    )]
+    pub(crate) jwt_secret: Option<String>,
+    /// Send the token as this cookie and not as `Authorization: Bearer`
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cookie_name: Option<String>,
+    /// The server's process on this machine, for its processor time and memory [default: the one that
+    /// listens on the URL's port]
+    #[arg(long, value_name = "PID", requires = "url")]
+    pub(crate) server_pid: Option<u32>,
+    /// The operations listener of a Tidewire server, for its own counters
+    #[arg(long, value_name = "URL", requires = "url")]
+    pub(crate) stats_url: Option<String>,
+    /// For wss: the certificate authorities to trust, PEM
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "insecure",
+        requires = "url"
+    )]
+    pub(crate) ca: Option<PathBuf>,
+    /// For wss: accept any certificate
+    #[arg(long, requires = "url")]
+    pub(crate) insecure: bool,
+    /// Without a URL: event loops of the server [default: half of the cores]
+    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "url")]
+    pub(crate) server_shards: Option<usize>,
+}
+
+/// Where the report goes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct OutputFlags {
+    /// The directory for report.json, report.md and report.html
+    #[arg(long, value_name = "DIR", default_value = "tidewire-report")]
+    pub(crate) out: PathBuf,
+    /// Print the report as JSON on standard output; the tables go to standard error
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a session says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ProfileFlag {
+    Raw,
+    V1,
+}
+
+fn test(text: &str) -> Result<TestKind, String> {
+    TestKind::parse(text).ok_or_else(|| {
+        let known: Vec<&str> = TestKind::ALL.iter().map(|test| test.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse()
+        .ok()
+        .filter(|&number| number > 0)
+        .ok_or_else(|| "expected a number from 1".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| "expected seconds, such as 2 or 0.5".to_owned())
+}

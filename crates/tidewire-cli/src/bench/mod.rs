@@ -1,0 +1,140 @@
+//! `tidewire bench`: loads a server, shows the run and writes the report.
+
+mod child;
+mod flags;
+mod progress;
+mod server;
+mod tiers;
+
+pub(crate) use flags::BenchFlags;
+
+use crate::failure::Failure;
+use crate::{print, stop};
+use flags::{OutputFlags, PlanFlags};
+use server::BenchServer;
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+use tidewire_load::bench_tests::TestKind;
+use tidewire_load::report::{save_all, terminal};
+use tidewire_load::{BenchOptions, Report};
+
+/// Runs the tests and returns the exit code of the report's verdict.
+pub(crate) fn run(flags: &BenchFlags) -> Result<u8, Failure> {
+    let out = &flags.output.out;
+    // Before the run and not after it, so that no figure is lost for a mistyped directory.
+    fs::create_dir_all(out)
+        .map_err(|error| Failure::usage(format!("cannot write to {}: {error}", out.display())))?;
+    let stop = stop::on_signals()?;
+    let mut server = BenchServer::prepare(flags, &stop)?;
+    let options = options(&flags.plan, &server)?;
+    let outcome = tidewire_load::run(&options, &mut progress::for_stderr(), &stop);
+    let end = server.end_of_embedded();
+    let mut report = outcome.map_err(Failure::run)?;
+    server.annotate(&mut report);
+    if let Some(end) = &end {
+        report.partial = true;
+        report.partial_reason = Some(end.clone());
+    }
+    publish(&report, &flags.output)?;
+    match end {
+        Some(end) => Err(Failure::run(end)),
+        None => Ok(report.exit_code()),
+    }
+}
+
+/// Writes the files and prints the tables, or the report itself.
+fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
+    let saved = save_all(report, &output.out).map_err(Failure::usage)?;
+    let mut tables = format!("\n{}", terminal::render(report));
+    if let Some(reason) = report.partial_reason.as_ref().filter(|_| report.partial) {
+        tables.push_str(&format!("Partial  {reason}\n"));
+    }
+    tables.push_str(&format!(
+        "report: {} (also .json and .md)\n",
+        saved.html.display()
+    ));
+    if output.json {
+        // The files are written, so a closed standard error costs nothing.
+        let _ = std::io::stderr().write_all(tables.as_bytes());
+        print(&report.to_json())
+    } else {
+        print(&tables)
+    }
+}
+
+fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failure> {
+    let room = tiers::room();
+    let mut options = BenchOptions::new(server.target()?);
+    options.profile = server.profile();
+    options.stats = server.stats()?;
+    options.server_pid = server.process_id();
+    options.embedded = server.is_embedded();
+    options.tiers = tiers::tiers(&plan.connections, plan.quick, room);
+    options.connections_max = plan
+        .connections_max
+        .unwrap_or(if plan.quick { QUICK_LIMIT } else { LIMIT })
+        .min(room);
+    if !plan.test.is_empty() {
+        options.tests = plan.test.clone();
+    }
+    if !plan.payload_bytes.is_empty() {
+        options.sizes = plan.payload_bytes.clone();
+    }
+    let (duration, hold, pings) = if plan.quick { QUICK } else { DEFAULT };
+    options.duration = plan.duration_s.unwrap_or(duration);
+    options.hold = plan.hold_s.unwrap_or(hold);
+    options.pings_per_connection = plan.pings_per_connection.unwrap_or(pings);
+    if plan.quick {
+        options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
+    }
+    options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
+    options.threads = plan.threads.unwrap_or(options.threads);
+    options.seed = plan.seed.unwrap_or(options.seed);
+    options.command = Some(command_line());
+    Ok(options)
+}
+
+/// What was typed, for the report; secrets are left out.
+fn command_line() -> String {
+    let mut words = vec!["tidewire".to_owned()];
+    let mut is_secret = false;
+    for word in std::env::args().skip(1) {
+        let (flag, value) = word
+            .split_once('=')
+            .map_or((word.as_str(), None), |(f, v)| (f, Some(v)));
+        let names_secret = SECRET_FLAGS.contains(&flag);
+        words.push(match value {
+            _ if is_secret => HIDDEN.to_owned(),
+            Some(_) if names_secret => format!("{flag}={HIDDEN}"),
+            _ => word.clone(),
+        });
+        is_secret = names_secret && value.is_none();
+    }
+    words.join(" ")
+}
+
+/// Whether the tests need a server that sends messages back.
+///
+/// # Errors
+/// Some do and some do not, which one server cannot be.
+fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
+    let echoes = tests.iter().filter(|test| **test == TestKind::Echo).count();
+    if echoes > 0 && echoes < tests.len() {
+        let text = "the echo test needs a server that sends messages back, the other tests one that does \
+                    not: run `tidewire bench --test echo` by itself";
+        return Err(Failure::usage(text));
+    }
+    Ok(echoes > 0)
+}
+
+/// One measurement, one hold, and pings of each connection.
+const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
+const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);
+const QUICK_HOLD_PING_EVERY_MS: u64 = 200;
+/// Where the search for the largest number of connections ends.
+const LIMIT: usize = 50_000;
+const QUICK_LIMIT: usize = 100;
+
+const SECRET_FLAGS: [&str; 2] = ["--token", "--jwt-secret"];
+const HIDDEN: &str = "…";

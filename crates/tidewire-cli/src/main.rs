@@ -1,0 +1,48 @@
+//! The `tidewire` program: arguments and printing. The work is done by the engine and the load lab.
+
+mod arguments;
+mod bench;
+mod config_file;
+mod failure;
+mod report;
+mod serve;
+mod sources;
+mod stop;
+mod token;
+
+use arguments::Parsed;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            // Nothing can be said any more when standard error is closed.
+            let _ = writeln!(std::io::stderr(), "tidewire: {failure}");
+            ExitCode::from(failure.exit_code)
+        }
+    }
+}
+
+/// Returns the exit code of a command that did its work.
+fn run() -> Result<u8, Failure> {
+    match arguments::parse(std::env::args_os().collect())? {
+        Parsed::Text(text) => print(&text).map(|()| 0),
+        Parsed::Usage(text) => Err(Failure::usage(text)),
+        Parsed::Serve(flags, ranks) => serve::run(&flags, &ranks),
+        Parsed::Token(flags) => token::run(&flags),
+        Parsed::Bench(flags) => bench::run(&flags),
+        Parsed::Report(flags) => report::run(&flags),
+    }
+}
+
+/// Writes to standard output at once, for a parent that reads it. A reader that has gone is an error,
+/// not a panic.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::run(format!("cannot write to standard output: {error}")))
+}

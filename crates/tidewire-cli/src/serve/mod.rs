@@ -1,0 +1,104 @@
+//! `tidewire serve`: runs the engine until it is told to stop.
+
+mod flags;
+pub(crate) mod keys;
+
+pub(crate) use flags::ServeFlags;
+
+use crate::failure::Failure;
+use crate::sources::Ranks;
+use crate::{print, stop};
+use flags::App;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tidewire_engine::{Config, Server, StartError, apps};
+use tidewire_load::preflight;
+use tracing_subscriber::EnvFilter;
+
+/// Serves until a signal, drains, and returns the exit code.
+pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks) -> Result<u8, Failure> {
+    log_to_stderr(&flags.log_level)?;
+    let config = flags.engine_config(ranks)?;
+    let stop = stop::on_signals()?;
+    if flags.stop_with_stdin {
+        stop::with_stdin(&stop);
+    }
+    // A connection is an open file, and the limit that is in force is often only 1,024.
+    preflight::raise_open_files();
+    let ops_listen = config.ops_listen;
+    let server = start(config, flags.app).map_err(|error| explain(&error, ops_listen))?;
+    let mut lines = format!("listening on {}\n", flags.url(server.address()));
+    if let Some(address) = server.ops_address() {
+        lines.push_str(&format!("operations on http://{address}\n"));
+    }
+    print(&lines)?;
+    wait(&stop);
+    let open = server.handle().connections();
+    // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
+    let _ = print(&format!("draining, sessions: {open}\n"));
+    let left = server.drain(Duration::from_millis(flags.drain_timeout_ms));
+    let _ = print(&format!("stopped, sessions left: {left}\n"));
+    Ok(0)
+}
+
+fn start(config: Config, app: App) -> Result<Server, StartError> {
+    match app {
+        App::Echo => Server::start(config, |_| apps::Echo),
+        App::Sink => Server::start(config, |_| apps::Sink),
+    }
+}
+
+fn wait(stop: &AtomicBool) {
+    while !stop.load(Ordering::Acquire) {
+        std::thread::sleep(STOP_POLL);
+    }
+}
+
+fn log_to_stderr(level: &str) -> Result<(), Failure> {
+    let filter = EnvFilter::builder().parse(level).map_err(|error| {
+        Failure::usage(format!(
+            "--log-level {level:?}: {error}; give error, warn, info, debug, trace or filters such as \
+             warn,tidewire_engine=debug"
+        ))
+    })?;
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    Ok(())
+}
+
+/// The engine's error with what to do about it.
+fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
+    use std::io::ErrorKind;
+    let advice = match error {
+        StartError::Listen { address, source } => {
+            let is_ops = ops_listen == Some(*address);
+            let flag = if is_ops { "--ops-listen" } else { "--listen" };
+            match source.kind() {
+                ErrorKind::AddrInUse => format!(
+                    "another program listens there: stop it, or give another address with {flag} \
+                     (port 0 takes a free one)"
+                ),
+                ErrorKind::AddrNotAvailable => {
+                    format!("it is not an address of this machine: give another with {flag}")
+                }
+                ErrorKind::PermissionDenied => {
+                    format!("ports below 1024 need privileges: give another with {flag}")
+                }
+                _ => format!("give another address with {flag}"),
+            }
+        }
+        StartError::Tls(_) => "give PEM files with --tls-certificate and --tls-key".to_owned(),
+        StartError::Limit { name, .. } => {
+            format!("give another value with --{}", name.replace('_', "-"))
+        }
+        StartError::Auth(_) | StartError::System(_) => return Failure::usage(error),
+    };
+    Failure::usage(format!("{error}: {advice}"))
+}
+
+/// How often the program looks whether it was told to stop.
+const STOP_POLL: Duration = Duration::from_millis(50);

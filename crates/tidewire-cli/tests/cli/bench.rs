@@ -1,0 +1,239 @@
+//! `tidewire bench`, end to end against the engine.
+
+use crate::program::{Running, SECRET, Said, assert_refused, run, signal, tidewire};
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+
+#[test]
+fn a_quick_run_writes_three_files_and_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = bench(folder.path(), &["--quick"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let last = said.stdout.lines().last().unwrap();
+    assert!(
+        last.starts_with("report: ") && last.contains("report.html"),
+        "{last}"
+    );
+    let names = ["report.html", "report.json", "report.md"];
+    assert!(names.iter().all(|name| folder.path().join(name).is_file()));
+
+    let report = report(folder.path());
+    assert_eq!(report["target"]["embedded"], true);
+    let mut tests: Vec<_> = results(&report)
+        .iter()
+        .map(|result| text(&result["test"]))
+        .collect();
+    tests.dedup();
+    let seven = [
+        "connection-storm",
+        "ping-latency",
+        "throughput",
+        "size-matrix",
+        "format-comparison",
+        "sustained-hold",
+        "connection-limit",
+    ];
+    assert_eq!(tests, seven);
+    for result in results(&report) {
+        assert_eq!(result["verdict"], "valid", "{result:#}");
+        if let Some(messages) = result.get("messages") {
+            assert_eq!(messages["delivered"], messages["offered"], "{result:#}");
+        }
+    }
+    for test in seven {
+        assert!(
+            said.stderr.lines().any(|line| line.starts_with(test)),
+            "{test} in {}",
+            said.stderr
+        );
+    }
+}
+
+#[test]
+fn the_report_can_be_printed_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = bench(
+        folder.path(),
+        &["--quick", "--test", "echo", "--in-flight", "1", "--json"],
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    let printed: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(printed, report(folder.path()));
+    assert_eq!(results(&printed).len(), 1);
+}
+
+#[test]
+fn a_server_with_a_url_is_loaded_with_tokens_and_its_counters_compared() {
+    let mut server = Running::serve(&[
+        "--jwt-secret",
+        SECRET,
+        "--ops-listen",
+        "127.0.0.1:0",
+        "--app",
+        "sink",
+    ]);
+    let stats = server.line();
+    let stats = stats.strip_prefix("operations on ").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        &server.url,
+        "--quick",
+        "--test",
+        "throughput",
+        "--jwt-secret",
+        SECRET,
+        "--stats-url",
+        stats,
+    ];
+    let said = bench(folder.path(), &arguments);
+    let report = report(folder.path());
+    assert_eq!(report["target"]["embedded"], false);
+    let messages = &results(&report)[0]["messages"];
+    let count = |name: &str| messages[name].as_u64().unwrap();
+    assert_eq!(
+        count("delivered") + count("refused"),
+        count("offered"),
+        "{said:?}"
+    );
+    let command = text(&report["plan"]["command"]);
+    assert!(
+        command.contains("--jwt-secret …") && !command.contains(SECRET),
+        "{command}"
+    );
+}
+
+#[test]
+fn a_plain_websocket_server_is_loaded_without_a_token() {
+    let server = Running::serve(&["--protocol", "raw", "--app", "echo"]);
+    let folder = tempfile::tempdir().unwrap();
+    let said = bench(
+        folder.path(),
+        &[&server.url, "--quick", "--test", "echo,connection-storm"],
+    );
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(report(folder.path())["plan"]["profile"], "raw");
+}
+
+#[test]
+fn a_server_that_refuses_makes_the_run_fail() {
+    let server = Running::serve(&["--jwt-secret", SECRET]);
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = [
+        &server.url,
+        "--quick",
+        "--test",
+        "connection-storm",
+        "--token",
+        "no-token",
+    ];
+    let said = bench(folder.path(), &arguments);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert_eq!(results(&report(folder.path()))[0]["verdict"], "failed");
+}
+
+#[test]
+fn mistakes_are_told_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("ws://{free}/");
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&[&url], &["cannot connect", &url, "nothing listens there"]),
+        (&["http://127.0.0.1/"], &["ws:// or wss://"]),
+        (&["wss://127.0.0.1:1/"], &["--ca", "--insecure"]),
+        (&["--test", "thruput"], &["thruput", "throughput"]),
+        (&["--connections", "0"], &["--connections"]),
+        (&["--duration-s", "-1"], &["-1"]),
+        (&["--test", "echo,throughput"], &["--test echo"]),
+        (&["--stats-url", "http://127.0.0.1:1"], &["URL"]),
+    ];
+    for (arguments, words) in cases {
+        assert_refused(&bench(folder.path(), arguments), words);
+    }
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert_refused(
+        &run(&["bench", "--quick", "--out", file.to_str().unwrap()]),
+        &["file"],
+    );
+}
+
+#[test]
+fn an_interrupted_run_leaves_a_partial_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, mut lines) = start_endless(folder.path());
+    signal(child.id(), "INT");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
+    let report = report(folder.path());
+    assert_eq!(report["partial"], true);
+    assert_eq!(text(&results(&report)[0]["test"]), "connection-storm");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_death_of_the_server_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut child, mut lines) = start_endless(folder.path());
+    let servers = crate::program::children(child.id());
+    assert_eq!(servers.len(), 1);
+    signal(servers[0], "KILL");
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{rest}");
+    let last = rest.lines().last().unwrap();
+    assert!(
+        last.starts_with("tidewire: the server ended during the run"),
+        "{rest}"
+    );
+    let report = report(folder.path());
+    assert!(
+        text(&report["partial_reason"]).contains("server ended"),
+        "{report:#}"
+    );
+}
+
+/// A run whose second test would take an hour, at a moment in that test.
+fn start_endless(out: &Path) -> (std::process::Child, impl BufRead + use<>) {
+    let tests = "connection-storm,sustained-hold";
+    let mut command = tidewire(&[
+        "bench", "--quick", "--hold-s", "3600", "--test", tests, "--out",
+    ]);
+    let mut child = command
+        .arg(out)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("sustained-hold") {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "the run has ended");
+    }
+    (child, lines)
+}
+
+fn bench(out: &Path, arguments: &[&str]) -> Said {
+    let mut command = tidewire(&["bench", "--out"]);
+    command.arg(out).args(arguments).output().unwrap().into()
+}
+
+fn report(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("report.json")).unwrap()).unwrap()
+}
+
+fn results(report: &Value) -> &[Value] {
+    report["results"].as_array().unwrap()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

@@ -1,0 +1,11 @@
+//! The program as a user types it.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod bench;
+mod mistakes;
+mod program;
+mod report;
+mod serve;
+mod token;
+mod websocket;

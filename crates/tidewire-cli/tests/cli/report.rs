@@ -1,0 +1,75 @@
+//! `tidewire report`.
+
+use crate::program::{assert_refused, run};
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn one_report_is_shown_and_rendered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = write(folder.path(), "only.json", 2_000_000);
+    let out = folder.path().join("out");
+    let said = run(&["report", &file, "--out", out.to_str().unwrap()]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
+    assert!(
+        said.stdout.contains("throughput") && said.stdout.contains("2 M"),
+        "{}",
+        said.stdout
+    );
+    for name in ["report.html", "report.md", "report.json"] {
+        assert!(
+            fs::read_to_string(out.join(name))
+                .unwrap()
+                .contains("throughput"),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn two_reports_stand_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = write(folder.path(), "before.json", 1_000_000);
+    let after = write(folder.path(), "after.json", 3_000_000);
+    let out = folder.path().join("out");
+    let said = run(&["report", &before, &after, "--out", out.to_str().unwrap()]);
+    assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
+    for word in ["before", "after", "1 M", "3 M (3.00×)"] {
+        assert!(said.stdout.contains(word), "{word} in {}", said.stdout);
+    }
+    assert!(out.join("comparison.html").is_file() && out.join("comparison.md").is_file());
+}
+
+#[test]
+fn what_is_no_report_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.json");
+    let path = file.to_str().unwrap();
+    for text in ["{}", "nothing", "{\"schema\":\"tidewire-report/99\"}"] {
+        fs::write(&file, text).unwrap();
+        assert_refused(&run(&["report", path]), &[path]);
+    }
+    assert_refused(
+        &run(&["report", "/nonexistent.json"]),
+        &["/nonexistent.json"],
+    );
+    assert_refused(&run(&["report"]), &["REPORT.json"]);
+}
+
+/// Writes a report with one result at this rate.
+fn write(folder: &Path, name: &str, rate_per_s: u64) -> String {
+    let report = serde_json::json!({
+        "schema": "tidewire-report/1",
+        "tool": {"name": "tidewire", "version": "0.1.0", "language": "rust"},
+        "machine": {"cores": 2},
+        "target": {"url": "ws://127.0.0.1:5006/ws", "embedded": true},
+        "results": [{
+            "test": "throughput", "connections": 100, "rate_per_s": rate_per_s, "verdict": "valid",
+            "bottleneck": "server",
+            "messages": {"offered": 10, "confirmed": 10, "lost": 0}
+        }]
+    });
+    let path = folder.join(name);
+    fs::write(&path, report.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}

@@ -1,0 +1,155 @@
+//! `tidewire serve`: what it prints, serves, and how it ends.
+
+use crate::program::{Running, SECRET, get, run, tidewire};
+use crate::websocket::{Session, TEXT};
+use std::fs;
+use std::process::Stdio;
+
+#[test]
+fn it_says_where_it_listens_and_answers_there() {
+    let mut server = Running::serve(&["--no-auth", "--ops-listen", "127.0.0.1:0"]);
+    assert!(
+        server.url.starts_with("ws://127.0.0.1:") && server.url.ends_with("/ws"),
+        "{}",
+        server.url
+    );
+    let line = server.line();
+    let operations = line.strip_prefix("operations on ").expect(&line);
+    let (status, body) = get(operations, "/health");
+    assert_eq!(status, 200, "{body}");
+
+    let mut session = Session::open(server.address(), "/ws", None).unwrap();
+    let (opcode, ready) = session.receive();
+    assert_eq!(opcode, TEXT);
+    assert!(String::from_utf8(ready).unwrap().contains("server_ready"));
+}
+
+#[test]
+fn a_drain_closes_sessions_with_4300_and_tells_how_many_were_left() {
+    let mut server = Running::serve(&["--no-auth"]);
+    let mut session = Session::open(server.address(), "/ws", None).unwrap();
+    session.receive();
+    server.signal("TERM");
+    assert_eq!(session.close_code(), 4300);
+    assert_eq!(server.line(), "draining, sessions: 1");
+    assert_eq!(server.line(), "stopped, sessions left: 0");
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn sessions_that_do_not_end_are_counted() {
+    let mut server = Running::serve(&["--no-auth", "--drain-timeout-ms", "10"]);
+    let mut session = Session::open(server.address(), "/ws", None).unwrap();
+    session.receive();
+    server.signal("INT");
+    server.line();
+    assert_eq!(server.line(), "stopped, sessions left: 1");
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let limits = [
+        "--no-auth",
+        "--drain-timeout-ms",
+        "600000",
+        "--close-timeout-ms",
+        "600000",
+    ];
+    let mut server = Running::serve(&limits);
+    let mut session = Session::open(server.address(), "/ws", None).unwrap();
+    session.receive();
+    server.signal("TERM");
+    assert_eq!(server.line(), "draining, sessions: 1");
+    server.signal("TERM");
+    assert_eq!(server.wait(), Some(130));
+}
+
+#[test]
+fn it_ends_with_its_parent_when_told_so() {
+    let mut command = tidewire(&[
+        "serve",
+        "--no-auth",
+        "--listen",
+        "127.0.0.1:0",
+        "--stop-with-stdin",
+    ]);
+    command.stdin(Stdio::piped());
+    let mut server = Running::start(command);
+    drop(server.child.stdin.take());
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn a_token_that_was_made_here_is_accepted_and_another_is_not() {
+    let mut command = tidewire(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("TIDEWIRE_JWT_SECRET", SECRET);
+    let server = Running::start(command);
+    let token = |secret| {
+        let said = run(&["token", "--jwt-secret", secret, "--subject", "user-1"]);
+        assert_eq!((said.code, said.stderr.as_str()), (0, ""));
+        said.stdout.trim().to_owned()
+    };
+    Session::open(server.address(), "/ws", Some(&token(SECRET)))
+        .map(drop)
+        .unwrap();
+    let other = token("another secret of sufficient size");
+    for bad in [None, Some(other.as_str())] {
+        let status = Session::open(server.address(), "/ws", bad)
+            .map(drop)
+            .unwrap_err();
+        assert!(status.contains(" 401 "), "{status}");
+    }
+}
+
+#[test]
+fn flags_count_before_the_environment_and_that_before_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidewire.toml");
+    fs::write(
+        &file,
+        "path = \"/file\"\nlisten = \"127.0.0.1:0\"\n[auth]\nno_auth = true\n",
+    )
+    .unwrap();
+    let path = |flag: Option<&str>, variable: Option<&str>| {
+        let mut command = tidewire(&["serve", "--shards", "1", "--config", file.to_str().unwrap()]);
+        command.args(flag.map(|path| format!("--path={path}")));
+        command.envs(variable.map(|path| ("TIDEWIRE_PATH", path)));
+        let server = Running::start(command);
+        server.url.rsplit_once('/').unwrap().1.to_owned()
+    };
+    assert_eq!(path(None, None), "file");
+    assert_eq!(path(None, Some("/environment")), "environment");
+    assert_eq!(path(Some("/flag"), Some("/environment")), "flag");
+}
+
+#[test]
+fn a_key_on_the_command_line_counts_before_no_auth_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tidewire.toml");
+    fs::write(&file, "no_auth = true\n").unwrap();
+    let server = Running::serve(&["--config", file.to_str().unwrap(), "--jwt-secret", SECRET]);
+    let status = Session::open(server.address(), "/ws", None)
+        .map(drop)
+        .unwrap_err();
+    assert!(status.contains(" 401 "), "{status}");
+}
+
+#[test]
+fn plain_websocket_is_served_without_a_key_on_any_path() {
+    let server = Running::serve(&["--protocol", "raw", "--path", "any"]);
+    let mut session = Session::open(server.address(), "/whatever", None).unwrap();
+    session.send(TEXT, b"not ours");
+    assert_eq!(session.receive(), (TEXT, b"not ours".to_vec()));
+}
+
+#[test]
+fn limits_of_the_command_line_hold() {
+    let server = Running::serve(&["--protocol", "raw", "--connections-max", "1"]);
+    let first = Session::open(server.address(), "/ws", None).unwrap();
+    let status = Session::open(server.address(), "/ws", None)
+        .map(drop)
+        .unwrap_err();
+    assert!(status.contains(" 503 "), "{status}");
+    drop(first);
+}
