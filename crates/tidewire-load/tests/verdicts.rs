@@ -1,5 +1,7 @@
 //! The report says what a server is worth: honest ones are valid, liars are found out.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::sync::Arc;
@@ -103,6 +105,25 @@ fn an_honest_echo_answers_the_window_and_has_latencies() {
             (latency.count, latency.origin),
             (messages.offered, LatencyOrigin::Sent)
         );
+    }
+}
+
+#[test]
+fn tls_loses_nothing_either() {
+    for (conduct, test, profile) in [
+        (Conduct::Sink, TestKind::Throughput, Profile::Raw),
+        (Conduct::Echo, TestKind::Echo, Profile::V1),
+        (Conduct::Sink, TestKind::PingLatency, Profile::V1),
+    ] {
+        let server = Server::secure(conduct, profile == Profile::V1);
+        let mut options = options(&server, test, profile);
+        options.timeouts = Timeouts::default();
+        let result = &report(&options).results[0];
+        assert_honest(result);
+        if let Some(messages) = result.messages {
+            assert_eq!((messages.confirmed, messages.lost), (messages.offered, 0));
+            assert_eq!(server.received.load(Ordering::Relaxed), messages.offered);
+        }
     }
 }
 
@@ -255,7 +276,7 @@ fn the_connection_limit_is_found_and_its_cause_named() {
     );
 }
 
-/// 50 ms of silence are seen by one message of a closed loop, but by all that should have been sent
+/// A silence is seen by one message of a closed loop, but by all that should have been sent
 /// meanwhile when the latency counts from the intended time.
 #[test]
 fn a_late_answer_shows_in_the_latency_from_the_intended_time() {

@@ -145,20 +145,23 @@ impl Worker {
     /// What a phase does once per turn.
     pub(super) fn work_turn(&mut self, io: &mut Io, now_ns: u64) {
         self.begin_members(io);
-        let Some(phase) = &self.lab.phase else { return };
+        let Some(phase) = &self.lab.phase else {
+            return;
+        };
         if phase.stopping {
             return;
         }
-        if phase
+        let is_over = phase
             .deadline_ns
-            .is_some_and(|deadline_ns| now_ns >= deadline_ns)
-        {
-            return self.stop_phase(io);
-        }
+            .is_some_and(|deadline_ns| now_ns >= deadline_ns);
         match phase.activity {
-            Activity::Blast { .. } => self.send_checkpoints(io, now_ns),
+            Activity::Blast { .. } if !is_over => self.send_checkpoints(io, now_ns),
+            // Also in the end: what was due before it and is late must not be left out.
             Activity::Paced { .. } => self.release_due(io, now_ns),
             _ => {}
+        }
+        if is_over {
+            self.stop_phase(io);
         }
     }
 

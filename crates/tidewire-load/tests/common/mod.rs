@@ -8,9 +8,11 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig};
+use tidewire_net::{
+    Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
+};
 use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept, write_rejection};
 use tidewire_wire::message::{Event, Input, MessageReader};
@@ -47,6 +49,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Whole messages read, those of version 1 itself left out.
     pub(crate) received: Arc<AtomicU64>,
+    is_secure: bool,
     mailbox: Mailbox<()>,
     thread: Option<JoinHandle<()>>,
 }
@@ -61,6 +64,24 @@ impl Server {
     }
 
     pub(crate) fn start(conduct: Conduct, is_v1: bool, address: SocketAddr) -> Self {
+        Self::start_with(conduct, is_v1, address, None)
+    }
+
+    /// Under TLS, with a certificate of its own.
+    pub(crate) fn secure(conduct: Conduct, is_v1: bool) -> Self {
+        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let key = made.signing_key.serialize_der().try_into().unwrap();
+        let tls = tls::server_config_from(vec![made.cert.der().clone()], key).unwrap();
+        Self::start_with(conduct, is_v1, "127.0.0.1:0".parse().unwrap(), Some(tls))
+    }
+
+    fn start_with(
+        conduct: Conduct,
+        is_v1: bool,
+        address: SocketAddr,
+        tls: Option<Arc<tls::ServerConfig>>,
+    ) -> Self {
+        let is_secure = tls.is_some();
         let received = Arc::new(AtomicU64::new(0));
         let seen = Arc::clone(&received);
         let app = App {
@@ -74,18 +95,20 @@ impl Server {
         let (mut shard, mailbox) = Shard::new(&ShardConfig::default(), app).unwrap();
         let listener = tidewire_net::bind(address, 1, 4096).unwrap().remove(0);
         let address = listener.local_addr().unwrap();
-        shard.listen(listener, None).unwrap();
+        shard.listen(listener, tls).unwrap();
         let thread = std::thread::spawn(move || drop(shard.run().unwrap()));
         Self {
             address,
             received,
+            is_secure,
             mailbox,
             thread: Some(thread),
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("ws://{}/ws", self.address)
+        let scheme = if self.is_secure { "wss" } else { "ws" };
+        format!("{scheme}://{}/ws", self.address)
     }
 
     pub(crate) fn wait(mut self) {
@@ -308,16 +331,4 @@ impl StatsServer {
         });
         Self { address }
     }
-}
-
-/// Waits until something holds, at most ten seconds.
-pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
-    let end = Instant::now() + Duration::from_secs(10);
-    while Instant::now() < end {
-        if holds() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    false
 }
