@@ -70,8 +70,8 @@ pub struct Limits {
     pub handshakes_max: usize,
     /// Time for the opening handshake, TLS included, in milliseconds. Default 10,000.
     pub handshake_timeout_ms: u64,
-    /// The head of the upgrade request, in bytes; at most 128 KiB, to which more is lowered. Default
-    /// 16 KiB.
+    /// The head of the upgrade request, in bytes; at most a quarter of a shard's read buffer,
+    /// to which more is lowered. Default 16 KiB.
     pub request_head_bytes_max: usize,
     /// A message, also when inflated, in bytes. Default 1 MiB.
     pub message_bytes_max: usize,

@@ -3,12 +3,13 @@
 //! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`]. What
 //! happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded in bytes:
 //! when it is full, the shards stop reading their connections and TCP holds the senders back. Nothing is
-//! dropped; what was in a shard's read buffer at that moment (512 KiB at most) still goes in.
+//! dropped; what was in a shard's read buffer at that moment (one read buffer at most) still goes in.
 
 use crate::application::{
     Application, CloseReason, ConnectionKey, Context, Encoding, Message, Peer,
 };
 use crate::server::ShardWaker;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,6 +104,7 @@ impl QueueSender {
             sender: self.sender.clone(),
             gate: Arc::clone(&self.gate),
             batch: Batch::default(),
+            entered: Cell::new(0),
             waker: None,
             is_listed: Arc::default(),
         }
@@ -216,15 +218,19 @@ pub struct QueueApplication {
     sender: mpsc::Sender<Batch>,
     gate: Arc<Gate>,
     batch: Batch,
+    /// What of the batch's cost the gate knows of.
+    entered: Cell<usize>,
     waker: Option<ShardWaker>,
     /// This shard stands in the gate's list.
     is_listed: Arc<AtomicBool>,
 }
 
 impl QueueApplication {
-    fn has_room(&self) -> bool {
-        // What this turn has gathered counts too, so that one turn cannot outgrow the limit.
-        self.gate.is_open() && self.batch.cost() < self.gate.bytes_max
+    /// Tells the gate what has been gathered since the last time, so that the shards together cannot
+    /// outgrow the limit within a turn.
+    fn settle(&self) {
+        let cost = self.batch.cost();
+        self.gate.enter(cost - self.entered.replace(cost));
     }
 }
 
@@ -255,7 +261,8 @@ impl Application for QueueApplication {
     }
 
     fn is_ready(&self) -> bool {
-        if self.has_room() {
+        self.settle();
+        if self.gate.is_open() {
             return true;
         }
         if let Some(shard) = &self.waker
@@ -273,15 +280,16 @@ impl Application for QueueApplication {
             });
         }
         // The reader may have made room between the look and the entry.
-        self.has_room()
+        self.gate.is_open()
     }
 
     fn on_turn(&mut self) {
         if self.batch.is_empty() {
             return;
         }
+        self.settle();
+        self.entered.set(0);
         let batch = std::mem::take(&mut self.batch);
-        self.gate.enter(batch.cost());
         // Without a reader there is nobody to tell; the engine goes on serving its protocol.
         let _ = self.sender.send(batch);
     }

@@ -108,7 +108,7 @@ impl Server {
     ) -> Result<Self, StartError> {
         check(&config)?;
         let limits = &mut config.limits;
-        limits.request_head_bytes_max = limits.request_head_bytes_max.min(REQUEST_HEAD_BYTES_CAP);
+        limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
         // Reading has to pause before the outbox is full.
         limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
         let verifier = config.auth.as_ref().map(Verifier::new).transpose()?;
@@ -361,6 +361,11 @@ impl Core {
     }
 }
 
+/// A request head has to fit into a shard's read buffer with room to spare.
+fn request_head_bytes_cap() -> usize {
+    ShardConfig::default().read_buffer_bytes / 4
+}
+
 fn check(config: &Config) -> Result<(), StartError> {
     let limits = &config.limits;
     let minimums = [
@@ -405,9 +410,6 @@ fn spawn<A: Application>(index: usize, shard: Shard<EngineShard<A>>) -> io::Resu
 
 /// Connections that the kernel may keep until they are accepted, at each shard.
 const BACKLOG: i32 = 4096;
-
-/// A request head has to fit into a shard's read buffer with room to spare.
-const REQUEST_HEAD_BYTES_CAP: usize = 128 * 1024;
 
 /// How often a drain looks whether all have gone.
 const DRAIN_POLL: Duration = Duration::from_millis(10);

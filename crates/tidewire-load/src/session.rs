@@ -56,7 +56,7 @@ pub(crate) struct Opening {
 pub(crate) struct Outgoing {
     /// How far the ring has been written, as [`FrameRing`] counts places.
     pub(crate) place: u64,
-    /// How far it may be written; always the end of a frame, or `u64::MAX`.
+    /// How far it may be written; always the end of a frame.
     pub(crate) goal: u64,
     /// Whole frames that leave as soon as the ring's current frame is complete.
     pub(crate) controls: Vec<u8>,

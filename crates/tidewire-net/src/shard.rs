@@ -29,7 +29,7 @@ pub struct ShardConfig {
 impl Default for ShardConfig {
     fn default() -> Self {
         Self {
-            read_buffer_bytes: 512 * 1024,
+            read_buffer_bytes: 128 * 1024,
             outbox_bytes_max: 16 * 1024 * 1024,
             mailbox_capacity: 4096,
         }

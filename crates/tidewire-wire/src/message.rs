@@ -108,7 +108,7 @@ impl MessageReader {
     ///
     /// # Errors
     /// The rule that the peer broke. Reading cannot go on after it.
-    #[inline]
+    #[inline(always)]
     pub fn read<'s>(
         &'s mut self,
         input: &'s mut Input<'_>,

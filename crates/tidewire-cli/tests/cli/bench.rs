@@ -108,7 +108,14 @@ fn a_server_with_a_url_is_loaded_with_tokens_and_its_counters_compared() {
 
 #[test]
 fn a_plain_websocket_server_is_loaded_without_a_token() {
-    let server = Running::serve(&["--protocol", "raw", "--app", "echo"]);
+    let server = Running::serve(&[
+        "--protocol",
+        "raw",
+        "--app",
+        "echo",
+        "--rate-limit-capacity",
+        "0",
+    ]);
     let folder = tempfile::tempdir().unwrap();
     let said = bench(
         folder.path(),

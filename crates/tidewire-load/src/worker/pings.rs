@@ -33,6 +33,8 @@ impl Lab {
         phase.result.span_ns = Some((phase.start_ns, now_ns));
         if work.task == Task::Settling && work.barrier_sent && work.marks.is_empty() {
             self.end_member(io, talk);
+        } else {
+            self.extend_blast(io, talk);
         }
     }
 

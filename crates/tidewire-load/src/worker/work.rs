@@ -43,13 +43,24 @@ impl PhaseRun {
     /// Writes what the connection may write, and counts the messages that have left whole.
     #[inline]
     pub(super) fn pump(&mut self, io: &mut Io, talk: &mut Talk, write_bytes_max: usize) -> Pump {
-        let Some(ring) = &self.ring else {
+        // One that has not begun stands somewhere in the ring of the phase before.
+        let ring = self.ring.as_ref().filter(|_| talk.work.task != Task::Idle);
+        let Some(ring) = ring else {
             return talk.out.pump(io, talk.id, None, write_bytes_max);
         };
         let before = ring.frames_before(talk.out.place);
         let pump = talk.out.pump(io, talk.id, Some(ring), write_bytes_max);
         self.result.offered += ring.frames_before(talk.out.place) - before;
         pump
+    }
+
+    /// Frames that a connection may have on their way unconfirmed. A server that falls behind would
+    /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
+    /// with many connections, more than the kernel has for all of TCP.
+    fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
+        let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
+        let frame_bytes = (ring.len_bytes() / ring.frames()).max(1);
+        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes).max(2)
     }
 
     /// When the phase has something to do though nothing arrives.
@@ -262,10 +273,7 @@ impl Lab {
                 talk.work.pings_left = per_connection;
                 self.next_ping(io, talk);
             }
-            Activity::Blast { .. } => {
-                talk.out.goal = u64::MAX;
-                self.pump(io, talk);
-            }
+            Activity::Blast { .. } => self.extend_blast(io, talk),
             Activity::Paced { .. } => {}
             Activity::Window { in_flight, .. } => {
                 self.release(talk, now_ns, now_ns, in_flight);
@@ -288,6 +296,29 @@ impl Lab {
                 left: count,
             });
         }
+    }
+
+    /// Lets a connection at full speed write on, as far as enough of what it wrote is confirmed. A ping
+    /// between two strides asks for the next confirmation while the next stride leaves.
+    pub(super) fn extend_blast(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &self.phase else { return };
+        let is_blast = matches!(phase.activity, Activity::Blast { .. });
+        let Some(ring) = phase.ring() else { return };
+        if !is_blast || talk.work.task != Task::Active || talk.out.place < talk.out.goal {
+            return;
+        }
+        let limit = phase.unconfirmed_frames_max(ring);
+        let stride = limit / 2;
+        let written = ring.frames_before(talk.out.place);
+        let unconfirmed = written - talk.work.first_frame - talk.work.confirmed;
+        if unconfirmed + stride > limit {
+            return;
+        }
+        talk.out.goal = ring.start_of(written + stride);
+        if unconfirmed > 0 && talk.out.controls.is_empty() {
+            self.queue_mark(talk);
+        }
+        self.pump(io, talk);
     }
 
     /// A message that is not the protocol's: the reply to one of ours, or something else.
@@ -413,7 +444,7 @@ impl Lab {
         let Some(phase) = &self.phase else { return };
         talk.work.task = Task::Settling;
         if let Some(ring) = phase.ring() {
-            if talk.out.goal == u64::MAX {
+            if matches!(phase.activity, Activity::Blast { .. }) {
                 talk.out.goal = ring.boundary(talk.out.place);
             }
             io.set_timer(
@@ -429,7 +460,7 @@ impl Lab {
     /// All that may be written is written; in the end its confirmation is what is missing.
     pub(super) fn handle_all_written(&mut self, io: &mut Io, talk: &mut Talk) {
         if talk.work.task != Task::Settling {
-            return;
+            return self.extend_blast(io, talk);
         }
         let Some(phase) = &self.phase else { return };
         if phase.expects_replies {
@@ -477,6 +508,10 @@ const BEGINS_PER_TURN: usize = 64;
 
 /// Frames between the starts of two connections; a prime, so that all frames are used.
 const FRAMES_APART: u64 = 37;
+
+/// Bytes on their way unconfirmed over all connections of a worker, and for one at the least.
+const UNCONFIRMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const UNCONFIRMED_BYTES_MIN: u64 = 16 * 1024;
 
 const CHECKPOINTS_PER_S: u64 = 10;
 const CHECKPOINTS_PER_S_MAX: u64 = 2_000;
