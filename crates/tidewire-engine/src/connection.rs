@@ -56,7 +56,9 @@ pub(crate) struct Pauses {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     pub(crate) since_told: u64,
-    pub(crate) told_ms: u64,
+    pub(crate) told_ms: Option<u64>,
+    /// When the next message is taken, as of the last refusal.
+    pub(crate) retry_after_ms: u64,
 }
 
 impl Connection {

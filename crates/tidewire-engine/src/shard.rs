@@ -454,7 +454,10 @@ impl<A: Application> Turn<'_, A> {
                 state.ended = Some(CloseReason::ByUs(code));
                 self.io.abort(id);
             }
-            Phase::Open => self.check_idle(state),
+            Phase::Open => {
+                self.tell_refusals(state);
+                self.check_idle(state);
+            }
             Phase::Over => {}
         }
     }

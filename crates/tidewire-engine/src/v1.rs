@@ -1,9 +1,11 @@
 //! Protocol version 1 in the server: its own messages are answered, the others go to the application.
 
 use crate::application::{Application, Encoding, Message};
+use crate::config::Protocol;
 use crate::connection::{Phase, State};
 use crate::rate::Verdict;
 use crate::shard::Turn;
+use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
@@ -27,41 +29,58 @@ impl<A: Application> Turn<'_, A> {
 
     #[cold]
     fn admit_reluctantly(&mut self, state: &mut State, verdict: Verdict) -> bool {
-        let is_v1 = self.core.shared.config.protocol == crate::Protocol::V1;
-        match verdict {
-            Verdict::Allowed => true,
-            Verdict::AllowedLow => {
-                if is_v1 {
-                    let warning = self.rate_warning(state);
-                    self.reply(state, &warning);
-                }
+        match (verdict, self.core.shared.config.protocol) {
+            (Verdict::Allowed, _) | (Verdict::AllowedLow, Protocol::Raw) => true,
+            (Verdict::AllowedLow, Protocol::V1) => {
+                let warning = self.rate_warning(state);
+                self.reply(state, &warning);
                 true
             }
-            Verdict::Refused { retry_after_ms } => {
+            (Verdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
-                let refusals = &mut state.refusals;
-                refusals.since_told += 1;
-                let is_first = refusals.told_ms == 0;
-                if is_v1
-                    && (is_first || self.now.monotonic_ms >= refusals.told_ms + REFUSAL_INTERVAL_MS)
-                {
-                    let message = format!(
-                        "{} messages were refused: more than {} a second",
-                        refusals.since_told, self.core.shared.config.limits.rate_limit_refill_per_s
-                    );
-                    refusals.since_told = 0;
-                    refusals.told_ms = self.now.monotonic_ms.max(1);
-                    let error = Reply::Error {
-                        code: ErrorCode::RateLimited,
-                        message: message.into(),
-                        retry_after_s: Some(retry_after_ms.div_ceil(1000)),
-                        correlation_id: None,
-                    };
-                    self.reply(state, &error);
+                state.refusals.since_told += 1;
+                state.refusals.retry_after_ms = retry_after_ms;
+                match protocol {
+                    Protocol::V1 => self.tell_refusals(state),
+                    // Without messages of ours there is only the close to tell it by.
+                    Protocol::Raw => self.end(
+                        state,
+                        CloseCode::RATE_LIMITED,
+                        "more messages than the rate limit",
+                    ),
                 }
                 false
             }
         }
+    }
+
+    /// Says how many messages were refused since it was said last; if that was just now, later.
+    pub(crate) fn tell_refusals(&mut self, state: &mut State) {
+        let now_ms = self.now.monotonic_ms;
+        let refusals = &mut state.refusals;
+        let due_ms = refusals
+            .told_ms
+            .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
+        if refusals.since_told == 0 {
+            return;
+        }
+        if now_ms < due_ms {
+            return self.io.set_timer(state.key.id, due_ms);
+        }
+        let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
+        let message = format!(
+            "{} messages were refused: more than {refill_per_s} a second",
+            refusals.since_told
+        );
+        refusals.since_told = 0;
+        refusals.told_ms = Some(now_ms);
+        let error = Reply::Error {
+            code: ErrorCode::RateLimited,
+            message: message.into(),
+            retry_after_s: Some(refusals.retry_after_ms.div_ceil(1000)),
+            correlation_id: None,
+        };
+        self.reply(state, &error);
     }
 
     fn rate_warning(&self, state: &State) -> Reply {

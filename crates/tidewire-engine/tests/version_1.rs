@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Client, Said, assert_messages_add_up, assert_settled, config, connect_v1, start, text_frame,
-    wait_until,
+    Client, Said, assert_messages_add_up, assert_settled, config, connect, connect_v1, raw_config,
+    start, text_frame, wait_until,
 };
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -316,4 +316,45 @@ fn a_batch_does_not_get_around_the_rate_limit() {
         (9, 91)
     );
     assert_messages_add_up(&counters);
+}
+
+#[test]
+fn the_last_refusals_are_told_though_nothing_follows_them() {
+    let mut config = config();
+    config.limits.rate_limit_capacity = 10;
+    config.limits.rate_limit_refill_per_s = 1;
+    let server = start(config, Echo);
+    let mut client = connect_v1(&server);
+    let burst: Vec<u8> = (0..30)
+        .flat_map(|_| text_frame(r#"{"t":"trade","p":{}}"#))
+        .collect();
+    client.send_bytes(&burst);
+    let mut told = 0;
+    while told < 20 {
+        let said = client.next_json();
+        if said["t"] == "error" {
+            assert_eq!(said["p"]["code"], "RATE_LIMITED");
+            let message = said["p"]["message"].as_str().expect("a message");
+            let number = message.split_once(' ').expect("a number first").0;
+            told += number.parse::<u64>().expect("a number first");
+        }
+    }
+    assert_eq!(told, 20);
+    assert_eq!(server.handle().counters().messages_refused_rate, 20);
+}
+
+#[test]
+fn without_the_protocol_a_refusal_is_told_by_the_close() {
+    let mut config = raw_config();
+    config.limits.rate_limit_capacity = 10;
+    config.limits.rate_limit_refill_per_s = 1;
+    let server = start(config, Echo);
+    let mut client = connect(&server);
+    let burst: Vec<u8> = (0..11).flat_map(|_| text_frame("hello")).collect();
+    client.send_bytes(&burst);
+    for _ in 0..10 {
+        assert_eq!(client.next_text(), "hello");
+    }
+    client.assert_closed(CloseCode::RATE_LIMITED);
+    assert_eq!(server.handle().counters().messages_refused_rate, 1);
 }

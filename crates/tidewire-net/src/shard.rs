@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The sizes of a shard.
 #[derive(Debug, Clone)]
 pub struct ShardConfig {
-    /// The one read buffer, in bytes. Default 512 KiB; at least 64 KiB, to which less is raised.
+    /// The one read buffer, in bytes. Default 128 KiB; at least 64 KiB, to which less is raised.
     pub read_buffer_bytes: usize,
     /// What may wait for one connection to take it, in bytes; past it the connection ends with
     /// [`Closed::OutboxOverflow`]. Default 16 MiB.
