@@ -46,7 +46,8 @@ pub struct Message<'a> {
     /// How the bytes are to be read.
     pub encoding: Encoding,
     /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a type,
-    /// not to be valid JSON throughout.
+    /// not to be valid JSON throughout, nor to be nested less deep than any limit: a parser has to see
+    /// to that itself.
     pub bytes: &'a [u8],
 }
 

@@ -60,7 +60,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// The limits of a server. They hold for each connection unless the name says otherwise.
+/// The limits of a server. They hold for each connection unless the name says otherwise. Times are at
+/// least one millisecond.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Sessions in all; the next one gets HTTP 503. Default 1,000,000.

@@ -48,8 +48,16 @@ pub(crate) struct Pauses {
     pub(crate) application: bool,
     /// Too much waits to be sent.
     pub(crate) outbox: bool,
+    /// It has had enough of this turn.
+    pub(crate) turn: bool,
     /// What waited to be sent when that was last looked at, in bytes.
     pub(crate) outbox_bytes_seen: usize,
+}
+
+impl Pauses {
+    pub(crate) fn are_over(&self) -> bool {
+        !(self.application || self.outbox || self.turn)
+    }
 }
 
 /// Messages refused by the rate limit, told to the peer once in a while and not one by one.

@@ -4,7 +4,8 @@ use crate::application::{Application, CloseReason, Context, Peer};
 use crate::auth::{TokenError, find_token};
 use crate::config::{OriginPolicy, Protocol};
 use crate::connection::{Connection, Phase};
-use crate::shard::{Core, EngineShard};
+use crate::core::{Core, wire_now};
+use crate::shard::EngineShard;
 use crate::v1::write_message;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
@@ -91,10 +92,7 @@ impl<A: Application> EngineShard<A> {
         user: Option<String>,
         failure: Option<TokenError>,
     ) {
-        let now = Now {
-            monotonic_ms: io.now().monotonic_ms,
-            unix_ms: io.now().unix_ms,
-        };
+        let now = wire_now(io);
         let Some(buffer) = io.buffer(id) else { return };
         write_accept(
             request.key(),
@@ -116,14 +114,13 @@ impl<A: Application> EngineShard<A> {
         self.core.counters.handshakes_completed.add(1);
         self.core.counters.connections_open.add(1);
         let connection_id = self.core.new_id(now.unix_ms);
+        let message_id = self.core.new_id(now.unix_ms);
         let profile = &self.core.shared.profile;
         if self.core.shared.config.protocol == Protocol::V1 {
             let ready = Reply::Ready {
                 connection_id,
                 user_id: user.clone(),
             };
-            let message_id =
-                tidewire_wire::uuid::uuid_v7(now.unix_ms, rand::Rng::random(&mut self.core.rng));
             if let Some(buffer) = io.buffer(id) {
                 let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
                 self.core.counters.messages_sent.add(1);

@@ -15,11 +15,13 @@
 //! # Ok::<(), tidewire_engine::StartError>(())
 //! ```
 
+mod admission;
 mod application;
 pub mod apps;
 pub mod auth;
 mod config;
 mod connection;
+mod core;
 pub mod counters;
 mod handshake;
 pub mod ops;
@@ -29,6 +31,7 @@ mod requests;
 mod server;
 mod shard;
 pub mod token;
+mod turn;
 mod v1;
 
 pub use application::{

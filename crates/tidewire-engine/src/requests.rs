@@ -1,6 +1,5 @@
 //! Answers to what a client asks of the server itself.
 
-use crate::counters::Counters;
 use crate::ops::OpsSource;
 use crate::server::Shared;
 use serde_json::json;
@@ -8,8 +7,8 @@ use std::sync::atomic::Ordering;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Reply, Request, RequestKind, Subscription};
 
-/// The reply to `request`; `counters` are those of the connection's shard.
-pub(crate) fn answer(shared: &Shared, counters: &Counters, request: Request) -> Reply {
+/// The reply to `request`.
+pub(crate) fn answer(shared: &Shared, request: Request) -> Reply {
     let correlation_id = request.correlation_id;
     let limits = &shared.config.limits;
     match request.kind {
@@ -22,7 +21,7 @@ pub(crate) fn answer(shared: &Shared, counters: &Counters, request: Request) -> 
             correlation_id,
         },
         RequestKind::MetricsRequest => {
-            let snapshot = counters.snapshot();
+            let snapshot = shared.total();
             Reply::MetricsResponse {
                 payload: json!({
                     "messages_received": snapshot.messages_received,
@@ -55,6 +54,7 @@ pub(crate) fn answer(shared: &Shared, counters: &Counters, request: Request) -> 
             code: ErrorCode::InvalidAction,
             message: "this server keeps no snapshots".into(),
             retry_after_s: None,
+            refused: None,
             correlation_id,
         },
     }

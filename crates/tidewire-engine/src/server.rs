@@ -3,12 +3,11 @@
 use crate::application::{Application, ConnectionKey, Outgoing};
 use crate::auth::{AuthConfigError, Verifier};
 use crate::config::Config;
+use crate::core::Core;
 use crate::counters::{Counters, Snapshot};
 use crate::ops::{Ops, OpsSource};
 use crate::rate::RateLimit;
-use crate::shard::{Core, EngineShard, Mail};
-use rand::SeedableRng;
-use rand::rngs::StdRng;
+use crate::shard::{EngineShard, Mail};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +16,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire_net::{Mailbox, MailboxError, Shard, ShardConfig, bind, tls};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::format::Inflater;
 use tidewire_wire::session::{Features, ServerProfile};
 
 /// A running server. Dropping it stops it without a drain.
@@ -91,7 +89,7 @@ pub(crate) struct Shared {
     pub(crate) handshakes_per_shard_max: usize,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
-    counters: Vec<Arc<Counters>>,
+    pub(crate) counters: Vec<Arc<Counters>>,
     draining: AtomicBool,
     started: Instant,
     started_unix_ms: u64,
@@ -248,24 +246,21 @@ impl Handle {
     /// The counters of all shards, summed now.
     #[must_use]
     pub fn counters(&self) -> Snapshot {
-        self.shared
-            .shards()
-            .iter()
-            .fold(Snapshot::default(), |sum, shard| sum.sum(shard))
+        self.shared.total()
     }
 
     /// Whether the server turns newcomers away because it is about to stop.
     #[must_use]
     pub fn is_draining(&self) -> bool {
-        self.shared.draining.load(Ordering::Acquire)
+        self.shared.is_draining()
     }
 
     /// Starts what [`Server::drain`] does, without waiting or stopping.
     pub fn start_drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
         for mailbox in self.mailboxes.iter() {
-            // A shard that has stopped has nothing to drain.
-            let _ = mailbox.send(Mail::Drain);
+            // A full mailbox wakes its shard as well, and a shard that has stopped has nothing to drain.
+            let _ = mailbox.try_send(Mail::Wake);
         }
     }
 
@@ -326,6 +321,19 @@ impl Shared {
     }
 }
 
+impl Shared {
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// The counters of all shards, summed now.
+    pub(crate) fn total(&self) -> Snapshot {
+        self.shards()
+            .iter()
+            .fold(Snapshot::default(), |sum, shard| sum.sum(shard))
+    }
+}
+
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
         !self.draining.load(Ordering::Acquire)
@@ -344,20 +352,6 @@ impl OpsSource for Shared {
 
     fn started_unix_ms(&self) -> u64 {
         self.started_unix_ms
-    }
-}
-
-impl Core {
-    fn new(index: usize, shared: &Arc<Shared>) -> Self {
-        Self {
-            index: index as u32,
-            shared: Arc::clone(shared),
-            counters: Arc::clone(&shared.counters[index]),
-            rng: StdRng::from_os_rng(),
-            inflater: Inflater::new(),
-            inflated: Vec::new(),
-            draining: false,
-        }
     }
 }
 

@@ -1,34 +1,25 @@
 //! One shard of the server: the connections of one event loop.
 
-use crate::application::{
-    Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing,
-};
-use crate::config::Protocol;
+use crate::application::{Application, CloseReason, ConnectionKey, Outgoing};
 use crate::connection::{Connection, Pauses, Phase, Refusals, State};
-use crate::counters::Counters;
+use crate::core::{Core, wire_now};
 use crate::rate::TokenBucket;
-use crate::server::Shared;
-use rand::rngs::StdRng;
-use std::sync::Arc;
+use crate::turn::{Tally, Turn};
 use std::sync::atomic::Ordering;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::format::{Format, Inflater};
-use tidewire_wire::frame::{self, OpCode, Role};
-use tidewire_wire::handshake::server::write_rejection;
-use tidewire_wire::message::{Event, Input, MessageReader};
-use tidewire_wire::session::{Now, Reply, ServerSession, TimeoutAction};
-use tidewire_wire::uuid::{Uuid, uuid_v7};
+use tidewire_wire::format::Format;
+use tidewire_wire::frame::{ProtocolError, Role};
+use tidewire_wire::message::{Input, MessageReader};
+use tidewire_wire::session::ServerSession;
 
 /// What other threads ask of a shard.
 #[derive(Debug)]
 pub(crate) enum Mail {
     Send(ConnectionId, Outgoing),
     Close(ConnectionId, CloseCode, &'static str),
-    /// Close every session with 4300 and turn newcomers away.
-    Drain,
     Stop,
-    /// Ask the application again whether it is ready.
+    /// Look again whether the application is ready and whether to drain.
     Wake,
 }
 
@@ -39,17 +30,8 @@ pub(crate) struct EngineShard<A> {
     opening: usize,
     /// Connections whose reading waits for the application.
     waiting: Vec<ConnectionId>,
-}
-
-/// What a shard has besides its application and its connections.
-pub(crate) struct Core {
-    pub(crate) index: u32,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) rng: StdRng,
-    pub(crate) inflater: Inflater,
-    pub(crate) inflated: Vec<u8>,
-    pub(crate) draining: bool,
+    /// Connections that have had enough of this turn.
+    yielding: Vec<ConnectionId>,
 }
 
 impl<A: Application> EngineShard<A> {
@@ -60,6 +42,7 @@ impl<A: Application> EngineShard<A> {
             connections: Vec::new(),
             opening: 0,
             waiting: Vec::new(),
+            yielding: Vec::new(),
         }
     }
 
@@ -97,16 +80,23 @@ impl<A: Application> EngineShard<A> {
                 Ok(Some(event)) => turn.handle_event(state, event),
                 Ok(None) => break,
                 Err(error) => {
-                    turn.core.counters.protocol_errors.add(1);
-                    if error == frame::ProtocolError::MessageTooLarge {
+                    if error == ProtocolError::MessageTooLarge {
                         turn.tally.received += 1;
                         turn.core.counters.messages_refused_size.add(1);
+                    } else {
+                        turn.core.counters.protocol_errors.add(1);
                     }
                     turn.end(state, error.close_code(), &error.to_string());
                 }
             }
             if let Some((code, reason)) = state.close.take() {
                 turn.start_close(state, code, reason);
+            }
+            if turn.tally.inflated_bytes > INFLATED_BYTES_PER_TURN {
+                state.pauses.turn = true;
+                turn.io.pause_reading(id);
+                self.yielding.push(id);
+                break;
             }
         }
         turn.tally.count(&turn.core.counters);
@@ -171,7 +161,20 @@ impl<A: Application> EngineShard<A> {
                 continue;
             };
             connection.state.pauses.application = false;
-            if !connection.state.pauses.outbox {
+            if connection.state.pauses.are_over() {
+                io.resume_reading(id);
+            }
+        }
+    }
+
+    /// Lets the connections read on that gave way to the others in this turn.
+    fn resume_yielding(&mut self, io: &mut Io) {
+        for id in std::mem::take(&mut self.yielding) {
+            let Some(connection) = self.connection(id) else {
+                continue;
+            };
+            connection.state.pauses.turn = false;
+            if connection.state.pauses.are_over() {
                 io.resume_reading(id);
             }
         }
@@ -198,7 +201,10 @@ impl<A: Application> Handler for EngineShard<A> {
             ended: None,
         };
         let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
-        io.set_timer(id, now.monotonic_ms + limits.handshake_timeout_ms);
+        io.set_timer(
+            id,
+            now.monotonic_ms.saturating_add(limits.handshake_timeout_ms),
+        );
         if self.connections.len() <= id.index() {
             self.connections.resize_with(id.index() + 1, || None);
         }
@@ -218,10 +224,10 @@ impl<A: Application> Handler for EngineShard<A> {
             _ => return self.receive(io, id, data),
         }
         let head_bytes = self.open(io, id, data);
-        let is_open = self
-            .connection(id)
-            .is_some_and(|connection| connection.state.phase == Phase::Open);
-        if is_open && head_bytes < data.len() {
+        let is_session = self.connection(id).is_some_and(|connection| {
+            !matches!(connection.state.phase, Phase::Opening | Phase::Over)
+        });
+        if is_session && head_bytes < data.len() {
             return head_bytes + self.receive(io, id, &mut data[head_bytes..]);
         }
         head_bytes
@@ -268,7 +274,7 @@ impl<A: Application> Handler for EngineShard<A> {
         connection.state.pauses.outbox_bytes_seen = 0;
         if connection.state.pauses.outbox {
             connection.state.pauses.outbox = false;
-            if !connection.state.pauses.application {
+            if connection.state.pauses.are_over() {
                 io.resume_reading(id);
             }
         }
@@ -282,7 +288,6 @@ impl<A: Application> Handler for EngineShard<A> {
             Mail::Close(id, code, reason) => {
                 self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
             }
-            Mail::Drain => self.drain(io),
             Mail::Stop => io.stop(),
             Mail::Wake => {}
         }
@@ -290,6 +295,10 @@ impl<A: Application> Handler for EngineShard<A> {
 
     fn handle_turn(&mut self, io: &mut Io) {
         self.app.on_turn();
+        self.resume_yielding(io);
+        if !self.core.draining && self.core.shared.is_draining() {
+            self.drain(io);
+        }
         if !self.waiting.is_empty() && self.app.is_ready() {
             self.resume_waiting(io);
         }
@@ -317,210 +326,6 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 }
 
-/// One call for one connection, with all that it needs at hand.
-pub(crate) struct Turn<'a, A> {
-    pub(crate) io: &'a mut Io,
-    pub(crate) app: &'a mut A,
-    pub(crate) core: &'a mut Core,
-    pub(crate) now: Now,
-    pub(crate) tally: Tally,
-}
-
-/// Counts of one call, added to the shard's counters at its end.
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) received: u64,
-    pub(crate) received_bytes: u64,
-    pub(crate) delivered: u64,
-}
-
-impl Tally {
-    fn count(&self, counters: &Counters) {
-        counters.messages_received.add(self.received);
-        counters.bytes_received.add(self.received_bytes);
-        counters.messages_delivered.add(self.delivered);
-    }
-}
-
-impl<A: Application> Turn<'_, A> {
-    #[inline]
-    fn handle_event(&mut self, state: &mut State, event: Event<'_>) {
-        let (encoding, bytes) = match event {
-            Event::Text(text) => (Encoding::Text, text.as_bytes()),
-            Event::Binary(bytes) => (Encoding::Binary, bytes),
-            control => return self.handle_control(state, &control),
-        };
-        self.tally.received += 1;
-        self.tally.received_bytes += bytes.len() as u64;
-        if !self.admit(state) {
-            return;
-        }
-        match self.core.shared.config.protocol {
-            Protocol::Raw => self.deliver(state, Message { encoding, bytes }),
-            Protocol::V1 => self.handle_v1(state, encoding, bytes),
-        }
-    }
-
-    fn handle_control(&mut self, state: &mut State, event: &Event<'_>) {
-        let id = state.key.id;
-        match event {
-            Event::Ping(payload) => {
-                self.core.counters.pings_received.add(1);
-                if state.phase == Phase::Open
-                    && let Some(buffer) = self.io.buffer(id)
-                {
-                    frame::write_frame(buffer, OpCode::Pong, payload, None);
-                }
-            }
-            Event::Pong(_) => self.core.counters.pongs_received.add(1),
-            Event::Close(code, _) => {
-                let reason = match state.phase {
-                    Phase::Closing(ours) => CloseReason::ByUs(ours),
-                    _ => {
-                        if let Some(buffer) = self.io.buffer(id) {
-                            frame::write_close(buffer, *code, "", None);
-                        }
-                        CloseReason::ByPeer(*code)
-                    }
-                };
-                self.finish(state, reason);
-            }
-            Event::Text(_) | Event::Binary(_) => {}
-        }
-    }
-
-    /// Hands a message to the application.
-    #[inline]
-    pub(crate) fn deliver(&mut self, state: &mut State, message: Message<'_>) {
-        self.tally.delivered += 1;
-        let mut context = Context {
-            io: self.io,
-            counters: &self.core.counters,
-            state,
-        };
-        self.app.on_message(&mut context, message);
-    }
-
-    /// Sends a close and waits for the answer; messages are still taken until it comes.
-    pub(crate) fn start_close(&mut self, state: &mut State, code: CloseCode, reason: &str) {
-        if state.phase != Phase::Open {
-            return;
-        }
-        state.phase = Phase::Closing(code);
-        let id = state.key.id;
-        if let Some(buffer) = self.io.buffer(id) {
-            frame::write_close(buffer, Some(code), reason, None);
-        }
-        // The answer must get through to end the session in time.
-        self.io.resume_reading(id);
-        self.await_close(id);
-    }
-
-    /// Gives the peer time to answer a close.
-    fn await_close(&mut self, id: ConnectionId) {
-        let timeout_ms = self.core.shared.config.limits.close_timeout_ms;
-        self.io.set_timer(id, self.now.monotonic_ms + timeout_ms);
-    }
-
-    /// Sends a close after which nothing that comes can matter.
-    pub(crate) fn end(&mut self, state: &mut State, code: CloseCode, reason: &str) {
-        if !matches!(state.phase, Phase::Closing(_))
-            && let Some(buffer) = self.io.buffer(state.key.id)
-        {
-            frame::write_close(buffer, Some(code), reason, None);
-        }
-        self.finish(state, CloseReason::ByUs(code));
-    }
-
-    fn finish(&mut self, state: &mut State, reason: CloseReason) {
-        state.phase = Phase::Over;
-        state.ended = Some(reason);
-        self.io.close(state.key.id);
-    }
-
-    fn handle_timer(&mut self, state: &mut State) {
-        let id = state.key.id;
-        match state.phase {
-            Phase::Opening => {
-                self.core.counters.handshake_timeouts.add(1);
-                if let Some(buffer) = self.io.buffer(id) {
-                    write_rejection(408, &[], "the request took too long\n", buffer);
-                }
-                self.io.close(id);
-            }
-            // Not the peer's silence: its answer may wait behind messages that are not being read.
-            Phase::Closing(_) if state.pauses.application => self.await_close(id),
-            Phase::Closing(code) => {
-                state.ended = Some(CloseReason::ByUs(code));
-                self.io.abort(id);
-            }
-            Phase::Open => {
-                self.tell_refusals(state);
-                self.check_idle(state);
-            }
-            Phase::Over => {}
-        }
-    }
-
-    /// Pings a silent peer, and ends its session if it stays silent.
-    fn check_idle(&mut self, state: &mut State) {
-        let outbox_bytes = self.io.queued_bytes(state.key.id);
-        let takes_some = outbox_bytes < state.pauses.outbox_bytes_seen;
-        state.pauses.outbox_bytes_seen = outbox_bytes;
-        if state.pauses.application || takes_some {
-            // Not the peer's silence: it is not being read, or has yet to come to our ping.
-            state.session.handle_heard(self.now.monotonic_ms);
-        }
-        let profile = &self.core.shared.profile;
-        match state.session.handle_timeout(profile, self.now) {
-            TimeoutAction::CloseIdle => {
-                self.core.counters.idle_timeouts.add(1);
-                self.end(
-                    state,
-                    CloseCode::IDLE_TIMEOUT,
-                    "nothing was heard for too long",
-                );
-                return;
-            }
-            TimeoutAction::SendPing if self.core.shared.config.protocol == Protocol::Raw => {
-                if let Some(buffer) = self.io.buffer(state.key.id) {
-                    frame::write_frame(buffer, OpCode::Ping, b"", None);
-                }
-            }
-            TimeoutAction::SendPing => self.reply(state, &Reply::Ping),
-            TimeoutAction::None => {}
-        }
-        let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
-        self.io.set_timer(state.key.id, deadline_ms);
-    }
-
-    fn send(&mut self, state: &mut State, outgoing: &Outgoing) {
-        if state.phase != Phase::Open {
-            return;
-        }
-        let (opcode, payload) = match outgoing {
-            Outgoing::Text(text) => (OpCode::Text, text.as_bytes()),
-            Outgoing::Binary(bytes) => (OpCode::Binary, &bytes[..]),
-        };
-        if let Some(buffer) = self.io.buffer(state.key.id) {
-            frame::write_frame(buffer, opcode, payload, None);
-            self.core.counters.messages_sent.add(1);
-            self.core.counters.bytes_sent.add(payload.len() as u64);
-        }
-    }
-}
-
-impl Core {
-    /// A new message or connection id.
-    pub(crate) fn new_id(&mut self, unix_ms: u64) -> Uuid {
-        uuid_v7(unix_ms, rand::Rng::random(&mut self.rng))
-    }
-}
-
-fn wire_now(io: &Io) -> Now {
-    let now = io.now();
-    Now {
-        monotonic_ms: now.monotonic_ms,
-        unix_ms: now.unix_ms,
-    }
-}
+/// What one connection may have inflated in a turn before the others are served: small messages that
+/// inflate to large ones would keep the shard busy otherwise.
+const INFLATED_BYTES_PER_TURN: usize = 2 * 1024 * 1024;

@@ -1,11 +1,8 @@
 //! Protocol version 1 in the server: its own messages are answered, the others go to the application.
 
 use crate::application::{Application, Encoding, Message};
-use crate::config::Protocol;
 use crate::connection::{Phase, State};
-use crate::rate::Verdict;
-use crate::shard::Turn;
-use tidewire_wire::close::CloseCode;
+use crate::turn::Turn;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
@@ -14,85 +11,6 @@ use tidewire_wire::session::{Now, Reply, Request, ServerProfile, ServerSession, 
 use tidewire_wire::uuid::Uuid;
 
 impl<A: Application> Turn<'_, A> {
-    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once in
-    /// [`REFUSAL_INTERVAL_MS`], because an answer to each would double the load.
-    #[inline]
-    pub(crate) fn admit(&mut self, state: &mut State) -> bool {
-        match state
-            .bucket
-            .take(&self.core.shared.rate_limit, self.now.monotonic_ms)
-        {
-            Verdict::Allowed => true,
-            verdict => self.admit_reluctantly(state, verdict),
-        }
-    }
-
-    #[cold]
-    fn admit_reluctantly(&mut self, state: &mut State, verdict: Verdict) -> bool {
-        match (verdict, self.core.shared.config.protocol) {
-            (Verdict::Allowed, _) | (Verdict::AllowedLow, Protocol::Raw) => true,
-            (Verdict::AllowedLow, Protocol::V1) => {
-                let warning = self.rate_warning(state);
-                self.reply(state, &warning);
-                true
-            }
-            (Verdict::Refused { retry_after_ms }, protocol) => {
-                self.core.counters.messages_refused_rate.add(1);
-                state.refusals.since_told += 1;
-                state.refusals.retry_after_ms = retry_after_ms;
-                match protocol {
-                    Protocol::V1 => self.tell_refusals(state),
-                    // Without messages of ours there is only the close to tell it by.
-                    Protocol::Raw => self.end(
-                        state,
-                        CloseCode::RATE_LIMITED,
-                        "more messages than the rate limit",
-                    ),
-                }
-                false
-            }
-        }
-    }
-
-    /// Says how many messages were refused since it was said last; if that was just now, later.
-    pub(crate) fn tell_refusals(&mut self, state: &mut State) {
-        let now_ms = self.now.monotonic_ms;
-        let refusals = &mut state.refusals;
-        let due_ms = refusals
-            .told_ms
-            .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
-        if refusals.since_told == 0 {
-            return;
-        }
-        if now_ms < due_ms {
-            return self.io.set_timer(state.key.id, due_ms);
-        }
-        let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
-        let message = format!(
-            "{} messages were refused: more than {refill_per_s} a second",
-            refusals.since_told
-        );
-        refusals.since_told = 0;
-        refusals.told_ms = Some(now_ms);
-        let error = Reply::Error {
-            code: ErrorCode::RateLimited,
-            message: message.into(),
-            retry_after_s: Some(refusals.retry_after_ms.div_ceil(1000)),
-            correlation_id: None,
-        };
-        self.reply(state, &error);
-    }
-
-    fn rate_warning(&self, state: &State) -> Reply {
-        let limits = &self.core.shared.config.limits;
-        Reply::RateLimitWarning {
-            current_rate: limits.rate_limit_capacity - state.bucket.remaining(),
-            limit: limits.rate_limit_capacity,
-            remaining: state.bucket.remaining(),
-            retry_after_s: 1,
-        }
-    }
-
     #[inline]
     pub(crate) fn handle_v1(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
         if encoding == Encoding::Text {
@@ -165,8 +83,12 @@ impl<A: Application> Turn<'_, A> {
         let mut inflated = std::mem::take(&mut self.core.inflated);
         inflated.clear();
         match self.core.inflater.inflate(compressed, &mut inflated, limit) {
-            Ok(()) => self.handle_plain(state, identify(&inflated), &inflated),
+            Ok(()) => {
+                self.charge_inflated(state, inflated.len());
+                self.handle_plain(state, identify(&inflated), &inflated);
+            }
             Err(error @ FormatError::TooLarge { .. }) => {
+                self.charge_inflated(state, limit);
                 self.core.counters.messages_refused_size.add(1);
                 self.reply(
                     state,
@@ -223,7 +145,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     fn answer(&mut self, state: &mut State, request: Request) {
-        let reply = crate::requests::answer(&self.core.shared, &self.core.counters, request);
+        let reply = crate::requests::answer(&self.core.shared, request);
         self.reply(state, &reply);
     }
 
@@ -261,9 +183,6 @@ pub(crate) fn write_message(
     });
     payload_bytes
 }
-
-/// How often a peer that sends too fast is told so, in milliseconds.
-const REFUSAL_INTERVAL_MS: u64 = 1_000;
 
 /// Room for inflated messages that a shard keeps between messages.
 const INFLATED_BYTES_KEPT: usize = 64 * 1024;

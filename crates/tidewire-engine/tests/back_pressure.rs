@@ -124,7 +124,8 @@ fn stall_and_recover(shards: usize, connections: usize) {
     let stalled = handle.counters();
     assert!(stalled.queue_full_pauses > 0);
     // What is in the queue is bounded: its limit, and one read of each shard.
-    let bound = (queue_bytes_max + shards * 600 * 1024) as u64;
+    let read_buffer_bytes = tidewire_net::ShardConfig::default().read_buffer_bytes;
+    let bound = (queue_bytes_max + shards * read_buffer_bytes) as u64;
     assert!(
         stalled.bytes_received <= bound,
         "{} > {bound}",

@@ -85,7 +85,7 @@ fn a_peer_that_does_not_answer_the_close_is_cut() {
     let mut client = connect(&server);
     handle.start_drain();
     assert!(matches!(client.next(), Said::Close(Some(4300), _)));
-    assert_eq!(client.next(), Said::End);
+    assert!(matches!(client.next(), Said::End | Said::Reset));
     assert_eq!(assert_settled(&handle).sessions_closed_by_us, 1);
     assert_eq!(server.drain(Duration::from_secs(30)), 0);
 }
@@ -115,7 +115,8 @@ fn a_stop_while_busy_ends_at_once() {
                 let bytes = text_frame("busy").repeat(1000);
                 while client.stream.write_all(&bytes).is_ok() {
                     for _ in 0..1000 {
-                        if client.next() == Said::End {
+                        // A stop waits only so long for peers to end, so that it may cut them.
+                        if matches!(client.next(), Said::End | Said::Reset) {
                             return;
                         }
                     }

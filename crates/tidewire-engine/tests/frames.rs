@@ -200,6 +200,15 @@ fn a_message_past_the_limit_is_1009() {
 }
 
 #[test]
+fn a_close_is_heard_by_a_peer_that_has_sent_much_more() {
+    let server = echo();
+    let mut bytes = frame(OpCode::Text, b"\xff");
+    bytes.resize(4 * 1024 * 1024, 0x55);
+    assert_refused(&server, &bytes, CloseCode::INVALID_PAYLOAD);
+    assert_settled(&server.handle());
+}
+
+#[test]
 fn a_peer_that_closes_gets_its_code_back_and_no_more() {
     let server = echo();
     for code in [

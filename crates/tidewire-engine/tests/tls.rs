@@ -3,14 +3,14 @@
 mod common;
 
 use common::{
-    Client, DEADLINE, Opening, Said, answer, assert_settled, config, frame, raw_config, start, tcp,
-    text_frame, wait_until,
+    Client, DEADLINE, Opening, Said, assert_settled, config, frame, raw_config, read_to_any_end,
+    start, tcp, text_frame, wait_until,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::version::{TLS12, TLS13};
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -136,6 +136,18 @@ fn requests_are_judged_and_rules_enforced_as_without_tls() {
 }
 
 #[test]
+fn a_close_is_heard_by_a_peer_that_has_sent_much_more() {
+    let certified = Certified::new();
+    let server = start(certified.config(raw_config()), Echo);
+    let mut client = open(&server, &certified.trust());
+    let mut bytes = frame(OpCode::Text, b"\xff");
+    bytes.resize(4 * 1024 * 1024, 0x55);
+    client.send_bytes(&bytes);
+    client.assert_closed(CloseCode::INVALID_PAYLOAD);
+    assert_settled(&server.handle());
+}
+
+#[test]
 fn a_broken_tls_handshake_is_counted_and_disturbs_nobody() {
     let certified = Certified::new();
     let trust = certified.trust();
@@ -143,14 +155,18 @@ fn a_broken_tls_handshake_is_counted_and_disturbs_nobody() {
     config.limits.handshake_timeout_ms = 200;
     let server = start(config, Echo);
     let mut client = open(&server, &trust);
-    answer(server.address(), Opening::new(server.address()).request());
+    // What is no TLS at all is cut, after an alert that a plain client cannot read.
+    let mut plain = tcp(server.address());
+    plain
+        .write_all(&Opening::new(server.address()).request())
+        .unwrap();
+    read_to_any_end(plain);
     // One that starts and goes no further; one that says nothing.
     let mut half = tcp(server.address());
     half.write_all(&[0x16, 3, 1, 2]).unwrap();
-    let mut silent = tcp(server.address());
-    for stream in [&mut half, &mut silent] {
-        let mut rest = Vec::new();
-        let _ = stream.read_to_end(&mut rest);
+    let silent = tcp(server.address());
+    for stream in [half, silent] {
+        read_to_any_end(stream);
     }
     client.send_text("still here");
     assert_eq!(client.next_text(), "still here");

@@ -358,3 +358,27 @@ fn without_the_protocol_a_refusal_is_told_by_the_close() {
     client.assert_closed(CloseCode::RATE_LIMITED);
     assert_eq!(server.handle().counters().messages_refused_rate, 1);
 }
+
+#[test]
+fn compression_is_no_way_around_the_rate_limit() {
+    let mut config = config();
+    config.limits.rate_limit_capacity = 600;
+    config.limits.rate_limit_refill_per_s = 1;
+    let server = start(config, Keep::default());
+    let mut client = connect_v1(&server);
+    let plain = format!(r#"{{"t":"x","p":"{}"}}"#, "a".repeat((1 << 20) - 100));
+    let mut compressed = b"C:".to_vec();
+    compressed.extend(zlib(plain.as_bytes()));
+    assert!(compressed.len() < 4096);
+    for _ in 0..4 {
+        client.send_binary(&compressed);
+    }
+    let handle = server.handle();
+    wait_until("all received", || handle.counters().messages_received == 4);
+    // Each is worth 256 messages: two find room, and the third takes what is left of it.
+    let counters = handle.counters();
+    assert_eq!(
+        (counters.messages_delivered, counters.messages_refused_rate),
+        (3, 1)
+    );
+}

@@ -240,8 +240,8 @@ impl Io {
     }
 
     /// Sends what is queued, ends the stream and lets the connection go when the peer has ended its
-    /// side, or has taken nothing and said nothing of its end for [`LINGER_MS`]. The handler is told
-    /// at once.
+    /// side, or has taken nothing and said nothing of its end for [`LINGER_MS`], and after
+    /// [`LINGER_MS_MAX`] in any case. The handler is told at once.
     pub fn close(&mut self, id: ConnectionId) {
         let Some(socket) = self.live_mut(id) else {
             return;
@@ -260,10 +260,12 @@ impl Io {
 
     /// Lets what is queued leave before the connection goes.
     fn linger(&mut self, id: ConnectionId, closed: Closed) {
+        let now_ms = self.now.monotonic_ms;
         let Some(socket) = self.live_mut(id) else {
             return;
         };
         socket.phase = Phase::Lingering;
+        socket.linger_until_ms = now_ms + LINGER_MS_MAX;
         socket.tail = Vec::new();
         socket.flags.retry = false;
         if !socket.flags.dirty {
@@ -482,7 +484,8 @@ impl Io {
             }
             Ok(false) => {
                 if socket.phase == Phase::Lingering && socket.outbox.len() < waiting_bytes {
-                    self.put_timer(id, self.now.monotonic_ms + LINGER_MS);
+                    let due_ms = (self.now.monotonic_ms + LINGER_MS).min(socket.linger_until_ms);
+                    self.put_timer(id, due_ms);
                 }
             }
             Err(error) => self.kill(id, Closed::Failed(error)),
@@ -543,6 +546,10 @@ fn is_in_progress(error: &io::Error) -> bool {
 
 /// How long a closed connection waits for its peer to take what is left or to end, in milliseconds.
 pub const LINGER_MS: u64 = 2_000;
+
+/// How long a closed connection may take for what it has queued though its peer goes on taking it, in
+/// milliseconds. It bounds what a peer that reads a little now and then can keep here.
+pub const LINGER_MS_MAX: u64 = 10_000;
 
 /// What is corked before it is written although the handler goes on.
 const CORK_BYTES: usize = 256 * 1024;

@@ -21,7 +21,7 @@ pub mod tls;
 
 pub use handler::{Closed, Handler};
 pub use id::{ConnectionId, ListenerId};
-pub use io::{Connect, Io, LINGER_MS, Now};
+pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now};
 pub use listener::bind;
 pub use mailbox::{Mailbox, MailboxError};
 pub use shard::{Shard, ShardConfig};

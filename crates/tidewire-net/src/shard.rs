@@ -1,7 +1,7 @@
 //! The event loop of one thread.
 
 use crate::handler::{Closed, Handler};
-use crate::io::Io;
+use crate::io::{Io, LINGER_MS};
 use crate::mailbox::{Letters, Mailbox, mailbox};
 use crate::socket::{NEVER, Phase};
 use crate::stream::{ReadOutcome, Stream, TlsStream};
@@ -130,20 +130,18 @@ impl<H: Handler> Shard<H> {
                 _ => {}
             }
             self.io.read_clocks();
+            self.read_ready();
             for event in &events {
                 self.handle_event(event);
             }
             self.turn();
         }
-        self.close_all();
+        self.close_all(&mut events)?;
         Ok(self.handler)
     }
 
-    /// What a turn does besides the kernel's reports.
-    fn turn(&mut self) {
-        for index in 0..self.listeners.len() {
-            self.accept(index);
-        }
+    /// Reads the sockets that had more than one read took, or may be read again, in the turn before.
+    fn read_ready(&mut self) {
         for _ in 0..self.io.ready.len() {
             let Some(id) = self.io.ready.pop_front() else {
                 break;
@@ -154,6 +152,13 @@ impl<H: Handler> Shard<H> {
                 socket.flags.queued = false;
                 self.read(id);
             }
+        }
+    }
+
+    /// What a turn does besides the kernel's reports.
+    fn turn(&mut self) {
+        for index in 0..self.listeners.len() {
+            self.accept(index);
         }
         self.run_timers();
         self.open_mail();
@@ -465,7 +470,7 @@ impl<H: Handler> Shard<H> {
                 continue;
             }
             if due_ms > now_ms {
-                self.io.set_timer(id, due_ms);
+                self.io.put_timer(id, due_ms);
                 continue;
             }
             socket.timer.due_ms = NEVER;
@@ -525,7 +530,8 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    fn close_all(&mut self) {
+    /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
+    fn close_all(&mut self, events: &mut Events) -> io::Result<()> {
         let ids: Vec<ConnectionId> = self
             .io
             .sockets
@@ -536,6 +542,25 @@ impl<H: Handler> Shard<H> {
             self.io.close(id);
         }
         self.settle();
+        let deadline = Instant::now() + Duration::from_millis(LINGER_MS);
+        while !self.io.sockets.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.poll.poll(events, Some(left)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+            self.io.read_clocks();
+            self.read_ready();
+            for event in &*events {
+                self.handle_event(event);
+            }
+            self.run_timers();
+            self.settle();
+        }
+        Ok(())
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Socket {
     pub(crate) tail: Vec<u8>,
     pub(crate) outbox: Outbox,
     pub(crate) timer: Timer,
+    /// When lingering ends in any case.
+    pub(crate) linger_until_ms: u64,
     pub(crate) flags: Flags,
 }
 
@@ -72,6 +74,7 @@ impl Socket {
                 due_ms: NEVER,
                 queued_ms: NEVER,
             },
+            linger_until_ms: NEVER,
             flags: Flags::default(),
         }
     }

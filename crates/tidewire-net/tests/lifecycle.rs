@@ -465,3 +465,55 @@ fn a_connection_ended_at_its_door_is_told_once() {
     server.wait_until_empty();
     assert_eq!(server.stop().gone.len(), 20);
 }
+
+#[test]
+fn an_earlier_timer_does_not_make_a_closed_connection_stay() {
+    let mut lab = Lab::with_data(|io, id, data| {
+        io.close(id);
+        data.len()
+    });
+    // Due while the connection lingers, before the linger's own end.
+    lab.on_accept = Box::new(|io, id| io.set_timer(id, io.now().monotonic_ms + 300));
+    let server = Running::plain(lab);
+    let mut stream = dial(server.address);
+    stream.write_all(b"x").unwrap();
+    assert!(matches!(server.closed(), Closed::ByUs));
+    server.wait_until_empty();
+    drop(stream);
+    server.stop();
+}
+
+#[test]
+fn a_peer_that_takes_some_and_stalls_does_not_stay() {
+    let server = Running::plain(Lab::with_data(|io, id, data| {
+        io.send(id, &pattern(12 << 20));
+        io.close(id);
+        data.len()
+    }));
+    let mut stream = dial(server.address);
+    stream.write_all(b"x").unwrap();
+    assert!(matches!(server.closed(), Closed::ByUs));
+    let mut some = vec![0; 4 << 20];
+    stream.read_exact(&mut some).unwrap();
+    server.wait_until_empty();
+    drop(stream);
+    server.stop();
+}
+
+#[test]
+fn stop_lets_what_is_queued_leave() {
+    let server = Running::plain(Lab::with_data(|io, id, data| {
+        io.send(id, &pattern(12 << 20));
+        data.len()
+    }));
+    let mut stream = dial(server.address);
+    stream.write_all(b"x").unwrap();
+    let mut received = vec![0];
+    stream.read_exact(&mut received).unwrap();
+    let reader = std::thread::spawn(move || {
+        received.extend(common::read_to_end(&mut stream));
+        received
+    });
+    server.stop();
+    common::assert_same(&reader.join().unwrap(), &pattern(12 << 20));
+}

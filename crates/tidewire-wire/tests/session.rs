@@ -104,7 +104,7 @@ fn a_session_is_small() {
 #[test]
 fn opening_from_both_sides() {
     for format in BOTH {
-        let (mut server, mut client) = (fresh(format), ClientSession::new(format));
+        let (mut server, mut client) = (fresh(format), ClientSession::new(format, NOW));
         let mut out = Vec::new();
         let ready = Reply::Ready {
             connection_id: id(),
@@ -166,7 +166,7 @@ fn opening_from_both_sides() {
 #[test]
 fn pings_both_ways() {
     for format in BOTH {
-        let (mut server, mut client) = (fresh(format), ClientSession::new(format));
+        let (mut server, mut client) = (fresh(format), ClientSession::new(format, NOW));
         let later = Now {
             unix_ms: NOW.unix_ms + 5,
             ..NOW
@@ -413,11 +413,12 @@ fn an_error_names_the_request_and_reaches_the_client() {
             code: ErrorCode::AuthFailed,
             message: "expired".into(),
             retry_after_s: Some(3),
+            refused: Some(4),
             correlation_id: None,
         };
         let mut out = Vec::new();
         let op_code = session.encode(&profile(), &reply, id(), NOW, &mut out);
-        let mut client = ClientSession::new(format);
+        let mut client = ClientSession::new(format, NOW);
         let event = client.handle_message(format, content(format, op_code, &out), NOW);
         let expected = ClientEvent::Error {
             code: "AUTH_FAILED".into(),
@@ -425,6 +426,7 @@ fn an_error_names_the_request_and_reaches_the_client() {
             message: "expired".into(),
             recoverable: false,
             retry_after_s: Some(3),
+            refused: 4,
         };
         assert_eq!(event, Ok(expected));
     }
@@ -443,7 +445,8 @@ fn batches() {
         handle(&mut session, text),
         SystemEvent::Batch(expected.clone())
     );
-    let event = ClientSession::new(Format::Json).handle_message(Format::Json, text.as_bytes(), NOW);
+    let event =
+        ClientSession::new(Format::Json, NOW).handle_message(Format::Json, text.as_bytes(), NOW);
     assert_eq!(event, Ok(ClientEvent::Batch(expected)));
 
     let mut packed = Vec::new();
@@ -530,7 +533,7 @@ fn other_replies() {
 
 #[test]
 fn a_client_meets_other_servers() {
-    let mut client = ClientSession::new(Format::Json);
+    let mut client = ClientSession::new(Format::Json, NOW);
     let mut event = |text: &str| client.handle_message(Format::Json, text.as_bytes(), NOW);
     assert_eq!(
         event(r#"{"t":"trade","p":{}}"#),
@@ -549,6 +552,7 @@ fn a_client_meets_other_servers() {
         message: String::new(),
         recoverable: true,
         retry_after_s: Some(2),
+        refused: 1,
     };
     assert_eq!(error, Ok(expected));
     let join = event(r#"{"t":"presence_join","p":{"topic":"a"}}"#);

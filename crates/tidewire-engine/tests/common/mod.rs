@@ -129,21 +129,31 @@ pub fn answer(address: SocketAddr, request: impl AsRef<[u8]>) -> String {
     read_to_end(stream)
 }
 
-pub fn read_to_end(mut stream: impl Read) -> String {
+/// All that the server still says, up to an orderly end.
+#[track_caller]
+pub fn read_to_end(stream: impl Read) -> String {
+    let (answer, end) = read_to_any_end(stream);
+    assert_eq!(end, Said::End, "after {answer:?}");
+    answer
+}
+
+/// All that the server still says, and whether an end or a reset came after it.
+#[track_caller]
+pub fn read_to_any_end(mut stream: impl Read) -> (String, Said) {
     let mut answer = Vec::new();
     let mut part = [0; 4096];
-    loop {
+    let end = loop {
         match stream.read(&mut part) {
-            Ok(0) => break,
+            Ok(0) => break Said::End,
             Ok(bytes) => answer.extend_from_slice(&part[..bytes]),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break,
+            Err(error) if is_reset(&error) => break Said::Reset,
             Err(error) => panic!(
                 "no end after {:?}: {error}",
                 String::from_utf8_lossy(&answer)
             ),
         }
-    }
-    String::from_utf8_lossy(&answer).into_owned()
+    };
+    (String::from_utf8_lossy(&answer).into_owned(), end)
 }
 
 /// The status of an HTTP answer.
@@ -287,8 +297,10 @@ pub enum Said {
     Ping(Vec<u8>),
     Pong(Vec<u8>),
     Close(Option<u16>, String),
-    /// The end of the stream, whether by an end or by a reset.
+    /// The orderly end of the stream; under TLS after a close_notify.
     End,
+    /// A reset, or the end of TCP under a TLS stream that has not ended.
+    Reset,
 }
 
 pub struct Client {
@@ -344,7 +356,7 @@ impl Client {
         loop {
             match self.next() {
                 Said::Close(code, reason) => return (code, reason),
-                Said::End => panic!("no close"),
+                end @ (Said::End | Said::Reset) => panic!("no close but {end:?}"),
                 _ => {}
             }
         }
@@ -358,8 +370,8 @@ impl Client {
             matches!(close, Said::Close(Some(c), _) if c == code.value()),
             "{close:?}"
         );
-        // The server may have gone already.
-        let _ = self.stream.write_all(&close_frame(Some(code)));
+        // The server still listens, though to nothing but the end.
+        self.send_bytes(&close_frame(Some(code)));
         assert_eq!(self.next(), Said::End);
     }
 
@@ -391,14 +403,14 @@ impl Client {
             match self.stream.read(&mut part) {
                 Ok(0) => return Said::End,
                 Ok(bytes) => self.received.extend_from_slice(&part[..bytes]),
-                Err(error) if is_end(&error) => return Said::End,
+                Err(error) if is_reset(&error) => return Said::Reset,
                 Err(error) => panic!("the server says nothing: {error}"),
             }
         }
     }
 }
 
-fn is_end(error: &io::Error) -> bool {
+fn is_reset(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(
         error.kind(),

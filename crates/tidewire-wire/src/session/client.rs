@@ -1,5 +1,6 @@
 //! The client's side of a session.
 
+use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::{Features, Now, Object, PROTOCOL_VERSION, batch, write_message};
 use crate::codes::ErrorCode;
@@ -16,6 +17,9 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub struct ClientSession {
     seq: u64,
+    liveness: Liveness,
+    ping_interval_ms: u64,
+    idle_timeout_ms: u64,
     format: Format,
     ready: bool,
     established: bool,
@@ -47,7 +51,7 @@ pub enum ClientEvent {
         rate_limit_capacity: u64,
         /// Messages a second that may be sent on end.
         rate_limit_refill_per_s: u64,
-        /// Time between two pings of the server.
+        /// Time between two pings of the server; 0 if it sends none.
         ping_interval_ms: u64,
     },
     /// `PONG`.
@@ -76,6 +80,8 @@ pub enum ClientEvent {
         recoverable: bool,
         /// Seconds after which another try makes sense.
         retry_after_s: Option<u64>,
+        /// How many messages it answers: usually one.
+        refused: u64,
     },
     /// JSON messages to be treated as if each had come alone.
     Batch(Vec<Vec<u8>>),
@@ -96,13 +102,23 @@ pub struct ClientHello<'a> {
 
 impl ClientSession {
     /// The session of a connection that has just been upgraded, asking for messages in `format`.
-    pub fn new(format: Format) -> Self {
+    pub fn new(format: Format, now: Now) -> Self {
         Self {
             seq: 0,
+            liveness: Liveness::new(now.monotonic_ms),
+            ping_interval_ms: PING_INTERVAL_MS,
+            idle_timeout_ms: IDLE_TIMEOUT_MS,
             format,
             ready: false,
             established: false,
         }
+    }
+
+    /// The same, giving the server up after so long a silence; 60,000 by default, 0 for never.
+    #[must_use]
+    pub fn with_idle_timeout_ms(mut self, idle_timeout_ms: u64) -> Self {
+        self.idle_timeout_ms = idle_timeout_ms;
+        self
     }
 
     /// How this client encodes its messages.
@@ -118,6 +134,36 @@ impl ClientSession {
     /// Whether `server_hello` has come.
     pub fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Time between two pings of this side: the server's interval once `server_hello` has named one,
+    /// but at least a second; 25,000 before, and with a server that does not ping. At most half the
+    /// idle timeout in any case, so that a server is asked before its silence counts.
+    pub fn ping_interval_ms(&self) -> u64 {
+        match self.idle_timeout_ms {
+            0 => self.ping_interval_ms,
+            idle_timeout_ms => self.ping_interval_ms.min((idle_timeout_ms / 2).max(1)),
+        }
+    }
+
+    /// Takes note that anything has come from the server.
+    #[inline]
+    pub fn handle_heard(&mut self, now_ms: u64) {
+        self.liveness.handle_heard(now_ms);
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, on the monotonic clock. It changes with what is
+    /// heard and with `server_hello`.
+    pub fn poll_deadline_ms(&self) -> u64 {
+        self.liveness
+            .poll_deadline_ms(self.ping_interval_ms(), self.idle_timeout_ms)
+    }
+
+    /// Says what the time calls for; the ping is [`Self::write_ping`]'s. One asked for counts as sent.
+    pub fn handle_timeout(&mut self, now: Now) -> TimeoutAction {
+        let ping_interval_ms = self.ping_interval_ms();
+        self.liveness
+            .handle_timeout(ping_interval_ms, self.idle_timeout_ms, now.monotonic_ms)
     }
 
     /// Takes a message from the server: JSON text, or MessagePack without the prefix `M:`.
@@ -243,6 +289,10 @@ impl ClientSession {
                 self.established = true;
                 let limits = &payload["limits"];
                 let number = |value: &Value| value.as_f64().unwrap_or_default() as u64;
+                let ping_interval_ms = number(&payload["ping_interval"]);
+                if ping_interval_ms > 0 {
+                    self.ping_interval_ms = ping_interval_ms.max(PING_INTERVAL_MS_MIN);
+                }
                 ClientEvent::Established {
                     server_version: text(&payload["server_version"]),
                     protocol_version: number(&payload["protocol_version"]),
@@ -250,7 +300,7 @@ impl ClientSession {
                     message_bytes_max: number(&limits["max_message_size"]),
                     rate_limit_capacity: number(&limits["rate_limit_capacity"]),
                     rate_limit_refill_per_s: number(&limits["rate_limit_refill"]),
-                    ping_interval_ms: number(&payload["ping_interval"]),
+                    ping_interval_ms,
                 }
             }
             SystemType::Error => {
@@ -265,6 +315,7 @@ impl ClientSession {
                     message: text(&payload["message"]),
                     recoverable: payload["recoverable"].as_bool().unwrap_or(by_code),
                     retry_after_s: retry_after_s.map(|seconds| seconds.ceil() as u64),
+                    refused: payload["refused"].as_u64().unwrap_or(1),
                 }
             }
             _ => ClientEvent::System(system, Box::new(envelope)),
@@ -275,4 +326,95 @@ impl ClientSession {
 /// A text, or nothing of it.
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+/// Time between two pings until the server says otherwise.
+const PING_INTERVAL_MS: u64 = 25_000;
+
+/// A server cannot make its clients ping more often.
+const PING_INTERVAL_MS_MIN: u64 = 1_000;
+
+/// Silence after which the server is given up, unless the caller says otherwise.
+const IDLE_TIMEOUT_MS: u64 = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(monotonic_ms: u64) -> Now {
+        Now {
+            monotonic_ms,
+            unix_ms: 0,
+        }
+    }
+
+    fn after_hello(session: ClientSession, ping_interval: &str) -> ClientSession {
+        let mut session = session;
+        let hello = format!(
+            r#"{{"c":"WSE","t":"server_hello","p":{{"protocol_version":1{ping_interval}}}}}"#
+        );
+        let event = session.handle_message(Format::Json, hello.as_bytes(), at(0));
+        assert!(matches!(event, Ok(ClientEvent::Established { .. })));
+        session
+    }
+
+    #[test]
+    fn pings_and_idleness_by_the_clock() {
+        let mut session = ClientSession::new(Format::Json, at(1000));
+        assert_eq!(session.poll_deadline_ms(), 26_000);
+        assert_eq!(session.handle_timeout(at(25_999)), TimeoutAction::None);
+        assert_eq!(session.handle_timeout(at(26_000)), TimeoutAction::SendPing);
+        assert_eq!(session.handle_timeout(at(26_000)), TimeoutAction::None);
+        assert_eq!(session.poll_deadline_ms(), 51_000);
+        session.handle_heard(27_000);
+        assert_eq!(session.handle_timeout(at(61_000)), TimeoutAction::SendPing);
+        assert_eq!(session.poll_deadline_ms(), 86_000);
+        assert_eq!(session.handle_timeout(at(86_999)), TimeoutAction::SendPing);
+        assert_eq!(session.poll_deadline_ms(), 87_000);
+        assert_eq!(session.handle_timeout(at(87_000)), TimeoutAction::CloseIdle);
+    }
+
+    #[test]
+    fn the_server_sets_the_ping_interval() {
+        let new = || ClientSession::new(Format::Json, at(0));
+        for (named, interval_ms) in [
+            (r#","ping_interval":15000"#, 15_000),
+            (r#","ping_interval":1"#, 1_000),
+            (r#","ping_interval":0"#, 25_000),
+            (r#","ping_interval":-5"#, 25_000),
+            (r#","ping_interval":"soon""#, 25_000),
+            ("", 25_000),
+            // Silence must not count before the server was asked.
+            (r#","ping_interval":90000"#, 30_000),
+            (r#","ping_interval":1e300"#, 30_000),
+        ] {
+            let session = after_hello(new(), named);
+            assert_eq!(session.ping_interval_ms(), interval_ms, "{named}");
+            assert_eq!(session.poll_deadline_ms(), interval_ms, "{named}");
+        }
+        let mut session = after_hello(new(), r#","ping_interval":2000"#);
+        assert_eq!(session.handle_timeout(at(1_999)), TimeoutAction::None);
+        assert_eq!(session.handle_timeout(at(2_000)), TimeoutAction::SendPing);
+        assert_eq!(session.poll_deadline_ms(), 4_000);
+    }
+
+    #[test]
+    fn the_caller_sets_the_idle_timeout() {
+        let new = |idle_timeout_ms| {
+            ClientSession::new(Format::Json, at(0)).with_idle_timeout_ms(idle_timeout_ms)
+        };
+        let mut short = new(10_000);
+        assert_eq!(short.handle_timeout(at(5_000)), TimeoutAction::SendPing);
+        short.handle_heard(5_001);
+        assert_eq!(short.handle_timeout(at(10_000)), TimeoutAction::SendPing);
+        assert_eq!(short.handle_timeout(at(15_000)), TimeoutAction::SendPing);
+        assert_eq!(short.poll_deadline_ms(), 15_001);
+        assert_eq!(short.handle_timeout(at(15_001)), TimeoutAction::CloseIdle);
+
+        let mut never = after_hello(new(0), r#","ping_interval":90000"#);
+        assert_eq!(never.poll_deadline_ms(), 90_000);
+        let late = at(u64::MAX - 1);
+        assert_eq!(never.handle_timeout(late), TimeoutAction::SendPing);
+        assert_eq!(never.handle_timeout(late), TimeoutAction::None);
+    }
 }

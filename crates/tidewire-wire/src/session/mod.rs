@@ -5,6 +5,7 @@
 
 mod batch;
 mod client;
+mod liveness;
 mod numbers;
 mod object;
 mod reply;
@@ -13,11 +14,12 @@ mod server;
 
 pub use batch::BATCH_MESSAGES_MAX;
 pub use client::{ClientEvent, ClientHello, ClientSession};
+pub use liveness::TimeoutAction;
 pub use reply::{Reply, TopicRecovery};
 pub use request::{
     Action, RecoveryPosition, Request, RequestKind, Subscription, Sync, TOPICS_PER_REQUEST_MAX,
 };
-pub use server::{ServerProfile, ServerSession, SystemEvent, TimeoutAction};
+pub use server::{ServerProfile, ServerSession, SystemEvent};
 
 use crate::envelope::EnvelopeHeader;
 use crate::format::{Format, json_to_msgpack};

@@ -39,6 +39,8 @@ pub enum Reply {
         message: Cow<'static, str>,
         /// Seconds after which another try makes sense.
         retry_after_s: Option<u64>,
+        /// How many messages it answers, if not one: those refused since the last error of this kind.
+        refused: Option<u64>,
         /// `cid`.
         correlation_id: Option<String>,
     },
@@ -78,7 +80,7 @@ pub enum Reply {
     },
     /// `rate_limit_warning`.
     RateLimitWarning {
-        /// Messages a second of late.
+        /// Messages of the limit that are used up.
         current_rate: u64,
         /// Messages that may come at once.
         limit: u64,
@@ -112,6 +114,7 @@ impl Reply {
             code,
             message,
             retry_after_s: None,
+            refused: None,
             correlation_id: None,
         }
     }
@@ -169,6 +172,7 @@ impl Reply {
                 code,
                 message,
                 retry_after_s,
+                refused,
                 ..
             } => {
                 let mut object = Object::open(out);
@@ -176,6 +180,9 @@ impl Reply {
                 object.text("message", message);
                 object.boolean("recoverable", code.recoverable());
                 object.optional_number("retry_after", *retry_after_s);
+                if let Some(refused) = refused {
+                    object.number("refused", *refused);
+                }
                 object.close();
             }
             Self::SubscriptionUpdate {

@@ -1,5 +1,6 @@
 //! The server's side of a session.
 
+use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::reply::{Context, Reply, pack_pong};
 use super::request::{self, Refusal, Request};
@@ -54,8 +55,7 @@ impl Default for ServerProfile {
 pub struct ServerSession {
     connection_id: Uuid,
     seq: u64,
-    last_heard_ms: u64,
-    last_ping_ms: u64,
+    liveness: Liveness,
     features: Features,
     protocol_version: u8,
     format: Format,
@@ -76,17 +76,6 @@ pub enum SystemEvent {
     Batch(Vec<Vec<u8>>),
 }
 
-/// What the time calls for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeoutAction {
-    /// Nothing yet.
-    None,
-    /// Encode [`Reply::Ping`] and send it.
-    SendPing,
-    /// Close the connection: its peer has been silent for too long.
-    CloseIdle,
-}
-
 impl ServerSession {
     /// The session of a connection that has just been upgraded; `format` and `compression` are those of
     /// its query.
@@ -94,14 +83,22 @@ impl ServerSession {
         Self {
             connection_id: Uuid::default(),
             seq: 0,
-            last_heard_ms: now.monotonic_ms,
-            last_ping_ms: now.monotonic_ms,
+            liveness: Liveness::new(now.monotonic_ms),
             features: Features::default(),
             protocol_version: PROTOCOL_VERSION,
             format,
             compression,
             established: false,
         }
+    }
+
+    /// The same with the version that the client named in its query (`protocol_version=N`), or ours
+    /// if that is smaller; 0 counts as 1. Without it the version is ours until `client_hello`, which
+    /// has the last word if it names one.
+    #[must_use]
+    pub fn with_protocol_version(mut self, version: u8) -> Self {
+        self.protocol_version = version.clamp(1, PROTOCOL_VERSION);
+        self
     }
 
     /// How the client wants its messages encoded.
@@ -137,7 +134,7 @@ impl ServerSession {
     /// Takes note that anything has come from the peer.
     #[inline]
     pub fn handle_heard(&mut self, now_ms: u64) {
-        self.last_heard_ms = now_ms;
+        self.liveness.handle_heard(now_ms);
     }
 
     /// Takes a message that classification found to be of type `system`: JSON text, or MessagePack
@@ -170,20 +167,17 @@ impl ServerSession {
 
     /// When [`Self::handle_timeout`] wants to be called, on the monotonic clock; `u64::MAX` for never.
     pub fn poll_deadline_ms(&self, profile: &ServerProfile) -> u64 {
-        let ping_ms = deadline_ms(self.last_ping_ms, profile.ping_interval_ms);
-        ping_ms.min(deadline_ms(self.last_heard_ms, profile.idle_timeout_ms))
+        self.liveness
+            .poll_deadline_ms(profile.ping_interval_ms, profile.idle_timeout_ms)
     }
 
-    /// Says what the time calls for. A ping asked for counts as sent.
+    /// Says what the time calls for; the ping is [`Reply::Ping`]. One asked for counts as sent.
     pub fn handle_timeout(&mut self, profile: &ServerProfile, now: Now) -> TimeoutAction {
-        if now.monotonic_ms >= deadline_ms(self.last_heard_ms, profile.idle_timeout_ms) {
-            return TimeoutAction::CloseIdle;
-        }
-        if now.monotonic_ms >= deadline_ms(self.last_ping_ms, profile.ping_interval_ms) {
-            self.last_ping_ms = now.monotonic_ms;
-            return TimeoutAction::SendPing;
-        }
-        TimeoutAction::None
+        self.liveness.handle_timeout(
+            profile.ping_interval_ms,
+            profile.idle_timeout_ms,
+            now.monotonic_ms,
+        )
     }
 
     /// Appends the message to `out`, without a WebSocket frame around it, and says which kind of frame
@@ -259,6 +253,7 @@ impl ServerSession {
             code,
             message,
             retry_after_s: None,
+            refused: None,
             correlation_id,
         })
     }
@@ -272,7 +267,7 @@ impl ServerSession {
             return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
         }
         let version = match payload.get("protocol_version") {
-            None | Some(Value::Null) => u64::from(PROTOCOL_VERSION),
+            None | Some(Value::Null) => u64::from(self.protocol_version),
             Some(version) => version.as_u64().filter(|version| *version > 0).ok_or((
                 ErrorCode::InvalidMessage,
                 "protocol_version is not a number from 1 on",
@@ -300,17 +295,25 @@ fn invalid(error: &EnvelopeError) -> SystemEvent {
     SystemEvent::Reply(Reply::error(ErrorCode::InvalidMessage, error.to_string()))
 }
 
-fn deadline_ms(since_ms: u64, interval_ms: u64) -> u64 {
-    if interval_ms == 0 {
-        u64::MAX
-    } else {
-        since_ms.saturating_add(interval_ms)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_query_names_a_version() {
+        let session = ServerSession::new(Format::Json, false, Now::default());
+        assert_eq!(session.protocol_version(), PROTOCOL_VERSION);
+        for (named, agreed) in [
+            (0, 1),
+            (1, 1),
+            (PROTOCOL_VERSION, PROTOCOL_VERSION),
+            (PROTOCOL_VERSION + 1, PROTOCOL_VERSION),
+            (u8::MAX, PROTOCOL_VERSION),
+        ] {
+            let session = session.clone().with_protocol_version(named);
+            assert_eq!(session.protocol_version(), agreed, "{named}");
+        }
+    }
 
     #[test]
     fn pings_and_idleness_by_the_clock() {

@@ -1,0 +1,49 @@
+//! What a shard has besides its application and its connections.
+
+use crate::counters::Counters;
+use crate::server::Shared;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::sync::Arc;
+use tidewire_net::Io;
+use tidewire_wire::format::Inflater;
+use tidewire_wire::session::Now;
+use tidewire_wire::uuid::{Uuid, uuid_v7};
+
+pub(crate) struct Core {
+    pub(crate) index: u32,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) rng: StdRng,
+    pub(crate) inflater: Inflater,
+    pub(crate) inflated: Vec<u8>,
+    pub(crate) draining: bool,
+}
+
+impl Core {
+    pub(crate) fn new(index: usize, shared: &Arc<Shared>) -> Self {
+        Self {
+            index: index as u32,
+            shared: Arc::clone(shared),
+            counters: Arc::clone(&shared.counters[index]),
+            rng: StdRng::from_os_rng(),
+            inflater: Inflater::new(),
+            inflated: Vec::new(),
+            draining: false,
+        }
+    }
+
+    /// A new message or connection id.
+    pub(crate) fn new_id(&mut self, unix_ms: u64) -> Uuid {
+        uuid_v7(unix_ms, self.rng.random())
+    }
+}
+
+/// The shard's clocks as the protocol takes them.
+pub(crate) fn wire_now(io: &Io) -> Now {
+    let now = io.now();
+    Now {
+        monotonic_ms: now.monotonic_ms,
+        unix_ms: now.unix_ms,
+    }
+}

@@ -1,0 +1,208 @@
+//! What happens to one connection: its messages, its control frames, its clock and its end.
+
+use crate::application::{Application, CloseReason, Context, Encoding, Message, Outgoing};
+use crate::config::Protocol;
+use crate::connection::{Phase, State};
+use crate::core::Core;
+use crate::counters::Counters;
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::{self, OpCode};
+use tidewire_wire::handshake::server::write_rejection;
+use tidewire_wire::message::Event;
+use tidewire_wire::session::{Now, Reply, TimeoutAction};
+
+/// One call for one connection, with all that it needs at hand.
+pub(crate) struct Turn<'a, A> {
+    pub(crate) io: &'a mut Io,
+    pub(crate) app: &'a mut A,
+    pub(crate) core: &'a mut Core,
+    pub(crate) now: Now,
+    pub(crate) tally: Tally,
+}
+
+/// Counts of one call, added to the shard's counters at its end.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) received: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) delivered: u64,
+    pub(crate) inflated_bytes: usize,
+}
+
+impl Tally {
+    pub(crate) fn count(&self, counters: &Counters) {
+        counters.messages_received.add(self.received);
+        counters.bytes_received.add(self.received_bytes);
+        counters.messages_delivered.add(self.delivered);
+    }
+}
+
+impl<A: Application> Turn<'_, A> {
+    #[inline]
+    pub(crate) fn handle_event(&mut self, state: &mut State, event: Event<'_>) {
+        let (encoding, bytes) = match event {
+            Event::Text(text) => (Encoding::Text, text.as_bytes()),
+            Event::Binary(bytes) => (Encoding::Binary, bytes),
+            control => return self.handle_control(state, &control),
+        };
+        self.tally.received += 1;
+        self.tally.received_bytes += bytes.len() as u64;
+        if !self.admit(state) {
+            return;
+        }
+        match self.core.shared.config.protocol {
+            Protocol::Raw => self.deliver(state, Message { encoding, bytes }),
+            Protocol::V1 => self.handle_v1(state, encoding, bytes),
+        }
+    }
+
+    fn handle_control(&mut self, state: &mut State, event: &Event<'_>) {
+        let id = state.key.id;
+        match event {
+            Event::Ping(payload) => {
+                self.core.counters.pings_received.add(1);
+                if state.phase == Phase::Open
+                    && let Some(buffer) = self.io.buffer(id)
+                {
+                    frame::write_frame(buffer, OpCode::Pong, payload, None);
+                }
+            }
+            Event::Pong(_) => self.core.counters.pongs_received.add(1),
+            Event::Close(code, _) => {
+                let reason = match state.phase {
+                    Phase::Closing(ours) => CloseReason::ByUs(ours),
+                    _ => {
+                        if let Some(buffer) = self.io.buffer(id) {
+                            frame::write_close(buffer, *code, "", None);
+                        }
+                        CloseReason::ByPeer(*code)
+                    }
+                };
+                self.finish(state, reason);
+            }
+            Event::Text(_) | Event::Binary(_) => {}
+        }
+    }
+
+    /// Hands a message to the application.
+    #[inline]
+    pub(crate) fn deliver(&mut self, state: &mut State, message: Message<'_>) {
+        self.tally.delivered += 1;
+        let mut context = Context {
+            io: self.io,
+            counters: &self.core.counters,
+            state,
+        };
+        self.app.on_message(&mut context, message);
+    }
+
+    /// Sends a close and waits for the answer; messages are still taken until it comes.
+    pub(crate) fn start_close(&mut self, state: &mut State, code: CloseCode, reason: &str) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        state.phase = Phase::Closing(code);
+        let id = state.key.id;
+        if let Some(buffer) = self.io.buffer(id) {
+            frame::write_close(buffer, Some(code), reason, None);
+        }
+        // The answer must get through to end the session in time.
+        self.io.resume_reading(id);
+        self.await_close(id);
+    }
+
+    /// Gives the peer time to answer a close.
+    fn await_close(&mut self, id: ConnectionId) {
+        let timeout_ms = self.core.shared.config.limits.close_timeout_ms;
+        self.io
+            .set_timer(id, self.now.monotonic_ms.saturating_add(timeout_ms));
+    }
+
+    /// Sends a close after which nothing that comes can matter.
+    pub(crate) fn end(&mut self, state: &mut State, code: CloseCode, reason: &str) {
+        if !matches!(state.phase, Phase::Closing(_))
+            && let Some(buffer) = self.io.buffer(state.key.id)
+        {
+            frame::write_close(buffer, Some(code), reason, None);
+        }
+        self.finish(state, CloseReason::ByUs(code));
+    }
+
+    fn finish(&mut self, state: &mut State, reason: CloseReason) {
+        state.phase = Phase::Over;
+        state.ended = Some(reason);
+        self.io.close(state.key.id);
+    }
+
+    pub(crate) fn handle_timer(&mut self, state: &mut State) {
+        let id = state.key.id;
+        match state.phase {
+            Phase::Opening => {
+                self.core.counters.handshake_timeouts.add(1);
+                if let Some(buffer) = self.io.buffer(id) {
+                    write_rejection(408, &[], "the request took too long\n", buffer);
+                }
+                self.io.close(id);
+            }
+            // Not the peer's silence: its answer may wait behind messages that are not being read.
+            Phase::Closing(_) if state.pauses.application => self.await_close(id),
+            Phase::Closing(code) => {
+                state.ended = Some(CloseReason::ByUs(code));
+                self.io.abort(id);
+            }
+            Phase::Open => {
+                self.tell_refusals(state);
+                self.check_idle(state);
+            }
+            Phase::Over => {}
+        }
+    }
+
+    /// Pings a silent peer, and ends its session if it stays silent.
+    fn check_idle(&mut self, state: &mut State) {
+        let outbox_bytes = self.io.queued_bytes(state.key.id);
+        let takes_some = outbox_bytes < state.pauses.outbox_bytes_seen;
+        state.pauses.outbox_bytes_seen = outbox_bytes;
+        if state.pauses.application || takes_some {
+            // Not the peer's silence: it is not being read, or has yet to come to our ping.
+            state.session.handle_heard(self.now.monotonic_ms);
+        }
+        let profile = &self.core.shared.profile;
+        match state.session.handle_timeout(profile, self.now) {
+            TimeoutAction::CloseIdle => {
+                self.core.counters.idle_timeouts.add(1);
+                self.end(
+                    state,
+                    CloseCode::IDLE_TIMEOUT,
+                    "nothing was heard for too long",
+                );
+                return;
+            }
+            TimeoutAction::SendPing if self.core.shared.config.protocol == Protocol::Raw => {
+                if let Some(buffer) = self.io.buffer(state.key.id) {
+                    frame::write_frame(buffer, OpCode::Ping, b"", None);
+                }
+            }
+            TimeoutAction::SendPing => self.reply(state, &Reply::Ping),
+            TimeoutAction::None => {}
+        }
+        let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
+        self.io.set_timer(state.key.id, deadline_ms);
+    }
+
+    pub(crate) fn send(&mut self, state: &mut State, outgoing: &Outgoing) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        let (opcode, payload) = match outgoing {
+            Outgoing::Text(text) => (OpCode::Text, text.as_bytes()),
+            Outgoing::Binary(bytes) => (OpCode::Binary, &bytes[..]),
+        };
+        if let Some(buffer) = self.io.buffer(state.key.id) {
+            frame::write_frame(buffer, opcode, payload, None);
+            self.core.counters.messages_sent.add(1);
+            self.core.counters.bytes_sent.add(payload.len() as u64);
+        }
+    }
+}
