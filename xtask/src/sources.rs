@@ -95,25 +95,73 @@ fn forbidden_words(path: &Path, tokens: &[Token<'_>]) -> Vec<Finding> {
 
 fn ambient_paths(path: &Path, tokens: &[Token<'_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (index, token) in tokens.iter().enumerate() {
-        // The tests of a module stand at its end, and may read files.
-        if words(&tokens[index..], &["cfg", "(", "test", ")"]) {
-            break;
-        }
-        let Kind::Word(word) = token.kind else {
+    let mut at = 0;
+    while at < tokens.len() {
+        // Tests may read files.
+        if words(&tokens[at..], CFG_TEST) {
+            at += CFG_TEST.len();
+            at += item_length(&tokens[at..]);
             continue;
-        };
-        let is_ambient = AMBIENT_TYPES.contains(&word)
-            || AMBIENT_MODULES
-                .iter()
-                .any(|module| words(&tokens[index..], &["std", ":", ":", module]));
-        if is_ambient {
+        }
+        let modules = modules_of_std(&tokens[at..]);
+        let ambient_modules = modules
+            .into_iter()
+            .filter(|token| is_one_of(token, AMBIENT_MODULES));
+        let ambient_type = Some(&tokens[at]).filter(|token| is_one_of(token, AMBIENT_TYPES));
+        for token in ambient_modules.chain(ambient_type) {
             let message = "the protocol crate reaches for its environment, \
                  pass the bytes, the time or the randomness in as arguments";
             findings.push(Finding::new(path, token.line, message));
         }
+        at += 1;
     }
     findings
+}
+
+fn is_one_of(token: &Token<'_>, known: &[&str]) -> bool {
+    matches!(token.kind, Kind::Word(word) if known.contains(&word))
+}
+
+/// What follows `std::` if the tokens begin with it: one name, or the first name of each path in braces.
+fn modules_of_std<'t, 'a>(tokens: &'t [Token<'a>]) -> Vec<&'t Token<'a>> {
+    if !words(tokens, &["std", ":", ":"]) {
+        return Vec::new();
+    }
+    let mut modules = Vec::new();
+    let mut depth = 0_usize;
+    let mut begins_path = true;
+    for token in &tokens[3..] {
+        if begins_path && depth <= 1 {
+            modules.push(token);
+        }
+        match token.kind {
+            Kind::Mark(b'{') => depth += 1,
+            Kind::Mark(b'}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+        begins_path = matches!(token.kind, Kind::Mark(b'{' | b','));
+    }
+    modules
+}
+
+/// How many tokens an item has, further attributes before it included: to its semicolon, or to the brace
+/// that closes its body.
+fn item_length(tokens: &[Token<'_>]) -> usize {
+    let mut depth = 0_usize;
+    for (index, token) in tokens.iter().enumerate() {
+        match token.kind {
+            Kind::Mark(b'(' | b'[' | b'{') => depth += 1,
+            Kind::Mark(b')' | b']') => depth = depth.saturating_sub(1),
+            Kind::Mark(b'}') if depth > 1 => depth -= 1,
+            Kind::Mark(b'}') => return index + 1,
+            Kind::Mark(b';') if depth == 0 => return index + 1,
+            _ => {}
+        }
+    }
+    tokens.len()
 }
 
 /// Whether the tokens begin with these words and marks.
@@ -131,6 +179,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 
 /// The files that may hold `unsafe`, each audited and measured to need it. There is none.
 const UNSAFE_FILES: &[&str] = &[];
+
+const CFG_TEST: &[&str] = &["#", "[", "cfg", "(", "test", ")", "]"];
 
 /// The crate that takes bytes, time and randomness as arguments.
 const SANS_IO_SOURCES: &str = "crates/tidewire-wire/src";
@@ -224,5 +274,29 @@ mod tests {
             .collect();
         assert_eq!(lines, [2, 3, 4]);
         assert_eq!(found("crates/tidewire-net/src/a.rs", text), []);
+    }
+
+    #[test]
+    fn modules_of_the_environment_are_found_in_groups() {
+        let text = "use std::{\n fmt,\n fs::{self, File},\n io::{Read, env},\n thread,\n};\n\
+             use std::collections::{BTreeMap, fs};\nuse crate::{net, process};\n";
+        let lines: Vec<usize> = found("crates/tidewire-wire/src/a.rs", text)
+            .iter()
+            .map(|(line, _)| *line)
+            .collect();
+        assert_eq!(lines, [3, 5]);
+    }
+
+    #[test]
+    fn what_follows_a_test_item_is_looked_at_again() {
+        let text = "#[cfg(test)]\n#[allow(a)]\nuse std::{fs, net};\n\
+             #[cfg(test)]\nfn f(a: [u8; 2]) { std::fs::read(p); { }\nstd::env::var(n); }\n\
+             #[cfg(not(test))]\nuse std::fs;\n\
+             #[cfg(test)]\nmod tests { use std::fs; }\nuse std::thread;\n";
+        let lines: Vec<usize> = found("crates/tidewire-wire/src/a.rs", text)
+            .iter()
+            .map(|(line, _)| *line)
+            .collect();
+        assert_eq!(lines, [8, 11]);
     }
 }

@@ -20,10 +20,10 @@ pub(crate) enum Parsed {
     Usage(String),
     /// `serve`, and which source each option came from.
     Serve(Box<ServeFlags>, Box<Ranks>),
-    /// `token`
-    Token(Box<TokenFlags>),
-    /// `bench`
-    Bench(Box<BenchFlags>),
+    /// `token`, and which source each option came from.
+    Token(Box<TokenFlags>, Box<Ranks>),
+    /// `bench`, and which source each option came from.
+    Bench(Box<BenchFlags>, Box<Ranks>),
     /// `report`
     Report(ReportFlags),
 }
@@ -87,17 +87,15 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     }
     let cli = Cli::from_arg_matches(&matches)
         .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
+    let ranks = matches
+        .subcommand()
+        .map(|(_, options)| Box::new(Ranks::new(options)))
+        .unwrap_or_default();
     Ok(match cli.command {
-        Command::Serve(flags) => {
-            let ranks = matches
-                .subcommand_matches("serve")
-                .map(Ranks::new)
-                .unwrap_or_default();
-            Parsed::Serve(flags, Box::new(ranks))
-        }
-        Command::Bench(flags) => Parsed::Bench(flags),
+        Command::Serve(flags) => Parsed::Serve(flags, ranks),
+        Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Report(flags) => Parsed::Report(flags),
-        Command::Token(flags) => Parsed::Token(flags),
+        Command::Token(flags) => Parsed::Token(flags, ranks),
     })
 }
 
@@ -162,9 +160,9 @@ Examples:
   tidewire bench ws://127.0.0.1:5006/ws --jwt-secret \"$SECRET\" --stats-url http://127.0.0.1:5007
   tidewire bench wss://echo.example.com/ --test echo --in-flight 64 --ca ca.pem
 
-Exit codes, by the worst result: 0 valid, 1 failed (something was lost or refused), 2 a mistake in \
-options, files or addresses, 3 the load generator was the limit, 4 the rates varied too much, 130 \
-interrupted (the report is partial).";
+Exit codes, by the worst result: 0 valid, 1 failed (a connection or message was lost, or contradicted by \
+the server's counters), 2 a mistake in options, files or addresses, 3 the load generator was the limit, 4 \
+the rate of a test varied too much, 130 interrupted (the report is partial).";
 
 const REPORT_NOTES: &str = "Examples:
   tidewire report tidewire-report/report.json

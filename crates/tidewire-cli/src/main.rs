@@ -32,8 +32,8 @@ fn run() -> Result<u8, Failure> {
         Parsed::Text(text) => print(&text).map(|()| 0),
         Parsed::Usage(text) => Err(Failure::usage(text)),
         Parsed::Serve(flags, ranks) => serve::run(&flags, &ranks),
-        Parsed::Token(flags) => token::run(&flags),
-        Parsed::Bench(flags) => bench::run(&flags),
+        Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
+        Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
         Parsed::Report(flags) => report::run(&flags),
     }
 }

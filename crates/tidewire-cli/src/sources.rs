@@ -43,6 +43,11 @@ impl Ranks {
         }
         Ok(best.map(|(_, _, value)| value))
     }
+
+    /// Whether an option was typed on the command line.
+    pub(crate) fn is_typed(&self, id: &str) -> bool {
+        self.0.value_source(id) == Some(ValueSource::CommandLine)
+    }
 }
 
 /// The command with an environment variable for each option: `TIDEWIRE_` and its name.

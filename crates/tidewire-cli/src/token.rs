@@ -3,9 +3,10 @@
 use crate::failure::Failure;
 use crate::print;
 use crate::serve::keys::{self, Algorithm};
+use crate::sources::Ranks;
 use clap::Args;
 use serde_json::{Map, Value};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidewire_engine::auth::KeyMaterial;
 use tidewire_engine::token::{self, SigningKey};
@@ -56,7 +57,6 @@ pub(crate) struct TokenFlags {
 }
 
 #[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
 struct SigningFlags {
     /// The secret of HS256 tokens, 32 bytes or more
     #[arg(
@@ -75,8 +75,8 @@ struct SigningFlags {
 }
 
 /// Prints a token.
-pub(crate) fn run(flags: &TokenFlags) -> Result<u8, Failure> {
-    let key = SigningKey::new(&flags.key.material()?).map_err(Failure::usage)?;
+pub(crate) fn run(flags: &TokenFlags, ranks: &Ranks) -> Result<u8, Failure> {
+    let key = SigningKey::new(&flags.key.material(ranks)?).map_err(Failure::usage)?;
     let mut claims: Map<String, Value> = flags.claim.iter().cloned().collect();
     let named = [("iss", &flags.jwt_issuer), ("aud", &flags.jwt_audience)];
     for (name, value) in named {
@@ -112,17 +112,34 @@ pub(crate) fn sign(
     token::sign(&Value::Object(claims), key, key_id).map_err(Failure::usage)
 }
 
+/// The one way to a key that counts.
+enum Way<'a> {
+    Secret(&'a str),
+    SecretFile(&'a Path),
+    PrivateKey(Algorithm, &'a Path),
+}
+
 impl SigningFlags {
-    fn material(&self) -> Result<KeyMaterial, Failure> {
-        match (
-            &self.jwt_secret,
-            &self.jwt_secret_file,
-            &self.jwt_private_key,
-        ) {
-            (Some(secret), ..) => Ok(KeyMaterial::Hs256(secret.clone().into_bytes())),
-            (_, Some(path), _) => keys::secret_of(path).map(KeyMaterial::Hs256),
-            (_, _, Some((algorithm, path))) => Ok(algorithm.material(keys::read("a key", path)?)),
-            (None, None, None) => Err(Failure::usage("give a key, for example --jwt-secret")),
+    fn material(&self, ranks: &Ranks) -> Result<KeyMaterial, Failure> {
+        let private_key = self.jwt_private_key.as_ref();
+        let ways = vec![
+            ("jwt_secret", self.jwt_secret.as_deref().map(Way::Secret)),
+            (
+                "jwt_secret_file",
+                self.jwt_secret_file.as_deref().map(Way::SecretFile),
+            ),
+            (
+                "jwt_private_key",
+                private_key.map(|(algorithm, path)| Way::PrivateKey(*algorithm, path)),
+            ),
+        ];
+        match ranks.strongest(ways)? {
+            Some(Way::Secret(secret)) => Ok(KeyMaterial::Hs256(secret.as_bytes().to_vec())),
+            Some(Way::SecretFile(path)) => keys::secret_of(path).map(KeyMaterial::Hs256),
+            Some(Way::PrivateKey(algorithm, path)) => {
+                Ok(algorithm.material(keys::read("a key", path)?))
+            }
+            None => Err(Failure::usage(NO_KEY)),
         }
     }
 }
@@ -140,6 +157,9 @@ fn private_key(text: &str) -> Result<(Algorithm, PathBuf), String> {
         <Algorithm as clap::ValueEnum>::from_str(algorithm, true).map_err(|_| wanted)?;
     Ok((algorithm, path.into()))
 }
+
+const NO_KEY: &str = "give a key: --jwt-secret (better as TIDEWIRE_JWT_SECRET), --jwt-secret-file or \
+    --jwt-private-key";
 
 #[cfg(test)]
 mod tests {

@@ -42,11 +42,18 @@ pub(crate) struct PlanFlags {
     /// For echo: messages on their way on each connection [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) in_flight: Option<u32>,
+    /// For throughput, size-matrix, format-comparison and echo: messages a second over all connections,
+    /// sent when their time has come and not when there is room [default: as many as possible]
+    #[arg(long, value_name = "N", value_parser = rate)]
+    pub(crate) rate_per_s: Option<f64>,
+    /// With --rate-per-s: at random times, as independent users send, and not evenly
+    #[arg(long, requires = "rate_per_s")]
+    pub(crate) poisson: bool,
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) pings_per_connection: Option<u64>,
-    /// Where connection-limit ends its search [default: 50000 as far as open files allow, with --quick
-    /// 100]
+    /// Where connection-limit ends its search, if open files do not end it before [default: 1000000, with
+    /// --quick 100]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) connections_max: Option<usize>,
     /// What messages and masks are drawn from; the same seed, the same messages [default: 1]
@@ -68,13 +75,13 @@ pub(crate) struct TargetFlags {
     /// messages of the test [default: v1 with a token or without a URL, else raw]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
-    /// The token that every connection sends
+    /// The token that every connection sends. The environment's tokens and secrets are for servers on this
+    /// machine, for others only with --profile v1, and never for --profile raw
     #[arg(
         long,
         value_name = "JWT",
         env = "TIDEWIRE_TOKEN",
-        hide_env_values = true,
-        conflicts_with = "jwt_secret"
+        hide_env_values = true
     )]
     pub(crate) token: Option<String>,
     /// The server's HS256 secret: each connection gets a token of its own for bench-user-N
@@ -142,6 +149,13 @@ fn at_least_one(text: &str) -> Result<usize, String> {
         .ok()
         .filter(|&number| number > 0)
         .ok_or_else(|| "expected a number from 1".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
+        .ok_or_else(|| "expected messages a second, such as 5000 or 0.5".to_owned())
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -1,6 +1,7 @@
 //! `tidewire bench`: loads a server, shows the run and writes the report.
 
 mod child;
+mod credential;
 mod flags;
 mod progress;
 mod server;
@@ -9,6 +10,7 @@ mod tiers;
 pub(crate) use flags::BenchFlags;
 
 use crate::failure::Failure;
+use crate::sources::Ranks;
 use crate::{print, stop};
 use flags::{OutputFlags, PlanFlags};
 use server::BenchServer;
@@ -20,13 +22,13 @@ use tidewire_load::report::{save_all, terminal};
 use tidewire_load::{BenchOptions, Report};
 
 /// Runs the tests and returns the exit code of the report's verdict.
-pub(crate) fn run(flags: &BenchFlags) -> Result<u8, Failure> {
+pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let out = &flags.output.out;
     // Before the run and not after it, so that no figure is lost for a mistyped directory.
     fs::create_dir_all(out)
         .map_err(|error| Failure::usage(format!("cannot write to {}: {error}", out.display())))?;
     let stop = stop::on_signals()?;
-    let mut server = BenchServer::prepare(flags, &stop)?;
+    let mut server = BenchServer::prepare(flags, ranks, &stop)?;
     let options = options(&flags.plan, &server)?;
     let outcome = tidewire_load::run(&options, &mut progress::for_stderr(), &stop);
     let end = server.end_of_embedded();
@@ -64,17 +66,15 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
 }
 
 fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failure> {
-    let room = tiers::room();
     let mut options = BenchOptions::new(server.target()?);
     options.profile = server.profile();
     options.stats = server.stats()?;
     options.server_pid = server.process_id();
     options.embedded = server.is_embedded();
-    options.tiers = tiers::tiers(&plan.connections, plan.quick, room);
-    options.connections_max = plan
-        .connections_max
-        .unwrap_or(if plan.quick { QUICK_LIMIT } else { LIMIT })
-        .min(room);
+    options.tiers = tiers::tiers(&plan.connections, plan.quick, tiers::room());
+    options.connections_max =
+        plan.connections_max
+            .unwrap_or(if plan.quick { QUICK_LIMIT } else { LIMIT });
     if !plan.test.is_empty() {
         options.tests = plan.test.clone();
     }
@@ -89,6 +89,8 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
         options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
     }
     options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
+    options.rate_per_s = plan.rate_per_s;
+    options.poisson = plan.poisson;
     options.threads = plan.threads.unwrap_or(options.threads);
     options.seed = plan.seed.unwrap_or(options.seed);
     options.command = Some(command_line());
@@ -132,8 +134,8 @@ fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
 const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
 const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);
 const QUICK_HOLD_PING_EVERY_MS: u64 = 200;
-/// Where the search for the largest number of connections ends.
-const LIMIT: usize = 50_000;
+/// Where the search for the largest number of connections ends, unless open files end it before.
+const LIMIT: usize = 1_000_000;
 const QUICK_LIMIT: usize = 100;
 
 const SECRET_FLAGS: [&str; 2] = ["--token", "--jwt-secret"];

@@ -1,34 +1,34 @@
 //! The server that is loaded: one somewhere else, or one that is started for the run.
 
 use super::child::EmbeddedServer;
+use super::credential::Credential;
 use super::flags::{BenchFlags, ProfileFlag, TargetFlags};
 use super::needs_echo;
 use crate::failure::Failure;
-use crate::token;
-use serde_json::Map;
+use crate::sources::Ranks;
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-use tidewire_engine::auth::KeyMaterial;
-use tidewire_engine::token::SigningKey;
 use tidewire_load::Report;
 use tidewire_load::profile::Profile;
 use tidewire_load::stats::StatsSource;
-use tidewire_load::target::{Target, TokenPlace, TokenSource};
+use tidewire_load::target::{Target, TokenPlace};
 
 /// The server of a run.
 #[derive(Debug)]
 pub(crate) struct BenchServer<'a> {
     flags: &'a TargetFlags,
-    kind: Kind<'a>,
+    kind: Kind,
+    target: Target,
     profile: Profile,
+    credential: Option<Credential>,
 }
 
 #[derive(Debug)]
-enum Kind<'a> {
-    At(&'a str),
+enum Kind {
+    At,
     Embedded {
         server: EmbeddedServer,
         shards: usize,
@@ -39,53 +39,64 @@ impl<'a> BenchServer<'a> {
     /// The server of the URL, or a new one. `stop` is set when a new one ends by itself.
     ///
     /// # Errors
-    /// A server could not be started.
-    pub(crate) fn prepare(flags: &'a BenchFlags, stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
-        let target = &flags.target;
-        let is_known = target.token.is_some() || target.jwt_secret.is_some();
-        let profile = match (target.profile, &flags.url) {
-            (Some(ProfileFlag::V1), _) | (None, None) => Profile::V1,
-            (Some(ProfileFlag::Raw), _) => Profile::Raw,
-            (None, Some(_)) if is_known => Profile::V1,
-            (None, Some(_)) => Profile::Raw,
-        };
-        let kind = match &flags.url {
-            Some(url) => Kind::At(url),
-            None => {
-                let shards = target.server_shards.unwrap_or_else(half_of_the_cores);
-                let count = shards.to_string();
-                let app = if needs_echo(&flags.plan.test)? {
-                    "echo"
-                } else {
-                    "sink"
-                };
-                let mut arguments = vec!["--shards", &count, "--app", app];
-                if profile == Profile::Raw {
-                    arguments.extend(["--protocol", "raw", "--no-auth"]);
-                }
-                Kind::Embedded {
-                    server: EmbeddedServer::start(&arguments, stop)?,
-                    shards,
-                }
-            }
+    /// The URL is malformed, options exclude each other, or a server could not be started.
+    pub(crate) fn prepare(
+        flags: &'a BenchFlags,
+        ranks: &Ranks,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        match &flags.url {
+            Some(url) => Self::at(url, &flags.target, ranks),
+            None => Self::embedded(flags, stop),
+        }
+    }
+
+    fn at(url: &str, flags: &'a TargetFlags, ranks: &Ranks) -> Result<Self, Failure> {
+        let target = Target::parse(url).map_err(Failure::usage)?;
+        let credential = Credential::choose(flags, ranks, target.is_loopback())?;
+        let profile = match flags.profile {
+            Some(ProfileFlag::V1) => Profile::V1,
+            None if credential.is_some() => Profile::V1,
+            Some(ProfileFlag::Raw) | None => Profile::Raw,
         };
         Ok(Self {
-            flags: target,
-            kind,
+            flags,
+            kind: Kind::At,
+            target,
             profile,
+            credential,
+        })
+    }
+
+    fn embedded(flags: &'a BenchFlags, stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
+        let shards = flags.target.server_shards.unwrap_or_else(half_of_the_cores);
+        let count = shards.to_string();
+        let app = if needs_echo(&flags.plan.test)? {
+            "echo"
+        } else {
+            "sink"
+        };
+        let mut arguments = vec!["--shards", &count, "--app", app];
+        let is_raw = flags.target.profile == Some(ProfileFlag::Raw);
+        if is_raw {
+            arguments.extend(["--protocol", "raw", "--no-auth"]);
+        }
+        let server = EmbeddedServer::start(&arguments, stop)?;
+        Ok(Self {
+            flags: &flags.target,
+            target: Target::parse(&server.url).map_err(Failure::run)?,
+            profile: if is_raw { Profile::Raw } else { Profile::V1 },
+            credential: (!is_raw).then(|| Credential::Secret(server.secret.clone())),
+            kind: Kind::Embedded { server, shards },
         })
     }
 
     /// Where the load goes, with its tokens.
     ///
     /// # Errors
-    /// The URL is malformed, nothing listens there, or an option is missing.
+    /// Nothing listens there, or an option is missing.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let url = match &self.kind {
-            Kind::At(url) => url,
-            Kind::Embedded { server, .. } => server.url.as_str(),
-        };
-        let mut target = Target::parse(url).map_err(Failure::usage)?;
+        let mut target = self.target.clone();
         if target.tls.is_some() {
             target = match &self.flags.ca {
                 Some(authorities) => target.trusting(authorities).map_err(Failure::usage)?,
@@ -94,8 +105,10 @@ impl<'a> BenchServer<'a> {
             };
         }
         TcpStream::connect_timeout(&target.address, CONNECT_TIMEOUT)
-            .map_err(|error| unreachable_server(url, &error))?;
-        target.token = self.tokens()?;
+            .map_err(|error| unreachable_server(&target.url, &error))?;
+        if let Some(credential) = &self.credential {
+            target.token = credential.tokens()?;
+        }
         if let Some(name) = &self.flags.cookie_name {
             target.token_place = TokenPlace::Cookie(name.clone());
         }
@@ -114,7 +127,7 @@ impl<'a> BenchServer<'a> {
     pub(crate) fn stats(&self) -> Result<Option<StatsSource>, Failure> {
         let url = match &self.kind {
             Kind::Embedded { server, .. } => &server.stats_url,
-            Kind::At(_) => match &self.flags.stats_url {
+            Kind::At => match &self.flags.stats_url {
                 Some(url) => url,
                 None => return Ok(None),
             },
@@ -139,7 +152,7 @@ impl<'a> BenchServer<'a> {
     pub(crate) fn process_id(&self) -> Option<u32> {
         match &self.kind {
             Kind::Embedded { server, .. } => Some(server.process_id()),
-            Kind::At(_) => self.flags.server_pid,
+            Kind::At => self.flags.server_pid,
         }
     }
 
@@ -170,25 +183,6 @@ impl<'a> BenchServer<'a> {
             ));
         }
     }
-
-    fn tokens(&self) -> Result<TokenSource, Failure> {
-        let secret = match &self.kind {
-            Kind::Embedded { .. } if self.profile == Profile::Raw => return Ok(TokenSource::None),
-            Kind::Embedded { server, .. } => &server.secret,
-            Kind::At(_) => match (&self.flags.token, &self.flags.jwt_secret) {
-                (Some(token), _) => return Ok(TokenSource::Fixed(token.clone())),
-                (None, Some(secret)) => secret,
-                (None, None) => return Ok(TokenSource::None),
-            },
-        };
-        let key = KeyMaterial::Hs256(secret.clone().into_bytes());
-        let key = SigningKey::new(&key).map_err(Failure::usage)?;
-        Ok(TokenSource::PerConnection(Arc::new(move |number| {
-            let subject = format!("bench-user-{number}");
-            // A token that cannot be made shows as a refused connection.
-            token::sign(&key, Map::new(), &subject, TOKEN_EXPIRES_IN_S, None).unwrap_or_default()
-        })))
-    }
 }
 
 fn unreachable_server(url: &str, error: &std::io::Error) -> Failure {
@@ -204,8 +198,6 @@ fn half_of_the_cores() -> usize {
     (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1)
 }
 
-/// Longer than any run.
-const TOKEN_EXPIRES_IN_S: i64 = 24 * 3600;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const NO_TRUST: &str = "a wss:// server has to be trusted: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";

@@ -1,6 +1,6 @@
 //! Numbers of connections that suit this machine.
 
-use tidewire_load::preflight;
+use tidewire_load::preflight::{self, OPEN_FILES_MARGIN};
 
 /// Connections that this process may open, as its limit of open files is; raises that limit first.
 pub(crate) fn room() -> usize {
@@ -19,16 +19,12 @@ pub(crate) fn tiers(asked: &[usize], quick: bool, room: usize) -> Vec<usize> {
 }
 
 fn room_in(files: Option<u64>) -> usize {
-    let files = files.map_or(usize::MAX, |files| {
-        usize::try_from(files).unwrap_or(usize::MAX)
-    });
-    files.saturating_sub(FILES_RESERVED).max(1)
+    let room = files.map_or(u64::MAX, |files| files.saturating_sub(OPEN_FILES_MARGIN));
+    usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
 const DEFAULT: [usize; 3] = [100, 1_000, 10_000];
 const QUICK: [usize; 1] = [10];
-/// For standard streams, event queues and the operations listener, of either side.
-const FILES_RESERVED: usize = 128;
 
 #[cfg(test)]
 mod tests {
@@ -39,8 +35,9 @@ mod tests {
         let in_files = |files| tiers(&[], false, room_in(files));
         assert_eq!(in_files(None), DEFAULT);
         assert_eq!(in_files(Some(1_048_576)), DEFAULT);
-        assert_eq!(in_files(Some(4_096)), [100, 1_000, 3_968]);
-        assert_eq!(in_files(Some(150)), [22]);
+        let margin = usize::try_from(OPEN_FILES_MARGIN).unwrap();
+        assert_eq!(in_files(Some(4_096)), [100, 1_000, 4_096 - margin]);
+        assert_eq!(in_files(Some(OPEN_FILES_MARGIN + 22)), [22]);
         assert_eq!(in_files(Some(10)), [1]);
         assert_eq!(tiers(&[7], true, 1), [7]);
     }

@@ -1,6 +1,7 @@
 //! `tidewire token`. That a server accepts its tokens is tested with the server.
 
-use crate::program::{SECRET, assert_refused, run};
+use crate::program::{SECRET, Said, assert_refused, run, tidewire};
+use std::fs;
 
 #[test]
 fn a_token_has_three_parts_and_a_line_of_its_own() {
@@ -18,6 +19,20 @@ fn a_token_has_three_parts_and_a_line_of_its_own() {
     let line = said.stdout.strip_suffix('\n').unwrap();
     assert_eq!(line.split('.').count(), 3, "{line}");
     assert!(!line.contains(char::is_whitespace), "{line}");
+}
+
+#[test]
+fn a_typed_file_counts_before_an_exported_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("secret");
+    fs::write(&file, "too short").unwrap();
+    let mut command = tidewire(&["token", "--subject", "a", "--jwt-secret-file"]);
+    command.arg(&file).env("TIDEWIRE_JWT_SECRET", SECRET);
+    // Only the file's secret is too short.
+    assert_refused(&command.output().unwrap().into(), &["at least 32 bytes"]);
+    fs::write(&file, SECRET).unwrap();
+    let said: Said = command.output().unwrap().into();
+    assert_eq!(said.code, 0, "{said:?}");
 }
 
 #[test]

@@ -1,0 +1,94 @@
+"""The servers that compare.py measures: Tidewire and its peers, each pinned to the first core."""
+
+import contextlib
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import subprocess
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+TIDEWIRE = TARGET / "release" / "tidewire"
+PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/target")) / "release"
+SECRET = secrets.token_hex(32)
+SERVER_CORE = "0"
+PEER = "fastwebsockets"  # the one that the targets are about
+
+
+class Server(contextlib.AbstractContextManager):
+    """A server on the first core, stopped at the end of its `with`."""
+
+    def __init__(self, name, command, bench_flags):
+        self.name = name
+        self.bench_flags = bench_flags
+        self.stats_url = None
+        self.process = subprocess.Popen(
+            ["taskset", "-c", SERVER_CORE, *map(str, command)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "TIDEWIRE_JWT_SECRET": SECRET},
+        )
+        address = self.line("listening on ")
+        self.url = address if "://" in address else f"ws://{address}/"
+        if "--ops-listen" in command:
+            self.stats_url = self.line("operations on ")
+            self.bench_flags = [*bench_flags, "--stats-url", self.stats_url]
+
+    def line(self, start):
+        line = self.process.stdout.readline().strip()
+        if not line.startswith(start):
+            self.__exit__()
+            raise SystemExit(f"{self.name} did not start: {line!r}")
+        return line.removeprefix(start)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=20)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+
+    def resident_bytes(self):
+        for line in pathlib.Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise SystemExit(f"{self.name} has ended")
+
+    def connections(self):
+        with urllib.request.urlopen(f"{self.stats_url}/stats", timeout=5) as answer:
+            return json.load(answer)["total"]["connections_open"]
+
+
+def tidewire(app, *further):
+    # The limits are on, with room for what one core can send.
+    limits = ["--rate-limit-capacity", "4000000000", "--rate-limit-refill-per-s", "4000000000"]
+    command = [TIDEWIRE, "serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]
+    command += ["--shards", "1", "--app", app, *limits, *further]
+    return Server("tidewire", command, ["--profile", "v1", "--jwt-secret", SECRET])
+
+
+def peers(mode):
+    """The peers that are installed, each with the raw profile: they speak no protocol of ours."""
+    folder = ROOT / "bench/peers"
+    picows = folder / "picows/.venv/bin/python"
+    commands = {
+        PEER: [PEERS / "peer-fastwebsockets"],
+        "tokio-tungstenite": [PEERS / "peer-tungstenite"],
+        "ws (Node)": ["node", folder / "ws/server.js"],
+        "picows (Python)": [picows, folder / "picows/server.py"],
+    }
+    is_installed = {
+        "ws (Node)": (folder / "ws/node_modules/ws").is_dir(),
+        "picows (Python)": any(folder.glob("picows/.venv/lib/python*/site-packages/picows")),
+    }
+    for name, command in commands.items():
+        if shutil.which(command[0]) and is_installed.get(name, True):
+            yield name, [*command, "--port", "0", "--mode", mode]
+        elif name == PEER:
+            raise SystemExit(f"{command[0]} is not there: build it with bench/run")
+        else:
+            print(f"{name} is not installed and is left out.\n")
