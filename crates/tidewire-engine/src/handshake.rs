@@ -16,7 +16,7 @@ use tidewire_wire::frame;
 use tidewire_wire::handshake::server::{
     self as wire, Request, parse_request, write_accept, write_rejection,
 };
-use tidewire_wire::session::{Now, Reply, ServerSession};
+use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
 /// What a request was found to deserve.
 enum Decision {
@@ -105,7 +105,12 @@ impl<A: Application> EngineShard<A> {
             _ => Format::Json,
         };
         let compression = request.query_value("compression").as_deref() == Some("true");
-        let mut session = ServerSession::new(format, compression, now);
+        let version = request
+            .query_value("protocol_version")
+            .and_then(|version| version.parse().ok())
+            .unwrap_or(PROTOCOL_VERSION);
+        let mut session =
+            ServerSession::new(format, compression, now).with_protocol_version(version);
         if let Some(failure) = failure {
             self.refuse_after_upgrade(io, id, &mut session, failure, now);
             return;

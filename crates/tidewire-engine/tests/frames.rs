@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Client, Said, assert_settled, close_frame, connect, fragment, frame, raw_config, start,
-    text_frame, wait_until,
+    Client, PAST_SOCKETS_BYTES, Said, assert_settled, close_frame, connect, fragment, frame,
+    raw_config, start, text_frame, wait_until,
 };
 use tidewire_engine::Server;
 use tidewire_engine::apps::Echo;
@@ -203,7 +203,7 @@ fn a_message_past_the_limit_is_1009() {
 fn a_close_is_heard_by_a_peer_that_has_sent_much_more() {
     let server = echo();
     let mut bytes = frame(OpCode::Text, b"\xff");
-    bytes.resize(4 * 1024 * 1024, 0x55);
+    bytes.resize(PAST_SOCKETS_BYTES, 0x55);
     assert_refused(&server, &bytes, CloseCode::INVALID_PAYLOAD);
     assert_settled(&server.handle());
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Opening, Said, answer, assert_settled, config, connect, connect_v1, raw_config, read_to_end,
-    start, status, tcp, text_frame, wait_until,
+    Opening, PAST_SOCKETS_BYTES, Said, answer, assert_settled, config, connect, connect_v1,
+    raw_config, read_to_end, start, status, tcp, text_frame, wait_until,
 };
 use serde_json::json;
 use std::io::{Read, Write};
@@ -175,8 +175,8 @@ fn a_head_without_end_is_cut_off_at_its_limit() {
 #[test]
 fn a_refusal_is_heard_by_a_peer_that_has_sent_much_more() {
     let server = start(config(), Sink);
-    let mut request = b"POST /ws HTTP/1.1\r\nHost: x\r\nContent-Length: 4000000\r\n\r\n".to_vec();
-    request.resize(request.len() + 4_000_000, b'a');
+    let mut request = b"POST /ws HTTP/1.1\r\nHost: x\r\n\r\n".to_vec();
+    request.resize(PAST_SOCKETS_BYTES, b'a');
     assert_eq!(status(&answer(server.address(), request)), 405);
     assert_settled(&server.handle());
 }

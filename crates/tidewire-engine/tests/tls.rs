@@ -3,8 +3,8 @@
 mod common;
 
 use common::{
-    Client, DEADLINE, Opening, Said, assert_settled, config, frame, raw_config, read_to_any_end,
-    start, tcp, text_frame, wait_until,
+    Client, DEADLINE, Opening, PAST_SOCKETS_BYTES, Said, assert_settled, config, frame, raw_config,
+    read_to_any_end, start, tcp, text_frame, wait_until,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -141,7 +141,7 @@ fn a_close_is_heard_by_a_peer_that_has_sent_much_more() {
     let server = start(certified.config(raw_config()), Echo);
     let mut client = open(&server, &certified.trust());
     let mut bytes = frame(OpCode::Text, b"\xff");
-    bytes.resize(4 * 1024 * 1024, 0x55);
+    bytes.resize(PAST_SOCKETS_BYTES, 0x55);
     client.send_bytes(&bytes);
     client.assert_closed(CloseCode::INVALID_PAYLOAD);
     assert_settled(&server.handle());

@@ -19,6 +19,9 @@ use tidewire_wire::message::{Event, Input, MessageReader};
 /// Past it a test has failed; nothing waits that long when it works.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// More than the two sockets of a connection hold: it can only be sent if the server reads.
+pub const PAST_SOCKETS_BYTES: usize = 64 * 1024 * 1024;
+
 pub const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
 /// One shard on a free port, version 1, everyone let in.
