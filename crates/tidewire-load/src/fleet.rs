@@ -11,6 +11,7 @@ use tidewire_net::{Mailbox, Shard, ShardConfig};
 
 use crate::live::{self, Live, LiveCell};
 use crate::plan::{Activity, Command, OpenOrder, Opened, Outcome, PhaseOrder, Ran, Setup};
+use crate::preflight;
 use crate::stop::StopRule;
 use crate::worker::Worker;
 
@@ -133,6 +134,7 @@ impl Fleet {
     /// # Errors
     /// [`FleetError`]; a connection that fails is counted, not an error.
     pub fn open(&mut self, count: usize, watch: &mut Watch<'_>) -> Result<Opened, FleetError> {
+        preflight::make_room_for(self.next_number as u64 + count as u64);
         let workers = self.workers.len();
         let in_flight_max = (self.setup.handshakes_in_flight_max / workers).max(1);
         let numbers = self.next_number..self.next_number + count;
@@ -169,24 +171,28 @@ impl Fleet {
         watch: &mut Watch<'_>,
     ) -> Result<Ran, FleetError> {
         let workers = self.workers.len();
-        for (index, worker) in self.workers.iter().enumerate() {
-            let order = PhaseOrder {
+        let orders: Vec<PhaseOrder> = (0..workers)
+            .map(|index| PhaseOrder {
                 activity: activity(index, workers),
                 longest: stop.longest(),
-            };
+            })
+            .collect();
+        let sends = orders.iter().any(|order| order.activity.ring().is_some());
+        for (order, worker) in orders.into_iter().zip(&self.workers) {
             worker
                 .mailbox
                 .send(Command::Run(Box::new(order)))
                 .map_err(|_| FleetError::Gone)?;
         }
-        let mut ran = Ran::default();
-        let waited = self.wait(watch, stop, |outcome| {
+        let mut ran = Ran {
+            sends,
+            ..Ran::default()
+        };
+        ran.interrupted = self.wait(watch, stop, |outcome| {
             if let Outcome::Ran(one) = outcome {
                 ran.merge(&one);
             }
         })?;
-        ran.series = waited.series;
-        ran.interrupted = waited.interrupted;
         Ok(ran)
     }
 
@@ -210,17 +216,18 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for one outcome of each worker.
+    /// Waits for one outcome of each worker; whether it was interrupted. Between the ticks this thread
+    /// sleeps: it may share a core with a worker.
     fn wait(
         &self,
         watch: &mut Watch<'_>,
         stop: StopRule,
         mut take: impl FnMut(Outcome),
-    ) -> Result<Waited, FleetError> {
+    ) -> Result<bool, FleetError> {
         let mut samples = Samples::new();
         let mut missing = self.workers.len();
         let mut stopped = false;
-        let mut waited = Waited::default();
+        let mut was_interrupted = false;
         let mut next_tick = Instant::now() + TICK;
         while missing > 0 {
             let wait = next_tick.saturating_duration_since(Instant::now());
@@ -239,15 +246,14 @@ impl Fleet {
                     let is_interrupted = watch.stop.load(Ordering::Relaxed);
                     if !stopped && (is_met || is_interrupted) {
                         stopped = true;
-                        waited.interrupted = is_interrupted;
+                        was_interrupted = is_interrupted;
                         self.send_stop();
                     }
                     self.check_alive()?;
                 }
             }
         }
-        waited.series = samples.seconds;
-        Ok(waited)
+        Ok(was_interrupted)
     }
 
     fn send_stop(&self) {
@@ -282,34 +288,21 @@ impl Drop for Fleet {
     }
 }
 
-#[derive(Debug, Default)]
-struct Waited {
-    series: Vec<f64>,
-    interrupted: bool,
-}
-
 /// Rates from looking at the confirmed count every tick.
 #[derive(Debug)]
 struct Samples {
     start: Instant,
     last: (Duration, u64),
-    /// Confirmed at the last whole second.
-    second: (Duration, u64),
     /// Per second, of each tick.
     rates: Vec<f64>,
-    /// Of each whole second.
-    seconds: Vec<f64>,
 }
 
 impl Samples {
     fn new() -> Self {
-        let zero = (Duration::ZERO, 0);
         Self {
             start: Instant::now(),
-            last: zero,
-            second: zero,
+            last: (Duration::ZERO, 0),
             rates: Vec::new(),
-            seconds: Vec::new(),
         }
     }
 
@@ -319,10 +312,6 @@ impl Samples {
         let now = (elapsed, live.confirmed);
         self.rates.push(rate(self.last, now));
         self.last = now;
-        if elapsed - self.second.0 >= Duration::from_secs(1) {
-            self.seconds.push(rate(self.second, now));
-            self.second = now;
-        }
         let recent = &self.rates[self.rates.len().saturating_sub(TICKS_PER_S)..];
         let rate_per_s = recent.iter().sum::<f64>() / recent.len() as f64;
         Live {

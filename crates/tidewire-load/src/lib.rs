@@ -28,6 +28,7 @@ pub mod verdict;
 mod worker;
 
 pub use accounting::Accounting;
+pub use preflight::OPEN_FILES_MARGIN;
 pub use recorder::Recorder;
 pub use report::Report;
 pub use run::{BenchOptions, Progress, RunError, run};

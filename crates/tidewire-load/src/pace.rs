@@ -1,8 +1,6 @@
-//! When the next message is to be sent: a pure function of the time that has passed and of what has
-//! been sent.
+//! When each message is meant to be sent: a pure function of how many were sent before it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -10,8 +8,6 @@ use rand::{Rng, SeedableRng};
 /// How messages are spread over time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pace {
-    /// Each answer releases the next message; the server sets the speed.
-    ClosedLoop,
     /// So many a second, evenly.
     Constant {
         /// Messages in a second; positive.
@@ -45,19 +41,11 @@ impl Pace {
         Self::Poisson(Arrivals { times_ns })
     }
 
-    /// How long to wait before the next message when `sent` have been sent in `elapsed`; zero when it is
-    /// due or overdue.
-    #[must_use]
-    pub fn wait(&self, elapsed: Duration, sent: u64) -> Duration {
-        Duration::from_nanos(self.intended_ns(sent)).saturating_sub(elapsed)
-    }
-
     /// When the message number `index`, counted from 0, is meant to leave, in nanoseconds from the
     /// start.
     #[must_use]
     pub fn intended_ns(&self, index: u64) -> u64 {
         match self {
-            Self::ClosedLoop => 0,
             Self::Constant { per_s } => (index as f64 * 1e9 / per_s) as u64,
             Self::Poisson(Arrivals { times_ns }) => {
                 let drawn = times_ns.len() as u64;
@@ -91,18 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_constant_pace_waits_for_its_time_and_never_for_the_past() {
+    fn a_constant_pace_has_even_gaps() {
         let pace = Pace::Constant { per_s: 1000.0 };
-        assert_eq!(pace.wait(Duration::ZERO, 0), Duration::ZERO);
-        assert_eq!(
-            pace.wait(Duration::from_millis(3), 5),
-            Duration::from_millis(2)
-        );
-        assert_eq!(pace.wait(Duration::from_millis(9), 5), Duration::ZERO);
-        assert_eq!(
-            Pace::ClosedLoop.wait(Duration::ZERO, 1_000_000),
-            Duration::ZERO
-        );
+        let times = [0, 1, 5].map(|index| pace.intended_ns(index));
+        assert_eq!(times, [0, 1_000_000, 5_000_000]);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What workers are told to do, and what they report.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failures;
 use crate::pace::Pace;
+use crate::preflight::unconfirmed_bytes_max;
 use crate::profile::{Profile, ServerFacts};
 use crate::recorder::Recorder;
 use crate::ring::FrameRing;
@@ -24,6 +26,8 @@ pub struct Setup {
     pub handshakes_in_flight_max: usize,
     /// Source addresses in turn; empty for the system's choice.
     pub sources: Arc<[IpAddr]>,
+    /// Bytes that may be on their way unconfirmed, over all connections of a worker.
+    pub unconfirmed_bytes_max: u64,
     /// What masks, keys and pings are drawn from.
     pub seed: u64,
     /// The zero of every time in nanoseconds.
@@ -40,6 +44,7 @@ impl Setup {
             timeouts: Timeouts::default(),
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             sources: Arc::new([]),
+            unconfirmed_bytes_max: unconfirmed_bytes_max(),
             seed: 0,
             epoch: Instant::now(),
         }
@@ -183,9 +188,11 @@ pub struct Opened {
     /// When the first began and the last was ready, in nanoseconds since the epoch.
     pub span_ns: Option<(u64, u64)>,
     /// Processor time of the workers' threads.
-    pub cpu: Duration,
+    pub cpu: CpuTime,
     /// What the server said about itself.
     pub facts: ServerFacts,
+    /// The run was interrupted before all were tried.
+    pub interrupted: bool,
 }
 
 impl Opened {
@@ -202,7 +209,8 @@ impl Opened {
         self.failures.merge(&other.failures);
         self.latency.merge(&other.latency);
         self.span_ns = joined(self.span_ns, other.span_ns);
-        self.cpu += other.cpu;
+        self.cpu.merge(other.cpu);
+        self.interrupted |= other.interrupted;
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
         }
@@ -212,20 +220,24 @@ impl Opened {
 /// What came of a phase.
 #[derive(Debug, Clone, Default)]
 pub struct Ran {
+    /// Whether messages were to be sent.
+    pub sends: bool,
     /// Connections that took part.
     pub members: u64,
-    /// Those that broke, and those that broke since the phase before.
+    /// Those of them that broke.
     pub broken: Failures,
+    /// Connections that had broken since the phase before and took no part.
+    pub broken_before: Failures,
     /// Whole messages written.
     pub offered: u64,
-    /// Messages that a pong or a reply has confirmed.
+    /// Messages that a pong or a reply has proven read, those that the server has refused among them.
     pub confirmed: u64,
     /// Replies of another kind or length than the message they answer.
     pub wrong_replies: u64,
-    /// Messages that a version 1 server has refused with `RATE_LIMITED`.
+    /// Messages that a version 1 server has refused with `RATE_LIMITED`, as it says itself.
     pub rate_limited: u64,
-    /// Other `error` messages.
-    pub errors: u64,
+    /// Messages that it has refused with other codes, by code.
+    pub errors: BTreeMap<&'static str, u64>,
     /// Pings sent, of either kind, those that only confirm among them.
     pub pings_sent: u64,
     /// Answers to latency pings.
@@ -241,9 +253,11 @@ pub struct Ran {
     /// The first start and the last confirmation, in nanoseconds since the epoch.
     pub span_ns: Option<(u64, u64)>,
     /// Processor time of the workers' threads.
-    pub cpu: Duration,
-    /// Whole seconds of the phase: what was confirmed in each.
-    pub series: Vec<f64>,
+    pub cpu: CpuTime,
+    /// What was confirmed, messages and round trips, in each whole [`WINDOW`] before the phase's end.
+    pub windows: Vec<u64>,
+    /// What the server has said about itself.
+    pub facts: ServerFacts,
     /// The run was interrupted before the phase's own end.
     pub interrupted: bool,
 }
@@ -255,15 +269,33 @@ impl Ran {
         seconds(self.span_ns)
     }
 
+    /// Messages that the server has refused, as it says itself.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.rate_limited + self.errors.values().sum::<u64>()
+    }
+
+    /// What was confirmed a second in each whole second.
+    #[must_use]
+    pub fn per_second(&self) -> Vec<f64> {
+        let seconds = self.windows.chunks_exact(WINDOWS_PER_S);
+        seconds
+            .map(|windows| windows.iter().sum::<u64>() as f64)
+            .collect()
+    }
+
     /// Adds what another worker has done at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.members += other.members;
         self.broken.merge(&other.broken);
+        self.broken_before.merge(&other.broken_before);
         self.offered += other.offered;
         self.confirmed += other.confirmed;
         self.wrong_replies += other.wrong_replies;
         self.rate_limited += other.rate_limited;
-        self.errors += other.errors;
+        for (code, count) in &other.errors {
+            *self.errors.entry(code).or_default() += count;
+        }
         self.pings_sent += other.pings_sent;
         self.pongs += other.pongs;
         self.pongs_lost += other.pongs_lost;
@@ -271,7 +303,45 @@ impl Ran {
         self.latency.merge(&other.latency);
         self.latency_sent.merge(&other.latency_sent);
         self.span_ns = joined(self.span_ns, other.span_ns);
-        self.cpu += other.cpu;
+        self.cpu.merge(other.cpu);
+        if other.facts != ServerFacts::default() {
+            self.facts = other.facts.clone();
+        }
+        // What ends first is complete up to there; a worker without connections has no part in it.
+        if self.windows.is_empty() {
+            self.windows.clone_from(&other.windows);
+        } else if !other.windows.is_empty() {
+            self.windows.truncate(other.windows.len());
+            for (sum, one) in self.windows.iter_mut().zip(&other.windows) {
+                *sum += one;
+            }
+        }
+    }
+}
+
+/// Processor time of the workers' threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// Of all of them.
+    pub total: Duration,
+    /// Of the busiest one. It is what limits a generator: others that idle do not help it.
+    pub busiest: Duration,
+}
+
+impl CpuTime {
+    /// Of one thread.
+    #[must_use]
+    pub fn of_thread(time: Duration) -> Self {
+        Self {
+            total: time,
+            busiest: time,
+        }
+    }
+
+    /// Adds another thread's.
+    pub fn merge(&mut self, other: Self) {
+        self.total += other.total;
+        self.busiest = self.busiest.max(other.busiest);
     }
 }
 
@@ -285,5 +355,9 @@ fn joined(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)> {
 fn seconds(span_ns: Option<(u64, u64)>) -> f64 {
     span_ns.map_or(0.0, |(start, end)| end.saturating_sub(start) as f64 / 1e9)
 }
+
+/// The time over which confirmations are counted to see how steady a rate is.
+pub const WINDOW: Duration = Duration::from_millis(250);
+const WINDOWS_PER_S: usize = 4;
 
 const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;

@@ -64,6 +64,15 @@ pub fn port_range() -> RangeInclusive<u16> {
         .unwrap_or(PORT_RANGE_DEFAULT)
 }
 
+/// What a run may keep on its way unconfirmed, in bytes: a quarter of the memory with which the system
+/// starts to economize on TCP (`net.ipv4.tcp_mem`), because both ends of a local connection count against
+/// it, with overhead; [`UNCONFIRMED_BYTES_DEFAULT`] where it cannot be read.
+pub fn unconfirmed_bytes_max() -> u64 {
+    platform::read("net/ipv4/tcp_mem")
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .map_or(UNCONFIRMED_BYTES_DEFAULT, |pages| pages * PAGE_BYTES / 4)
+}
+
 /// Limit of open files of this process and its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFilesLimit {
@@ -77,6 +86,20 @@ pub struct OpenFilesLimit {
 /// systems without such a limit.
 pub fn raise_open_files() -> Option<OpenFilesLimit> {
     platform::raise_open_files()
+}
+
+/// The connections that this process may open by its limit of open files, which is raised first.
+pub fn connections_room() -> usize {
+    let open_files = raise_open_files().and_then(|limit| limit.soft);
+    open_files.map_or(usize::MAX, |soft| {
+        usize::try_from(soft.saturating_sub(OPEN_FILES_MARGIN)).unwrap_or(usize::MAX)
+    })
+}
+
+/// Makes the table of open files large enough for `connections` now. Linux enlarges it by doubling, and in
+/// a process with threads each time waits for all cores, some 20 ms, in the middle of `socket`.
+pub fn make_room_for(connections: u64) {
+    platform::grow_file_table(connections.saturating_add(OPEN_FILES_MARGIN));
 }
 
 fn open_files(limit: OpenFilesLimit, connections: u64) -> Finding {
@@ -181,21 +204,38 @@ fn setting(path: &str) -> Option<u64> {
 pub const SOURCE_ADDRESSES_MAX: u64 = 254 * 256;
 /// What Linux starts with.
 pub const PORT_RANGE_DEFAULT: RangeInclusive<u16> = 32768..=60999;
-/// Open files besides the connections: report, libraries, event loops, the server's listeners.
-pub const OPEN_FILES_MARGIN: u64 = 64;
+/// Open files besides the connections: standard streams, report, libraries, event loops, and, as a server
+/// usually has the same limit, its listeners.
+pub const OPEN_FILES_MARGIN: u64 = 128;
 const BACKLOG_WANTED_MAX: u64 = 4096;
 const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
+
+/// What [`unconfirmed_bytes_max`] is elsewhere.
+pub const UNCONFIRMED_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
+
+/// The unit of `tcp_mem` on every system that this runs on.
+const PAGE_BYTES: u64 = 4096;
 
 #[cfg(target_os = "linux")]
 mod platform {
     use std::fs;
 
+    use rustix::io::fcntl_dupfd_cloexec;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
     use super::OpenFilesLimit;
 
     pub(super) fn read(path: &str) -> Option<String> {
         fs::read_to_string(format!("/proc/sys/{path}")).ok()
+    }
+
+    pub(super) fn grow_file_table(files: u64) {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(files);
+        let highest = files.min(limit).saturating_sub(1);
+        // The table keeps its size when the file is closed again. A failure costs the time only.
+        if let (Ok(highest), Ok(file)) = (i32::try_from(highest), fs::File::open("/dev/null")) {
+            let _ = fcntl_dupfd_cloexec(&file, highest);
+        }
     }
 
     pub(super) fn raise_open_files() -> Option<OpenFilesLimit> {
@@ -224,6 +264,8 @@ mod platform {
         None
     }
 
+    pub(super) fn grow_file_table(_files: u64) {}
+
     pub(super) fn raise_open_files() -> Option<OpenFilesLimit> {
         None
     }
@@ -236,13 +278,14 @@ mod tests {
     #[test]
     fn open_files_need_a_margin_above_the_connections() {
         let limit = OpenFilesLimit {
-            soft: Some(1064),
-            hard: Some(1064),
+            soft: Some(1000 + OPEN_FILES_MARGIN),
+            hard: None,
         };
         assert!(open_files(limit, 1000).ok);
         let finding = open_files(limit, 1001);
         assert!(!finding.ok);
-        assert!(finding.hint.unwrap().contains("1065"));
+        let wanted = (1001 + OPEN_FILES_MARGIN).to_string();
+        assert!(finding.hint.unwrap().contains(&wanted));
         assert!(
             open_files(
                 OpenFilesLimit {

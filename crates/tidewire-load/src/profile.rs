@@ -1,7 +1,8 @@
 //! What a session says besides its messages: plain RFC 6455, or protocol version 1.
 
+use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Kind, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Envelope, Kind, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Framing, identify};
 use tidewire_wire::frame::{OpCode, write_frame};
@@ -28,10 +29,12 @@ impl Profile {
     }
 }
 
-/// What a version 1 server has said about itself; each field absent until it is known.
+/// What a server has said about itself; each field absent until it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// Its version, from `server_ready`, or its `Server` header.
+    /// Its `Server` header.
+    pub server: Option<String>,
+    /// Its version, from `server_ready`.
     pub version: Option<String>,
     /// Messages one connection may send at once, from `server_hello`.
     pub rate_limit_capacity: Option<u64>,
@@ -47,7 +50,6 @@ pub(crate) enum Heard {
     /// With the `client_timestamp` that it returns, if it can be seen.
     Pong(Option<u64>),
     Ping,
-    RateLimited,
     Error,
     OtherSystem,
     Application,
@@ -77,7 +79,6 @@ fn hear_system(system: SystemType, message: &[u8]) -> Heard {
         SystemType::Ping => Heard::Ping,
         SystemType::ServerReady => Heard::Ready,
         SystemType::ServerHello => Heard::Hello,
-        SystemType::Error if contains(message, b"RATE_LIMITED") => Heard::RateLimited,
         SystemType::Error => Heard::Error,
         _ => Heard::OtherSystem,
     }
@@ -98,11 +99,9 @@ fn client_timestamp(message: &[u8]) -> Option<u64> {
 
 /// Adds what `server_ready` or `server_hello` says to the facts.
 pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
-    let envelope = match message.strip_prefix(b"M:") {
-        Some(packed) => parse_msgpack(packed),
-        None => parse_json(message),
+    let Some(envelope) = envelope(message) else {
+        return;
     };
-    let Ok(envelope) = envelope else { return };
     let payload = &envelope.payload;
     if let Some(version) = payload["details"]["version"].as_str() {
         facts.version = Some(version.to_owned());
@@ -117,6 +116,25 @@ pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
     facts.rate_limit_refill_per_s = limits["rate_limit_refill"]
         .as_u64()
         .or(facts.rate_limit_refill_per_s);
+}
+
+/// An `error` of a version 1 server: its code, and how many messages it refuses, which is one unless it
+/// says otherwise. A code that version 1 does not know is [`UNKNOWN_CODE`].
+pub(crate) fn read_error(message: &[u8]) -> (&'static str, u32) {
+    let Some(Envelope { payload, .. }) = envelope(message) else {
+        return (UNKNOWN_CODE, 1);
+    };
+    let known = payload["code"].as_str().and_then(ErrorCode::parse);
+    let code = known.map_or(UNKNOWN_CODE, ErrorCode::as_str);
+    let refused = payload["refused"].as_u64().unwrap_or(1);
+    (code, u32::try_from(refused).unwrap_or(u32::MAX))
+}
+
+fn envelope(message: &[u8]) -> Option<Envelope> {
+    match message.strip_prefix(b"M:") {
+        Some(packed) => parse_msgpack(packed).ok(),
+        None => parse_json(message).ok(),
+    }
 }
 
 /// Appends the frame of a `client_hello`.
@@ -158,13 +176,12 @@ fn write_stamped(out: &mut Vec<u8>, head: &str, number: u64, mask: [u8; 4]) {
     write_frame(out, OpCode::Text, &message[..length], Some(mask));
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
-    find(bytes, part).is_some()
-}
-
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
+
+/// Stands for every error code that version 1 does not know.
+const UNKNOWN_CODE: &str = "an unknown code";
 
 const STAMPED_BYTES_MAX: usize = 96;
 
@@ -214,10 +231,6 @@ mod tests {
             ),
             (r#"{"t":"PONG","p":{}}"#, Heard::Pong(None)),
             (r#"{"t":"ping","p":{}}"#, Heard::Ping),
-            (
-                r#"{"t":"error","p":{"code":"RATE_LIMITED"}}"#,
-                Heard::RateLimited,
-            ),
             (r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#, Heard::Error),
             (
                 r#"{"t":"trade","p":{"code":"RATE_LIMITED"}}"#,
@@ -227,6 +240,28 @@ mod tests {
         ];
         for (text, heard) in cases {
             assert_eq!(hear(OpCode::Text, text.as_bytes()), heard, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_its_code_and_how_many_messages_it_refuses() {
+        let cases: [(&[u8], (&str, u32)); 4] = [
+            (
+                br#"{"t":"error","p":{"code":"RATE_LIMITED","refused":17}}"#,
+                ("RATE_LIMITED", 17),
+            ),
+            (
+                br#"{"t":"error","p":{"code":"RATE_LIMITED"}}"#,
+                ("RATE_LIMITED", 1),
+            ),
+            (
+                br#"{"t":"error","p":{"code":"INVENTED"}}"#,
+                (UNKNOWN_CODE, 1),
+            ),
+            (b"M:nothing", (UNKNOWN_CODE, 1)),
+        ];
+        for (message, expected) in cases {
+            assert_eq!(read_error(message), expected);
         }
     }
 
@@ -241,6 +276,7 @@ mod tests {
             {"rate_limit_capacity":100000,"rate_limit_refill":10000}}}"#;
         learn(&mut facts, hello);
         let expected = ServerFacts {
+            server: None,
             version: Some("2.4".into()),
             rate_limit_capacity: Some(100_000),
             rate_limit_refill_per_s: Some(10_000),

@@ -6,12 +6,10 @@ use crate::report::model::{Latency, LatencyOrigin};
 
 /// Records latencies with three significant digits, up to [`LATENCY_NS_MAX`].
 ///
-/// About 220 KiB each, and recording never allocates. Longer latencies are recorded as the maximum
-/// and counted in [`Recorder::clamped`].
+/// About 220 KiB each, and recording never allocates. Longer latencies are recorded as the maximum.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     histogram: Histogram<u64>,
-    clamped: u64,
 }
 
 impl Recorder {
@@ -19,10 +17,7 @@ impl Recorder {
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, LATENCY_NS_MAX, SIGNIFICANT_DIGITS)
             .expect("the bounds are constants the library accepts");
-        Self {
-            histogram,
-            clamped: 0,
-        }
+        Self { histogram }
     }
 
     /// Records one latency in nanoseconds.
@@ -32,9 +27,6 @@ impl Recorder {
 
     /// Records the same latency `count` times, at the cost of one.
     pub fn record_many_ns(&mut self, latency_ns: u64, count: u64) {
-        if latency_ns > LATENCY_NS_MAX {
-            self.clamped += count;
-        }
         self.histogram
             .saturating_record_n(latency_ns.min(LATENCY_NS_MAX), count);
     }
@@ -44,23 +36,11 @@ impl Recorder {
         self.histogram
             .add(&other.histogram)
             .expect("all recorders have the same bounds");
-        self.clamped += other.clamped;
-    }
-
-    /// Forgets everything, keeping the memory.
-    pub fn reset(&mut self) {
-        self.histogram.reset();
-        self.clamped = 0;
     }
 
     /// Number of latencies recorded.
     pub fn count(&self) -> u64 {
         self.histogram.len()
-    }
-
-    /// How many of them were longer than [`LATENCY_NS_MAX`].
-    pub fn clamped(&self) -> u64 {
-        self.clamped
     }
 
     /// The latency in nanoseconds that `percentile` (0 to 100) of the recorded ones do not exceed.
@@ -184,17 +164,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_clamped_and_counted() {
+    fn what_is_too_long_is_recorded_as_the_maximum() {
         let mut recorder = Recorder::new();
         recorder.record_ns(u64::MAX);
         recorder.record_ns(0);
-        assert_eq!((recorder.count(), recorder.clamped()), (2, 1));
+        assert_eq!(recorder.count(), 2);
         assert!(close(
             recorder.percentile_ns(100.0) as f64,
             LATENCY_NS_MAX as f64
         ));
-        recorder.reset();
-        assert_eq!((recorder.count(), recorder.clamped()), (0, 0));
     }
 
     #[test]

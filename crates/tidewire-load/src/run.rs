@@ -41,12 +41,17 @@ pub struct BenchOptions {
     pub pings_per_connection: u64,
     /// Messages on their way on each connection of the echo test. Default 64.
     pub in_flight: u32,
-    /// Messages a second, over all connections, instead of as many as possible; for the tests
-    /// `throughput` and `echo`. Default none.
+    /// Messages a second, over all connections, instead of as many as possible; for the tests that
+    /// send messages. Default none.
     pub rate_per_s: Option<f64>,
     /// Whether a given rate is kept with random gaps. Default false: even ones.
     pub poisson: bool,
-    /// Where the search for the largest number of connections ends. Default 100,000.
+    /// When given, a sending test goes on from its duration until half the width of the 95 % confidence
+    /// interval of its rate is at most this share of the mean, such as 0.02, for up to ten times the
+    /// duration. Default none.
+    pub confidence: Option<f64>,
+    /// Where the search for the largest number of connections ends, unless open files end it before.
+    /// Default 1,000,000.
     pub connections_max: usize,
     /// Threads of the generator. Default half of the machine's cores, at least one.
     pub threads: usize,
@@ -84,7 +89,8 @@ impl BenchOptions {
             in_flight: 64,
             rate_per_s: None,
             poisson: false,
-            connections_max: 100_000,
+            confidence: None,
+            connections_max: 1_000_000,
             threads: (cores / 2).max(1),
             handshakes_in_flight_max: 256,
             timeouts: Timeouts::default(),
@@ -100,7 +106,7 @@ impl BenchOptions {
     fn connections_most(&self) -> usize {
         let tiers = self.tiers.iter().copied().max().unwrap_or(1);
         if self.tests.contains(&TestKind::ConnectionLimit) {
-            tiers.max(self.connections_max)
+            tiers.max(self.connections_max.min(preflight::connections_room()))
         } else {
             tiers
         }

@@ -27,6 +27,8 @@ pub(crate) struct Talk {
     /// Why it ends, if this side knows better than the socket.
     pub(crate) fate: Option<Failure>,
     pub(crate) opening: Option<Box<Opening>>,
+    /// Version 1: `client_hello` has not been said.
+    pub(crate) owes_hello: bool,
     pub(crate) out: Outgoing,
     pub(crate) work: Work,
 }
@@ -141,9 +143,13 @@ pub(crate) struct Work {
     pub(crate) barrier_sent: bool,
     /// Messages on their way whose replies are awaited, oldest first.
     pub(crate) batches: VecDeque<Batch>,
+    /// How many of them, the newest, are not written yet; only kept when paced.
+    pub(crate) unwritten: usize,
     pub(crate) replies: u64,
     /// Replies of the read at hand.
     pub(crate) fresh_replies: u32,
+    /// Messages that the server has refused in the read at hand.
+    pub(crate) fresh_refusals: u32,
     pub(crate) pings_left: u64,
     pub(crate) ping: Option<PingOut>,
     /// When a hold's next ping is due, on the shard's clock.
@@ -171,7 +177,10 @@ pub(crate) struct Mark {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Batch {
     pub(crate) intended_ns: u64,
-    pub(crate) sent_ns: u64,
+    /// When the last of them was with the operating system; `None` before, and when it is not kept.
+    pub(crate) sent_ns: Option<u64>,
+    /// The ring's frame behind the last of them.
+    pub(crate) end_frame: u64,
     pub(crate) left: u32,
 }
 
@@ -181,6 +190,9 @@ pub(crate) struct PingOut {
     pub(crate) token: u64,
     pub(crate) sent_ns: u64,
     pub(crate) lost_ms: u64,
+    /// Asks at the end of a hold whether the connection still lives; its time is not a measurement,
+    /// because all connections are asked at once.
+    pub(crate) is_farewell: bool,
 }
 
 impl Session {
@@ -196,6 +208,7 @@ impl Session {
             reads_plainly: profile == Profile::Raw,
             fate: None,
             opening: Some(Box::new(opening)),
+            owes_hello: false,
             out: Outgoing::default(),
             work: Work::default(),
         };

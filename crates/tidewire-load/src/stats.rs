@@ -20,8 +20,6 @@ pub struct ServerCounts {
     pub delivered: u64,
     /// The sum of every `messages_refused_…`.
     pub refused: u64,
-    /// `process_id`, if the server says it.
-    pub process_id: Option<u32>,
 }
 
 impl ServerCounts {
@@ -31,7 +29,6 @@ impl ServerCounts {
         Self {
             delivered: self.delivered.saturating_sub(before.delivered),
             refused: self.refused.saturating_sub(before.refused),
-            process_id: self.process_id,
         }
     }
 }
@@ -129,14 +126,7 @@ fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
         .filter(|(name, _)| name.starts_with("messages_refused"))
         .filter_map(|(_, count)| count.as_u64())
         .sum();
-    let process_id = value["process_id"]
-        .as_u64()
-        .and_then(|id| u32::try_from(id).ok());
-    Ok(ServerCounts {
-        delivered,
-        refused,
-        process_id,
-    })
+    Ok(ServerCounts { delivered, refused })
 }
 
 /// How long the listener may be silent.
@@ -152,21 +142,19 @@ mod tests {
 
     #[test]
     fn the_totals_are_found_and_refusals_added() {
-        let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"process_id\":7,\"total\":{\
+        let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"total\":{\
             \"messages_delivered\":10,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
         let counts = parse(answer).unwrap();
         assert_eq!(
             counts,
             ServerCounts {
                 delivered: 10,
-                refused: 5,
-                process_id: Some(7)
+                refused: 5
             }
         );
         let before = ServerCounts {
             delivered: 4,
             refused: 5,
-            process_id: None,
         };
         assert_eq!(counts.since(before).delivered, 6);
     }

@@ -1,9 +1,10 @@
 //! Where the load goes: URL, address, TLS and token.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidewire_net::tls;
 
@@ -12,7 +13,7 @@ use tidewire_net::tls;
 pub struct Target {
     /// The URL as it was given.
     pub url: String,
-    /// What the URL's host resolved to, the first address if there are several.
+    /// What the URL's host resolved to; of several addresses the first that takes connections.
     pub address: SocketAddr,
     /// Value of the `Host` header: with the port unless it is the scheme's default.
     pub host_header: String,
@@ -85,7 +86,8 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// The target of a `ws://` or `wss://` URL. Resolves its host, which may take the resolver's time.
+    /// The target of a `ws://` or `wss://` URL. Resolves its host, which may take the resolver's time. If
+    /// it has several addresses, as `localhost` often has, they are tried until one takes a connection.
     ///
     /// # Errors
     /// [`TargetError`] in words for the person who typed the URL.
@@ -95,10 +97,11 @@ impl Target {
             host: format!("{}:{}", parts.host, parts.port),
             source,
         };
-        let address = (parts.host, parts.port)
+        let addresses: Vec<SocketAddr> = (parts.host, parts.port)
             .to_socket_addrs()
             .map_err(unresolved)?
-            .next()
+            .collect();
+        let address = first_reachable(&addresses)
             .ok_or_else(|| unresolved(std::io::ErrorKind::NotFound.into()))?;
         let tls = if parts.is_secure {
             tls::server_name(parts.host)?;
@@ -164,6 +167,16 @@ impl fmt::Debug for TokenSource {
             Self::Fixed(_) => "Fixed(…)",
             Self::PerConnection(_) => "PerConnection(…)",
         })
+    }
+}
+
+/// The first address that takes a connection; the first of all if none does, so that whoever connects
+/// next sees why.
+fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let takes = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
+    match addresses {
+        [_, _, ..] => addresses.iter().find(takes).or(addresses.first()).copied(),
+        _ => addresses.first().copied(),
     }
 }
 
@@ -238,9 +251,26 @@ impl<'a> Parts<'a> {
     }
 }
 
+const TRY_TIMEOUT: Duration = Duration::from_secs(2);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn of_several_addresses_the_first_that_listens_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = TcpListener::bind("127.0.0.2:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        assert_eq!(first_reachable(&[closed, open]), Some(open));
+        assert_eq!(first_reachable(&[closed, closed]), Some(closed));
+        assert_eq!(first_reachable(&[closed]), Some(closed));
+        assert_eq!(first_reachable(&[]), None);
+    }
 
     #[test]
     fn the_parts_of_a_url_become_a_target() {

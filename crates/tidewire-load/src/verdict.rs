@@ -6,13 +6,18 @@ use crate::report::model::{Bottleneck, Verdict};
 /// Share of its available processor time from which a side counts as saturated.
 pub const SATURATED_SHARE: f64 = 0.90;
 
-/// Coefficient of variation of the per-second rates above which a figure is noisy.
+/// Coefficient of variation of the confirmed messages in quarters of a second above which a figure is
+/// noisy. Between quarters of an undisturbed second some per cent are usual; other work that takes half of
+/// a core for half of the time makes about a third.
 pub const NOISE_MAX: f64 = 0.25;
 
-/// Processor time as a share of what a side had available: `threads` of its own, but never more
-/// than the machine's `cores`, for `wall_s` seconds. 1.0 is all of it; 0.0 when no time has passed.
-pub fn cpu_share(cpu_s: f64, wall_s: f64, threads: u32, cores: u32) -> f64 {
-    let available_s = wall_s * f64::from(threads.min(cores).max(1));
+/// Fewer windows of a quarter of a second, without the first, tell no variation: a test of 1.5 s has five.
+const WINDOWS_MIN: usize = 4;
+
+/// Processor time as a share of what was available: so many cores, or threads that have one each, for
+/// `wall_s` seconds. 1.0 is all of it; 0.0 when no time has passed.
+pub fn cpu_share(cpu_s: f64, wall_s: f64, cores: u32) -> f64 {
+    let available_s = wall_s * f64::from(cores.max(1));
     if available_s > 0.0 {
         cpu_s / available_s
     } else {
@@ -22,8 +27,8 @@ pub fn cpu_share(cpu_s: f64, wall_s: f64, threads: u32, cores: u32) -> f64 {
 
 /// Which side was saturated.
 ///
-/// `client_cpu_share` and `server_cpu_share` are shares as [`cpu_share`] gives them; the server's is
-/// `None` when it runs elsewhere. A side is saturated from [`SATURATED_SHARE`] on: the last tenth is
+/// `client_cpu_share` and `server_cpu_share` are shares as [`cpu_share`] gives them, of each side's busiest
+/// thread, because others that idle do not help it; the server's is `None` when it runs elsewhere. A side is saturated from [`SATURATED_SHARE`] on: the last tenth is
 /// left for what the kernel does elsewhere and for the ramps at both ends of a test.
 pub fn bottleneck(client_cpu_share: f64, server_cpu_share: Option<f64>) -> Bottleneck {
     let client = client_cpu_share >= SATURATED_SHARE;
@@ -36,17 +41,19 @@ pub fn bottleneck(client_cpu_share: f64, server_cpu_share: Option<f64>) -> Bottl
     }
 }
 
-/// Standard deviation of the per-second rates divided by their mean.
+/// Standard deviation of what was counted in windows of equal length, divided by the mean.
 ///
-/// Pass whole seconds only: the first and last, partly filled ones are variation of the test, not of
-/// the server. `None` for fewer than three seconds or when nothing was counted.
-pub fn coefficient_of_variation(rates: &[f64]) -> Option<f64> {
-    if rates.len() < 3 {
+/// Pass whole windows only. The first one is left out: it holds the start of the test. `None` for fewer
+/// than five windows or when nothing was counted.
+pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
+    let counts = windows.get(1..).unwrap_or_default();
+    if counts.len() < WINDOWS_MIN {
         return None;
     }
-    let n = rates.len() as f64;
-    let mean = rates.iter().sum::<f64>() / n;
-    let variance = rates.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let n = counts.len() as f64;
+    let mean = counts.iter().sum::<u64>() as f64 / n;
+    let squares = counts.iter().map(|&count| (count as f64 - mean).powi(2));
+    let variance = squares.sum::<f64>() / (n - 1.0);
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
@@ -79,7 +86,7 @@ pub fn verdict(
     if let Some(noise) = noise.filter(|&noise| noise > NOISE_MAX) {
         verdict = verdict.max(Verdict::Noisy);
         notes.push(format!(
-            "The rate varied by {:.0} % from second to second (at most {:.0} % is accepted). \
+            "The rate varied by {:.0} % between quarters of a second (at most {:.0} % is accepted). \
              Stop other work on the machine or measure for longer.",
             noise * 100.0,
             NOISE_MAX * 100.0
@@ -144,10 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_threads_but_never_of_more_than_the_cores() {
-        assert_eq!(cpu_share(1.0, 2.0, 1, 8), 0.5);
-        assert_eq!(cpu_share(4.0, 2.0, 4, 2), 1.0);
-        assert_eq!(cpu_share(1.0, 0.0, 1, 1), 0.0);
+    fn a_share_is_of_what_was_available() {
+        assert_eq!(cpu_share(1.0, 2.0, 1), 0.5);
+        assert_eq!(cpu_share(4.0, 2.0, 2), 1.0);
+        assert_eq!(cpu_share(1.0, 0.0, 1), 0.0);
     }
 
     #[test]
@@ -207,6 +214,7 @@ mod tests {
     #[test]
     fn refused_messages_are_told_and_do_not_fail_a_balanced_account() {
         let account = Accounting {
+            confirmed: 60,
             delivered: Some(60),
             refused: Some(40),
             ..balanced()
@@ -217,11 +225,12 @@ mod tests {
     }
 
     #[test]
-    fn variation_needs_three_seconds_and_a_rate() {
-        assert_eq!(coefficient_of_variation(&[1.0, 2.0]), None);
-        assert_eq!(coefficient_of_variation(&[0.0, 0.0, 0.0]), None);
-        assert_eq!(coefficient_of_variation(&[5.0, 5.0, 5.0]), Some(0.0));
-        let varied = coefficient_of_variation(&[1.0, 2.0, 3.0]).unwrap();
-        assert!((varied - 0.5).abs() < 1e-12);
+    fn variation_needs_some_windows_after_the_first_and_a_rate() {
+        assert_eq!(coefficient_of_variation(&[]), None);
+        assert_eq!(coefficient_of_variation(&[1, 2, 3, 4]), None);
+        assert_eq!(coefficient_of_variation(&[9, 0, 0, 0, 0]), None);
+        assert_eq!(coefficient_of_variation(&[1, 5, 5, 5, 5]), Some(0.0));
+        let varied = coefficient_of_variation(&[9, 1, 2, 3, 2]).unwrap();
+        assert!((varied - (2.0f64 / 3.0).sqrt() / 2.0).abs() < 1e-12);
     }
 }

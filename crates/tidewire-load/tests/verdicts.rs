@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+mod schema;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Conduct, Server, StatsServer};
+use common::{Conduct, LIMIT, Server, StatsServer};
 use tidewire_load::bench_tests::TestKind;
 use tidewire_load::plan::Timeouts;
 use tidewire_load::profile::Profile;
@@ -136,6 +137,8 @@ fn every_default_test_is_valid_on_an_honest_server() {
     options.sizes = vec![64, 65_536];
     options.connections_max = 50;
     let report = report(&options);
+    let written = serde_json::to_value(&report).unwrap();
+    assert_eq!(schema::violations(&written), Vec::<String>::new());
     let names: Vec<&str> = report
         .results
         .iter()
@@ -166,6 +169,7 @@ fn every_default_test_is_valid_on_an_honest_server() {
     assert_eq!(zlib.format.as_deref(), Some("zlib"));
     assert!(zlib.ratio_to_json.unwrap() > 0.0);
     assert_eq!(hold.survival.unwrap().survived, 20);
+    assert!(hold.rate_per_s.unwrap() > 0.0);
     assert!(hold.latency_us.as_ref().unwrap().count >= 60);
     let found = limit.limit.unwrap();
     assert_eq!(
@@ -218,13 +222,98 @@ fn a_pong_that_never_comes_is_a_failure() {
         Profile::Raw,
     );
     assert_failed(&result, "20 of 20 pings were never answered");
+}
+
+/// The hold is over before most connections' first ping is due.
+#[test]
+fn a_held_connection_survives_only_if_it_answers_in_the_end() {
+    for (conduct, survived) in [(Conduct::Sink, 20), (Conduct::SinkWithoutPong, 0)] {
+        let server = Server::raw(conduct);
+        let mut options = options(&server, TestKind::SustainedHold, Profile::Raw);
+        options.hold_ping_every_ms = 60_000;
+        let result = &report(&options).results[0];
+        assert_eq!(result.survival.unwrap().survived, survived, "{result:#?}");
+        assert_eq!(result.verdict == Verdict::Failed, survived == 0);
+    }
+}
+
+#[test]
+fn refused_messages_are_not_confirmed_though_they_are_told_late() {
+    for test in [TestKind::Throughput, TestKind::Echo] {
+        let result = bench(Conduct::Limiting, test, Profile::V1);
+        assert_honest(&result);
+        let messages = result.messages.unwrap();
+        assert_eq!(messages.confirmed, 20 * LIMIT, "{result:#?}");
+        let refused = messages.refused.unwrap();
+        assert_eq!(
+            (refused + messages.confirmed, messages.lost),
+            (messages.offered, 0)
+        );
+        assert!(refused > 0 && messages.delivered.is_none());
+        // A refusal is no answer whose latency counts.
+        let latencies = result.latency_us.map(|latency| latency.count);
+        assert!(latencies.is_none_or(|count| count == 20 * LIMIT));
+    }
+}
+
+#[test]
+fn refusals_that_the_server_keeps_to_itself_are_in_doubt() {
     let result = bench(
-        Conduct::SinkWithoutPong,
-        TestKind::SustainedHold,
-        Profile::Raw,
+        Conduct::LimitingInSilence,
+        TestKind::Throughput,
+        Profile::V1,
     );
-    assert_eq!(result.survival.unwrap().survived, 0);
-    assert_eq!(result.verdict, Verdict::Failed);
+    assert_failed(&result, "--stats-url");
+}
+
+#[test]
+fn other_errors_fail_a_sending_test_and_are_named() {
+    let result = bench(Conduct::Erring(100), TestKind::Throughput, Profile::V1);
+    assert_failed(&result, "with INVALID_MESSAGE");
+    let messages = result.messages.unwrap();
+    assert!(
+        messages.confirmed < messages.offered && messages.lost == 0,
+        "{messages:?}"
+    );
+}
+
+#[test]
+fn a_measurement_without_connections_has_failed() {
+    let server = Server::raw(Conduct::ClosingAfter(50));
+    let mut options = options(&server, TestKind::SizeMatrix, Profile::Raw);
+    options.sizes = vec![64, 256];
+    let results = report(&options).results;
+    assert_failed(&results[1], "No message was sent");
+    assert_eq!(
+        (results[1].connected, results[1].failed),
+        (Some(0), Some(20))
+    );
+}
+
+#[test]
+fn a_rate_that_comes_and_goes_is_noisy() {
+    let server = Server::raw(Conduct::EchoStalling(500, 700));
+    let mut options = options(&server, TestKind::Echo, Profile::Raw);
+    options.duration = Duration::from_millis(1_600);
+    options.timeouts = Timeouts::default();
+    let result = &report(&options).results[0];
+    assert_eq!(result.verdict, Verdict::Noisy, "{result:#?}");
+    assert_eq!(result.rate_series.len(), 1);
+}
+
+#[test]
+fn frames_larger_than_what_may_be_unconfirmed_go_one_by_one() {
+    let server = Server::raw(Conduct::Sink);
+    let mut options = options(&server, TestKind::SizeMatrix, Profile::Raw);
+    // More than the share of one connection.
+    options.sizes = vec![900_000];
+    options.tiers = vec![200];
+    options.timeouts = Timeouts::default();
+    let result = &report(&options).results[0];
+    let messages = result.messages.unwrap();
+    assert_eq!((messages.confirmed, messages.lost), (messages.offered, 0));
+    // Without a confirmation for each, there would be one frame of each connection and no more.
+    assert!(messages.offered > 200, "{messages:?}");
 }
 
 #[test]
@@ -291,7 +380,12 @@ fn a_late_answer_shows_in_the_latency_from_the_intended_time() {
     assert!(latency.count >= 2_400, "{}", latency.count);
     // The stall is a fifth of the time, so a tenth of the messages waited for more than its half.
     assert!(latency.p90 > 40_000.0, "{latency:?}");
-    assert!(result.latency_other_us.is_some());
+    let other = result.latency_other_us.as_ref().unwrap();
+    assert_eq!(
+        (other.count, other.origin),
+        (latency.count, LatencyOrigin::Sent)
+    );
+    assert!(other.max <= latency.max, "sent before it was meant to be");
 }
 
 #[test]
@@ -344,17 +438,33 @@ fn counters_that_cannot_be_read_fail_the_test() {
     assert_failed(&report(&options).results[0], "could not be compared");
 }
 
+/// Interrupts a run as soon as something takes its time.
+struct Impatient(Arc<AtomicBool>, Vec<String>);
+
+impl Progress for Impatient {
+    fn test_started(&mut self, name: &str, _detail: &str, _expected: Duration) {
+        self.1.push(name.to_owned());
+    }
+    fn tick(&mut self, _live: &tidewire_load::live::Live) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_interrupted_search_claims_no_limit() {
+    let server = Server::raw(Conduct::Mute);
+    let mut options = options(&server, TestKind::ConnectionLimit, Profile::Raw);
+    options.timeouts.connect_ms = 500;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut impatient = Impatient(Arc::clone(&stop), Vec::new());
+    let report = run(&options, &mut impatient, &stop).unwrap();
+    assert!(report.partial);
+    assert_eq!(report.results[0].limit, None);
+    assert_failed(&report.results[0], "interrupted before the limit was found");
+}
+
 #[test]
 fn an_interrupted_run_is_partial_and_says_so() {
-    struct Impatient(Arc<AtomicBool>, Vec<String>);
-    impl Progress for Impatient {
-        fn test_started(&mut self, name: &str, _detail: &str, _expected: Duration) {
-            self.1.push(name.to_owned());
-        }
-        fn tick(&mut self, _live: &tidewire_load::live::Live) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
     let server = Server::raw(Conduct::Sink);
     let mut options = options(&server, TestKind::Throughput, Profile::Raw);
     options.duration = Duration::from_secs(600);
@@ -378,12 +488,38 @@ fn an_interrupted_run_is_partial_and_says_so() {
 fn each_connection_has_its_token() {
     let server = Server::raw(Conduct::Sink);
     let mut options = options(&server, TestKind::ConnectionStorm, Profile::Raw);
-    let asked = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&asked);
-    options.target.token = TokenSource::PerConnection(Arc::new(move |number| {
-        seen.store(true, Ordering::Relaxed);
-        format!("token-{number}")
-    }));
+    options.target.token =
+        TokenSource::PerConnection(Arc::new(|number| format!("token-{number:02}")));
     assert_honest(&report(&options).results[0]);
-    assert!(asked.load(Ordering::Relaxed));
+    let mut tokens = server.tokens.lock().unwrap().clone();
+    tokens.sort_unstable();
+    let expected: Vec<String> = (0..20).map(|number| format!("token-{number:02}")).collect();
+    assert_eq!(tokens, expected);
+}
+
+/// The memory is that of another process, which stands for the server's.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_per_connection_only_while_nothing_else_has_grown_the_server() {
+    let server = Server::v1(Conduct::Sink);
+    let mut other = std::process::Command::new("sleep")
+        .arg("60")
+        .spawn()
+        .unwrap();
+    let mut options = options(&server, TestKind::ConnectionStorm, Profile::V1);
+    options.server_pid = Some(other.id());
+    options.tests.push(TestKind::SustainedHold);
+    options.tests.push(TestKind::Throughput);
+    options.tests.push(TestKind::SustainedHold);
+    let results = report(&options).results;
+    other.kill().unwrap();
+    other.wait().unwrap();
+    let memory: Vec<_> = results
+        .iter()
+        .map(|result| result.memory.unwrap())
+        .collect();
+    assert!(memory.iter().all(|memory| memory.server_rss_bytes > 0));
+    let is_known = |index: usize| memory[index].per_connection_bytes.is_some();
+    assert_eq!([0, 1, 2, 3].map(is_known), [true, true, false, false]);
+    assert!(memory[1].drift_bytes.is_some());
 }

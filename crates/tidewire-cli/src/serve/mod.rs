@@ -26,6 +26,7 @@ pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
     // A connection is an open file, and the limit that is in force is often only 1,024.
     preflight::raise_open_files();
+    preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
     let ops_listen = config.ops_listen;
     let server = start(config, flags.app).map_err(|error| explain(&error, ops_listen))?;
     let mut lines = format!("listening on {}\n", flags.url(server.address()));
@@ -99,6 +100,9 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
     };
     Failure::usage(format!("{error}: {advice}"))
 }
+
+/// Connections for which there is room from the start; more make room by themselves.
+const ROOM_AT_START: usize = 65_536;
 
 /// How often the program looks whether it was told to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);

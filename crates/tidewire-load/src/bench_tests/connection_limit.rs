@@ -5,54 +5,59 @@ use std::time::Duration;
 use super::measure::Bench;
 use crate::failure::{Failure, Failures};
 use crate::plan::{Activity, Opened};
-use crate::preflight::{OPEN_FILES_MARGIN, raise_open_files};
+use crate::preflight::connections_room;
 use crate::report::model::CONNECTION_LIMIT;
 use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
 use crate::run::RunError;
 use crate::stop::StopRule;
 
 pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>, RunError> {
-    let open_files = raise_open_files().and_then(|limit| limit.soft);
-    let files_max = open_files.map_or(usize::MAX, |soft| {
-        soft.saturating_sub(OPEN_FILES_MARGIN) as usize
-    });
+    let files_max = connections_room();
     let connections_max = bench.options.connections_max.min(files_max).max(1);
     let mut search = Search::new(first.clamp(1, connections_max), connections_max);
-    let mut best: Option<(Opened, TestResult)> = None;
+    let mut best: Option<TestResult> = None;
     let mut last_failures = Failures::default();
+    let mut was_interrupted = false;
     while let Some(count) = search.next() {
-        if bench.is_stopped() {
-            break;
-        }
         let detail = format!("{count} connections");
         bench.started(CONNECTION_LIMIT, &detail, Duration::from_secs(2));
         let (opened, result, failures) = try_count(bench, count)?;
+        // What failed in this one may have failed by the interruption.
+        was_interrupted = bench.is_stopped();
+        if was_interrupted {
+            break;
+        }
         let is_stable = failures.total() == 0 && opened.connected == count as u64;
         if is_stable {
-            best = Some((opened, result));
+            best = Some(result);
         } else {
             last_failures = failures;
         }
         search.record(count, is_stable);
     }
-    let stopped_by = match last_failures.most_common() {
-        None if connections_max == files_max => StoppedBy::OpenFiles,
-        None => StoppedBy::Plan,
-        Some(failure) => stopped_by(failure),
-    };
-    let largest_stable = search.stable as u64;
-    let mut result = match best {
-        Some((_, result)) => result,
-        None => TestResult {
+    let mut result = best.unwrap_or_else(|| {
+        let asked = search.failed.min(search.first) as u64;
+        TestResult {
             verdict: Verdict::Failed,
-            notes: vec!["Not even the first number of connections was stable.".into()],
-            ..TestResult::new(CONNECTION_LIMIT, search.failed as u64)
-        },
-    };
-    result.limit = Some(ConnectionLimit {
-        largest_stable,
-        stopped_by,
+            notes: vec!["No number of connections was seen to be stable.".into()],
+            ..TestResult::new(CONNECTION_LIMIT, asked)
+        }
     });
+    if was_interrupted {
+        let stable = search.stable;
+        result.notes.push(format!(
+            "The search was interrupted before the limit was found: {stable} connections were stable."
+        ));
+    } else {
+        result.limit = Some(ConnectionLimit {
+            largest_stable: search.stable as u64,
+            stopped_by: match last_failures.most_common() {
+                None if connections_max == files_max => StoppedBy::OpenFiles,
+                None => StoppedBy::Plan,
+                Some(failure) => stopped_by(failure),
+            },
+        });
+    }
     if let Some(words) = last_failures.in_words() {
         result
             .notes
@@ -76,7 +81,6 @@ fn try_count(
         bench.judge(&mut result, &opened, &measured, false);
         failures.merge(&measured.ran.broken);
     }
-    result.memory = bench.memory(opened.connected);
     fleet.close()?;
     Ok((opened, result, failures))
 }

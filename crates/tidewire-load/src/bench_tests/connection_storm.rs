@@ -25,29 +25,29 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     result.duration_s = Some(duration_s);
     result.rate_per_s = (duration_s > 0.0).then(|| opened.connected as f64 / duration_s);
     result.latency_us = opened.latency.summary(LatencyOrigin::Sent);
-    result.memory = bench.memory(opened.connected);
+    result.memory = after
+        .as_ref()
+        .map(|after| bench.idle_memory(after.rss_bytes, opened.connected));
     let server = before.as_ref().zip(after.as_ref());
     let server_s = server.map(|(before, after)| after.cpu.saturating_sub(before.cpu).as_secs_f64());
     result.cpu = Some(Cpu {
-        client_s: opened.cpu.as_secs_f64(),
+        client_s: opened.cpu.total.as_secs_f64(),
         server_s,
     });
     // Ticks of 10 ms say nothing about a test that is over in a few of them.
-    if duration_s >= SHARE_MEANINGFUL_S {
-        let threads = fleet.threads() as u32;
-        let share =
-            server.map(|(before, after)| after.busiest_since(before).as_secs_f64() / duration_s);
-        result.bottleneck = bottleneck(
-            cpu_share(opened.cpu.as_secs_f64(), duration_s, threads, u32::MAX),
-            share,
-        );
+    let server_share = server
+        .filter(|_| duration_s >= SHARE_MEANINGFUL_S)
+        .map(|(before, after)| after.busiest_since(before).as_secs_f64() / duration_s);
+    if server_share.is_some() {
+        let client_share = cpu_share(opened.cpu.busiest.as_secs_f64(), duration_s, 1);
+        result.bottleneck = bottleneck(client_share, server_share);
     }
     let account = Accounting {
         connections_attempted: opened.attempted,
         connections_failed: opened.failures.total(),
         ..Accounting::default()
     };
-    let (judged, notes) = verdict(&account, result.bottleneck, false, None);
+    let (judged, notes) = verdict(&account, result.bottleneck, server_share.is_some(), None);
     result.verdict = judged;
     result.notes.extend(notes);
     fleet.close()?;

@@ -5,7 +5,6 @@ use super::measure::Bench;
 use crate::payload::Payload;
 use crate::report::TestResult;
 use crate::run::RunError;
-use crate::stop::StopRule;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let (duration, in_flight) = (bench.options.duration, bench.options.in_flight);
@@ -18,7 +17,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     let opened = bench.open(&mut fleet, connections)?;
     let ring = bench.ring(Payload::TRADE);
     let activity = bench.sending(&ring, true);
-    let measured = bench.measure(&mut fleet, activity, StopRule::Duration(duration))?;
+    let measured = bench.measure(&mut fleet, activity, bench.sending_stop())?;
 
     let mut result = bench.result("echo", connections, &opened);
     let saturating = bench.options.rate_per_s.is_none();

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::accounting::Accounting;
 use crate::fleet::{Fleet, Watch};
@@ -12,12 +12,13 @@ use crate::pace::Pace;
 use crate::payload::Payload;
 use crate::plan::{Activity, Opened, Ran, Setup};
 use crate::profile::ServerFacts;
+use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
 use crate::report::{Bottleneck, Cpu, LatencyOrigin, Memory, TestResult, Verdict};
 use crate::ring::FrameRing;
 use crate::run::{BenchOptions, Progress, RunError};
 use crate::server::{ServerSample, ServerWatch};
 use crate::stats::ServerCounts;
-use crate::stop::StopRule;
+use crate::stop::{Confidence, StopRule};
 use crate::verdict::{bottleneck, coefficient_of_variation, cpu_share, verdict};
 
 /// What every test of a run works with.
@@ -27,6 +28,10 @@ pub(crate) struct Bench<'a> {
     server: ServerWatch,
     /// The server's memory before the first connection.
     rss_bytes_empty: Option<u64>,
+    /// Whether anything has made the server grow but connections that say little.
+    is_loaded: bool,
+    /// The most connections that were open at once.
+    connected_most: u64,
     progress: &'a mut dyn Progress,
     stop: &'a AtomicBool,
     facts: ServerFacts,
@@ -42,7 +47,6 @@ pub(crate) struct Measured {
     counts: Option<ServerCounts>,
     /// The counters were asked for and did not come.
     counts_error: Option<String>,
-    wall_s: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -60,6 +64,8 @@ impl<'a> Bench<'a> {
             sources,
             server,
             rss_bytes_empty,
+            is_loaded: false,
+            connected_most: 0,
             progress,
             stop,
             facts,
@@ -68,7 +74,17 @@ impl<'a> Bench<'a> {
 
     /// What the server calls itself, once a connection has been open.
     pub(crate) fn server_name(&self) -> Option<String> {
-        self.facts.version.clone()
+        let ServerFacts {
+            server, version, ..
+        } = &self.facts;
+        // Version 1 has no field for a name, but our own server is known by other signs.
+        let is_ours = self.options.embedded || self.options.stats.is_some();
+        match version {
+            Some(version) if is_ours && !version.contains('/') => {
+                Some(format!("tidewire/{version}"))
+            }
+            _ => server.clone().or_else(|| version.clone()),
+        }
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -76,6 +92,7 @@ impl<'a> Bench<'a> {
     }
 
     pub(crate) fn started(&mut self, name: &str, detail: &str, expected: Duration) {
+        self.is_loaded |= !matches!(name, CONNECTION_STORM | SUSTAINED_HOLD);
         self.progress.test_started(name, detail, expected);
     }
 
@@ -107,6 +124,7 @@ impl<'a> Bench<'a> {
         if opened.connected > 0 {
             self.facts = opened.facts.clone();
         }
+        self.connected_most = self.connected_most.max(opened.connected);
         Ok(opened)
     }
 
@@ -141,6 +159,19 @@ impl<'a> Bench<'a> {
         }
     }
 
+    /// When a sending test ends.
+    pub(crate) fn sending_stop(&self) -> StopRule {
+        let duration = self.options.duration;
+        match self.options.confidence {
+            None => StopRule::Duration(duration),
+            Some(half_width_max) => StopRule::Confidence(Confidence {
+                half_width_max,
+                at_least: duration,
+                at_most: duration * CONFIDENCE_DURATIONS_MAX,
+            }),
+        }
+    }
+
     pub(crate) fn measure(
         &mut self,
         fleet: &mut Fleet,
@@ -150,7 +181,6 @@ impl<'a> Bench<'a> {
         let stats = self.options.stats;
         let counts_before = stats.map(|stats| stats.read());
         let before = self.server.sample();
-        let start = Instant::now();
         let progress = &mut *self.progress;
         let mut tick = |live: &Live| progress.tick(live);
         let mut watch = Watch {
@@ -158,9 +188,11 @@ impl<'a> Bench<'a> {
             stop: self.stop,
         };
         let ran = fleet.run(activity, stop, &mut watch)?;
-        let wall_s = start.elapsed().as_secs_f64();
         let after = self.server.sample();
-        let mut measured = Measured::new(ran, before.as_ref(), after.as_ref(), wall_s);
+        if ran.facts != ServerFacts::default() {
+            self.facts = ran.facts.clone();
+        }
+        let mut measured = Measured::new(ran, before.as_ref(), after.as_ref());
         if let (Some(stats), Some(before)) = (stats, counts_before) {
             let counts = before.and_then(|before| stats.read_settled(before, measured.ran.offered));
             match counts {
@@ -175,17 +207,20 @@ impl<'a> Bench<'a> {
         self.server.sample()
     }
 
-    /// The server's memory with so many connections open. Its growth is per connection only before
-    /// other work has made the server grow.
-    pub(crate) fn memory(&self, connections: u64) -> Option<Memory> {
-        let server_rss_bytes = self.server.sample()?.rss_bytes;
-        let growth = server_rss_bytes.saturating_sub(self.rss_bytes_empty?);
-        let per_connection_bytes = (connections > 0).then(|| growth as f64 / connections as f64);
-        Some(Memory {
+    /// The server's memory with so many connections open that have said little. Its growth is theirs
+    /// unless other work, or more connections, have made the server grow before.
+    pub(crate) fn idle_memory(&self, server_rss_bytes: u64, connections: u64) -> Memory {
+        let is_theirs = !self.is_loaded && connections >= self.connected_most.max(1);
+        let growth = self
+            .rss_bytes_empty
+            .map(|empty| server_rss_bytes.saturating_sub(empty));
+        Memory {
             server_rss_bytes,
-            per_connection_bytes,
+            per_connection_bytes: growth
+                .filter(|_| is_theirs)
+                .map(|growth| growth as f64 / connections as f64),
             ..Memory::default()
-        })
+        }
     }
 
     /// A result with what every test on these connections reports.
@@ -197,6 +232,13 @@ impl<'a> Bench<'a> {
             result
                 .notes
                 .push(format!("Connections that could not be opened: {words}."));
+        }
+        if opened.interrupted {
+            result.notes.push(format!(
+                "The run was interrupted while connections were being opened: {} of {asked} were \
+                 tried.",
+                opened.attempted
+            ));
         }
         result
     }
@@ -212,12 +254,16 @@ impl<'a> Bench<'a> {
         let ran = &measured.ran;
         let account = measured.account(opened);
         let duration_s = ran.duration_s();
+        result.connected = Some(ran.members);
         result.failed = Some(account.connections_failed);
         result.duration_s = Some(duration_s);
         result.messages = account.messages();
         if account.offered > 0 {
             result.rate_per_s = account.rate_per_s(duration_s);
-            result.rate_series.clone_from(&ran.series);
+            // When a message was refused is not known, so its second would count it as confirmed.
+            if account.refused.unwrap_or(0) == 0 {
+                result.rate_series = ran.per_second();
+            }
         }
         let is_paced = ran.latency_sent.count() > 0;
         let origin = if is_paced {
@@ -228,126 +274,157 @@ impl<'a> Bench<'a> {
         result.latency_us = ran.latency.summary(origin);
         result.latency_other_us = ran.latency_sent.summary(LatencyOrigin::Sent);
         result.cpu = Some(Cpu {
-            client_s: ran.cpu.as_secs_f64(),
+            client_s: ran.cpu.total.as_secs_f64(),
             server_s: measured.server_cpu_s,
         });
-        result.bottleneck = measured.bottleneck(self.options.threads);
-        // The last second holds the end of the sending.
-        let full_seconds = &ran.series[..ran.series.len().saturating_sub(1)];
+        result.memory = measured.rss_bytes.map(|(_, server_rss_bytes)| Memory {
+            server_rss_bytes,
+            ..Memory::default()
+        });
+        result.bottleneck = measured.bottleneck();
         let noise = saturating
-            .then(|| coefficient_of_variation(full_seconds))
+            .then(|| coefficient_of_variation(&ran.windows))
             .flatten();
         let (verdict, notes) = verdict(&account, result.bottleneck, saturating, noise);
         result.verdict = verdict;
         result.notes.extend(notes);
-        self.add_notes(result, measured);
+        self.add_refusal_notes(result, measured);
+        add_notes(result, measured);
     }
 
-    fn add_notes(&self, result: &mut TestResult, measured: &Measured) {
+    fn add_refusal_notes(&self, result: &mut TestResult, measured: &Measured) {
         let ran = &measured.ran;
-        if let Some(words) = ran.broken.in_words() {
+        for (code, count) in &ran.errors {
+            result.verdict = Verdict::Failed;
             result
                 .notes
-                .push(format!("Connections that broke during the test: {words}."));
+                .push(format!("The server refused {count} messages with {code}."));
         }
-        if ran.wrong_replies > 0 {
-            result.verdict = Verdict::Failed;
+        if ran.rate_limited == 0 {
+            return;
+        }
+        let ServerFacts {
+            rate_limit_refill_per_s,
+            rate_limit_capacity,
+            ..
+        } = &self.facts;
+        if let Some((refill, capacity)) = rate_limit_refill_per_s.zip(*rate_limit_capacity) {
             result.notes.push(format!(
-                "{} replies had another kind or length than the message they answer: this server \
-                 does not echo.",
-                ran.wrong_replies
+                "RATE_LIMITED: the server allows each connection {refill} messages a second and \
+                 {capacity} at once."
             ));
         }
-        if ran.errors > 0 {
-            result
-                .notes
-                .push(format!("The server sent {} error messages.", ran.errors));
-        }
-        if ran.rate_limited > 0 {
-            let limit = match (
-                self.facts.rate_limit_refill_per_s,
-                self.facts.rate_limit_capacity,
-            ) {
-                (Some(refill), Some(capacity)) => format!(
-                    " It allows each connection {refill} messages a second and {capacity} at once."
-                ),
-                _ => String::new(),
-            };
+        if measured.counts.is_none() && are_refusals_in_doubt(ran, &self.facts) {
+            result.verdict = Verdict::Failed;
             result.notes.push(format!(
-                "The server answered {} times with RATE_LIMITED.{limit}",
+                "The server told of {} refused messages, and it cannot be seen that these were all. \
+                 Name its own counters with --stats-url, or raise its rate limit.",
                 ran.rate_limited
             ));
-        }
-        if let Some(error) = &measured.counts_error {
-            result.verdict = Verdict::Failed;
-            result.notes.push(format!(
-                "The server's counters could not be compared: {error}."
-            ));
-        }
-        if ran.interrupted {
-            result
-                .notes
-                .push("The test was interrupted before its end.".into());
         }
     }
 }
 
+/// Whether more messages may have been refused than the server told the connections: some have not
+/// heard the last of it, its limit is not known, or its limit allows less than it claims to have taken.
+fn are_refusals_in_doubt(ran: &Ran, facts: &ServerFacts) -> bool {
+    let limit = facts.rate_limit_capacity.zip(facts.rate_limit_refill_per_s);
+    let Some((capacity, refill_per_s)) = limit else {
+        return true;
+    };
+    // A second more than it took, as the server's clock may count in steps.
+    let refilled = refill_per_s as f64 * (ran.duration_s() + 1.0);
+    let allowed = (capacity as f64 + refilled) * ran.members as f64;
+    let refused_min = ran.offered as f64 - allowed;
+    ran.broken.total() > 0 || (ran.refused() as f64) < refused_min
+}
+
+fn add_notes(result: &mut TestResult, measured: &Measured) {
+    let ran = &measured.ran;
+    let mut note = |text: String| result.notes.push(text);
+    if let Some(words) = ran.broken_before.in_words() {
+        note(format!("Connections that broke before the test: {words}."));
+    }
+    if let Some(words) = ran.broken.in_words() {
+        note(format!("Connections that broke during the test: {words}."));
+    }
+    if ran.unsolicited > 0 {
+        note(format!(
+            "{} messages came that answer nothing.",
+            ran.unsolicited
+        ));
+    }
+    if ran.interrupted {
+        note("The test was interrupted before its end.".into());
+    }
+    if ran.wrong_replies > 0 {
+        note(format!(
+            "{} replies had another kind or length than the message they answer: this server does \
+             not echo.",
+            ran.wrong_replies
+        ));
+        result.verdict = Verdict::Failed;
+    }
+    if let Some(error) = &measured.counts_error {
+        result.verdict = Verdict::Failed;
+        result.notes.push(format!(
+            "The server's counters could not be compared: {error}."
+        ));
+    }
+}
+
 impl Measured {
-    fn new(
-        ran: Ran,
-        before: Option<&ServerSample>,
-        after: Option<&ServerSample>,
-        wall_s: f64,
-    ) -> Self {
+    fn new(ran: Ran, before: Option<&ServerSample>, after: Option<&ServerSample>) -> Self {
         let both = before.zip(after);
+        let duration_s = ran.duration_s();
         Self {
             ran,
             server_cpu_s: both
                 .map(|(before, after)| after.cpu.saturating_sub(before.cpu).as_secs_f64()),
             server_share: both
-                .filter(|_| wall_s > 0.0)
-                .map(|(before, after)| after.busiest_since(before).as_secs_f64() / wall_s),
+                .filter(|_| duration_s > 0.0)
+                .map(|(before, after)| after.busiest_since(before).as_secs_f64() / duration_s),
             rss_bytes: both.map(|(before, after)| (before.rss_bytes, after.rss_bytes)),
             counts: None,
             counts_error: None,
-            wall_s,
         }
+    }
+
+    /// Shows the round trips of a test whose pings are its measurement.
+    pub(super) fn show_round_trips(&self, result: &mut TestResult) {
+        let (pongs, duration_s) = (self.ran.pongs, self.ran.duration_s());
+        result.rate_per_s = (pongs > 0 && duration_s > 0.0).then(|| pongs as f64 / duration_s);
+        result.rate_series = self.ran.per_second();
     }
 
     fn account(&self, opened: &Opened) -> Accounting {
         let ran = &self.ran;
+        let counts = self.counts.filter(|_| ran.offered > 0);
         // Without its counters, what the server told each connection is all that is known.
-        let told = (ran.rate_limited > 0).then_some(ran.rate_limited);
-        let told_delivered = told.map(|refused| ran.confirmed.saturating_sub(refused));
-        let messages = ran.offered > 0;
+        let told = Some(ran.refused()).filter(|&refused| refused > 0 && ran.offered > 0);
+        let refused = counts.map(|counts| counts.refused).or(told);
         Accounting {
+            sends: ran.sends,
             offered: ran.offered,
-            confirmed: ran.confirmed,
-            delivered: self
-                .counts
-                .filter(|_| messages)
-                .map_or(told_delivered, |counts| Some(counts.delivered)),
-            refused: self
-                .counts
-                .filter(|_| messages)
-                .map_or(told, |counts| Some(counts.refused)),
+            confirmed: ran.confirmed.saturating_sub(refused.unwrap_or(0)),
+            delivered: counts.map(|counts| counts.delivered),
+            refused,
             connections_attempted: opened.attempted,
-            connections_failed: opened.failures.total() + ran.broken.total(),
+            // Those that were not opened, that broke before this phase, and that broke in it.
+            connections_failed: opened.attempted.saturating_sub(ran.members) + ran.broken.total(),
             pings_sent: ran.pings_sent,
             pongs_lost: ran.pongs_lost,
         }
     }
 
-    fn bottleneck(&self, threads: usize) -> Bottleneck {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let client_s = self.ran.cpu.as_secs_f64();
-        let (threads, cores) = (threads as u32, cores as u32);
-        let client = cpu_share(client_s, self.wall_s, threads, cores);
+    fn bottleneck(&self) -> Bottleneck {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u32;
+        let (cpu, duration_s) = (self.ran.cpu, self.ran.duration_s());
+        let client = cpu_share(cpu.busiest.as_secs_f64(), duration_s, 1);
         let found = bottleneck(client, self.server_share);
-        let together_s = client_s + self.server_cpu_s.unwrap_or(0.0);
+        let together_s = cpu.total.as_secs_f64() + self.server_cpu_s.unwrap_or(0.0);
         let is_machine_full = self.server_cpu_s.is_some()
-            && bottleneck(cpu_share(together_s, self.wall_s, cores, cores), None)
-                != Bottleneck::None;
+            && bottleneck(cpu_share(together_s, duration_s, cores), None) != Bottleneck::None;
         if found == Bottleneck::None && is_machine_full {
             Bottleneck::Both
         } else {
@@ -355,3 +432,6 @@ impl Measured {
         }
     }
 }
+
+/// A rate that does not become steady is given up after so many times the usual duration.
+const CONFIDENCE_DURATIONS_MAX: u32 = 10;

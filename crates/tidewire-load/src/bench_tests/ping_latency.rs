@@ -20,8 +20,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
 
     let mut result = bench.result(PING_LATENCY, connections, &opened);
     bench.judge(&mut result, &opened, &measured, false);
-    let (pongs, duration_s) = (measured.ran.pongs, measured.ran.duration_s());
-    result.rate_per_s = (pongs > 0 && duration_s > 0.0).then(|| pongs as f64 / duration_s);
+    measured.show_round_trips(&mut result);
     fleet.close()?;
     Ok(vec![bench.finished(result)])
 }

@@ -1,30 +1,14 @@
 //! `size-matrix`: throughput for each payload size, on the same connections.
 
 use super::measure::Bench;
-use super::throughput::send;
+use super::throughput::send_each;
 use crate::payload::Payload;
 use crate::report::TestResult;
 use crate::report::model::SIZE_MATRIX;
 use crate::run::RunError;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
-    let mut fleet = bench.fleet()?;
-    let opened = bench.open(&mut fleet, connections)?;
-    let mut results = Vec::new();
-    for &bytes in &bench.options.sizes {
-        if bench.is_stopped() {
-            break;
-        }
-        let payload = Payload::json(bytes);
-        results.push(send(
-            bench,
-            &mut fleet,
-            &opened,
-            SIZE_MATRIX,
-            connections,
-            payload,
-        )?);
-    }
-    fleet.close()?;
-    Ok(results)
+    let sizes = bench.options.sizes.iter();
+    let payloads: Vec<Payload> = sizes.map(|&bytes| Payload::json(bytes)).collect();
+    send_each(bench, SIZE_MATRIX, connections, &payloads)
 }

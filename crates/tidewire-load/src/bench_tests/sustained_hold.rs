@@ -17,13 +17,14 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
 
     let mut result = bench.result(SUSTAINED_HOLD, connections, &opened);
     bench.judge(&mut result, &opened, &measured, false);
-    let survived = opened.connected.saturating_sub(measured.ran.broken.total());
+    measured.show_round_trips(&mut result);
+    let ran = &measured.ran;
+    let survived = ran.members.saturating_sub(ran.broken.total());
     let percent = 100.0 * survived as f64 / opened.connected.max(1) as f64;
     result.survival = Some(Survival { survived, percent });
     result.memory = measured.rss_bytes.map(|(before, after)| Memory {
-        server_rss_bytes: after,
         drift_bytes: Some(after.cast_signed() - before.cast_signed()),
-        ..Memory::default()
+        ..bench.idle_memory(after, ran.members)
     });
     fleet.close()?;
     Ok(vec![bench.finished(result)])

@@ -279,7 +279,7 @@ pub struct TestResult {
     /// Confirmed payload bytes in a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
-    /// `rate_per_s` of each whole second of the test, in order.
+    /// What was confirmed in each whole second of the test, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_series: Vec<f64>,
     /// Latency from the origin that the plan chose.
@@ -326,15 +326,15 @@ impl TestResult {
 pub struct Messages {
     /// Written by the generator.
     pub offered: u64,
-    /// Accounted for by the other end.
+    /// Proven read by a pong or an answer, and not refused.
     pub confirmed: u64,
     /// Given to the application, by the server's own counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
-    /// Refused with a reason, by the server's own counter.
+    /// Refused with a reason, by the server's own counter or else as it told the connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
-    /// Offered and never accounted for.
+    /// Offered and neither confirmed nor refused.
     pub lost: u64,
 }
 
@@ -476,7 +476,7 @@ pub enum Verdict {
     Valid,
     /// The generator was the limit: the figure is a lower bound of what the server can do.
     GeneratorBound,
-    /// The rate varied too much from second to second.
+    /// The rate varied too much.
     Noisy,
     /// Something was lost or failed.
     Failed,

@@ -22,7 +22,7 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
         test => figures.extend(rates(test, results)),
     }
     figures.extend(percentiles(results));
-    if section.test == model::SUSTAINED_HOLD {
+    if matches!(section.test, model::THROUGHPUT | model::SUSTAINED_HOLD) {
         figures.extend(over_time(section.test, results));
     }
     figures
@@ -156,7 +156,7 @@ fn percentiles(results: &[&TestResult]) -> Option<Figure> {
 fn over_time(test: &str, results: &[&TestResult]) -> Option<Figure> {
     let series: Vec<Series> = results
         .iter()
-        .filter(|result| result.rate_series.len() >= 2)
+        .filter(|result| result.rate_series.len() >= SECONDS_MIN)
         .map(|result| {
             let seconds = (1u32..).map(f64::from);
             let points = seconds.zip(result.rate_series.iter().copied()).collect();
@@ -336,6 +336,9 @@ fn usable(value: f64) -> bool {
 }
 
 const NINES_MAX: f64 = 7.5;
+
+/// Fewer seconds make no line worth looking at.
+const SECONDS_MIN: usize = 3;
 
 #[cfg(test)]
 mod tests {

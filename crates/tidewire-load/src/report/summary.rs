@@ -79,7 +79,7 @@ fn verdict_text(report: &Report, verdict: Verdict) -> String {
              Nothing was lost."
         ),
         Verdict::Noisy => format!(
-            "In {of} the rate varied too much from second to second to be relied on. \
+            "In {of} the rate varied too much to be relied on. \
              Nothing was lost."
         ),
         Verdict::Failed => format!(

@@ -9,7 +9,7 @@ use tidewire_wire::message::{Event, Input};
 use super::Lab;
 use super::pings::TOKEN_BYTES;
 use crate::failure::Failure;
-use crate::profile::{Heard, Profile, hear, learn, write_pong};
+use crate::profile::{Heard, Profile, hear, learn, read_error, write_pong};
 use crate::session::{Session, State, Talk};
 
 impl Lab {
@@ -140,11 +140,9 @@ impl Lab {
                     learn(&mut self.facts, message);
                 }
             }
-            Heard::RateLimited => self.handle_refusal(talk),
             Heard::Error => {
-                if let Some(phase) = &mut self.phase {
-                    phase.result.errors += 1;
-                }
+                let (code, messages) = read_error(message);
+                self.handle_refusal(talk, code, messages);
             }
             Heard::OtherSystem => {}
         }

@@ -3,6 +3,7 @@
 mod hear;
 mod open;
 mod pings;
+mod replies;
 mod work;
 
 use std::sync::Arc;
@@ -153,6 +154,9 @@ impl Lab {
             Some(phase) => phase.pump(io, talk, self.write_bytes_max),
             None => talk.out.pump(io, talk.id, None, self.write_bytes_max),
         };
+        if talk.work.unwritten > 0 {
+            self.stamp_written(talk);
+        }
         match pump {
             Pump::AtGoal => self.handle_all_written(io, talk),
             Pump::Again if !talk.out.is_hot => {
@@ -183,10 +187,9 @@ impl Lab {
         }
         let Some(phase) = &self.phase else { return };
         cell.offered.store(phase.result.offered, Ordering::Relaxed);
-        cell.confirmed.store(
-            phase.result.confirmed + phase.result.pongs,
-            Ordering::Relaxed,
-        );
+        let result = &phase.result;
+        let confirmed = (result.confirmed + result.pongs).saturating_sub(result.refused());
+        cell.confirmed.store(confirmed, Ordering::Relaxed);
         // A percentile walks the whole histogram.
         if now_ns.saturating_sub(self.published_ns) > PUBLISH_PERCENTILE_NS {
             self.published_ns = now_ns;
@@ -280,7 +283,7 @@ impl Handler for Worker {
             }
         }
         self.lab.end_opening();
-        self.lab.end_phase();
+        self.lab.end_phase(now_ns);
         self.lab.publish(now_ns);
     }
 

@@ -10,7 +10,7 @@ use tidewire_wire::message::MessageReader;
 
 use super::{Lab, Worker};
 use crate::failure::Failure;
-use crate::plan::{OpenOrder, Opened, Outcome};
+use crate::plan::{CpuTime, OpenOrder, Opened, Outcome};
 use crate::profile::{Profile, write_hello};
 use crate::resources::thread_cpu;
 use crate::session::{Opening, Session, State, Talk};
@@ -70,6 +70,7 @@ impl Lab {
 
     pub(super) fn stop_opening(&mut self) {
         if let Some(run) = &mut self.open_run {
+            run.result.interrupted = run.started < run.order.numbers.len();
             run.order.numbers.truncate(run.started);
         }
     }
@@ -155,8 +156,8 @@ impl Lab {
         match parse_response(data, &opening.key, &[], HEAD_BYTES_MAX) {
             Ok(None) => 0,
             Ok(Some(response)) => {
-                if self.facts.version.is_none() {
-                    self.facts.version = response.server;
+                if self.facts.server.is_none() {
+                    self.facts.server = response.server;
                 }
                 match self.setup.profile {
                     Profile::Raw => self.handle_ready(io, talk),
@@ -178,9 +179,13 @@ impl Lab {
         talk.state = State::Open;
         io.clear_timer(talk.id);
         if self.setup.profile == Profile::V1 {
-            let mask = self.random.random();
-            write_hello(&mut talk.out.controls, mask);
-            talk.out.pump(io, talk.id, None, usize::MAX);
+            // Another's leaves with the first thing it says, as the protocol allows, so that a storm
+            // measures what it is named after.
+            talk.owes_hello = true;
+            if self.facts.rate_limit_capacity.is_none() {
+                self.say_hello(talk);
+                talk.out.pump(io, talk.id, None, usize::MAX);
+            }
         }
         self.connected += 1;
         let opening = talk.opening.take();
@@ -191,6 +196,14 @@ impl Lab {
             if let Some((_, last_ns)) = &mut run.result.span_ns {
                 *last_ns = now_ns;
             }
+        }
+    }
+
+    /// Writes `client_hello` in front of what the connection says next, once.
+    pub(super) fn say_hello(&mut self, talk: &mut Talk) {
+        if std::mem::take(&mut talk.owes_hello) {
+            let mask = self.random.random();
+            write_hello(&mut talk.out.controls, mask);
         }
     }
 
@@ -210,10 +223,10 @@ impl Lab {
 }
 
 /// Processor time of this thread since an earlier measurement.
-pub(super) fn cpu_since(start: Option<Duration>) -> Duration {
+pub(super) fn cpu_since(start: Option<Duration>) -> CpuTime {
     match (start, thread_cpu()) {
-        (Some(start), Some(now)) => now.saturating_sub(start),
-        _ => Duration::ZERO,
+        (Some(start), Some(now)) => CpuTime::of_thread(now.saturating_sub(start)),
+        _ => CpuTime::default(),
     }
 }
 

@@ -16,10 +16,13 @@ impl Lab {
         let now_ns = self.setup.now_ns();
         let work = &mut talk.work;
         if work.ping.is_some_and(|ping| ping.token == token) {
-            let sent_ns = work.ping.take().map_or(now_ns, |ping| ping.sent_ns);
-            phase.result.latency.record_ns(now_ns - sent_ns);
-            phase.result.pongs += 1;
-            phase.result.span_ns = Some((phase.start_ns, now_ns));
+            if let Some(ping) = work.ping.take()
+                && !ping.is_farewell
+            {
+                phase.result.latency.record_ns(now_ns - ping.sent_ns);
+                phase.result.pongs += 1;
+                phase.count_confirmed(1, now_ns);
+            }
             return self.next_ping(io, talk);
         }
         // A server may answer only the latest of several pings (RFC 6455, section 5.5.3).
@@ -28,9 +31,10 @@ impl Lab {
         };
         let frames = work.marks[position].frames;
         work.marks.drain(..=position);
-        phase.result.confirmed += frames.saturating_sub(work.confirmed);
-        work.confirmed = work.confirmed.max(frames);
-        phase.result.span_ns = Some((phase.start_ns, now_ns));
+        let fresh = frames.saturating_sub(work.confirmed);
+        work.confirmed += fresh;
+        phase.result.confirmed += fresh;
+        phase.count_confirmed(fresh, now_ns);
         if work.task == Task::Settling && work.barrier_sent && work.marks.is_empty() {
             self.end_member(io, talk);
         } else {
@@ -76,6 +80,7 @@ impl Lab {
             token,
             sent_ns,
             lost_ms,
+            is_farewell: talk.work.task == Task::Settling,
         });
         io.set_timer(talk.id, lost_ms);
         send_at_once(io, talk.id, &frame);

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidewire_net::{ConnectionId, Io};
-use tidewire_wire::frame::{OpCode, Role, parse_header};
 
 use super::open::cpu_since;
 use super::{Lab, Worker};
-use crate::plan::{Activity, Outcome, PhaseOrder, Ran};
+use crate::plan::{Activity, Outcome, PhaseOrder, Ran, WINDOW};
 use crate::resources::thread_cpu;
 use crate::ring::FrameRing;
 use crate::session::{Batch, Pump, State, Talk, Task, Work};
@@ -18,7 +17,7 @@ use crate::session::{Batch, Pump, State, Talk, Task, Work};
 pub(super) struct PhaseRun {
     pub(super) activity: Activity,
     pub(super) ring: Option<Arc<FrameRing>>,
-    expects_replies: bool,
+    pub(super) expects_replies: bool,
     members: Vec<ConnectionId>,
     /// How many of them have begun.
     begun: usize,
@@ -27,16 +26,19 @@ pub(super) struct PhaseRun {
     pub(super) start_ns: u64,
     deadline_ns: Option<u64>,
     stopping: bool,
+    unconfirmed_bytes_max: u64,
     /// Confirming pings sent so far, in turn over the members.
     checkpoints: u64,
     /// Paced messages released so far, in turn over the members.
     released: u64,
+    /// Until when refusals that are told late are awaited.
+    tail_end_ns: Option<u64>,
     cpu_start: Option<Duration>,
     pub(super) result: Ran,
 }
 
 impl PhaseRun {
-    fn ring(&self) -> Option<&FrameRing> {
+    pub(super) fn ring(&self) -> Option<&FrameRing> {
         self.ring.as_deref()
     }
 
@@ -58,15 +60,18 @@ impl PhaseRun {
     /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
     /// with many connections, more than the kernel has for all of TCP.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
-        let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
+        let bytes = self.unconfirmed_bytes_max / self.members.len().max(1) as u64;
         let frame_bytes = (ring.len_bytes() / ring.frames()).max(1);
-        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes).max(2)
+        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes).max(1)
     }
 
     /// When the phase has something to do though nothing arrives.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        if self.begun < self.members.len() || self.remaining == 0 {
+        if self.begun < self.members.len() {
             return Some(0);
+        }
+        if self.remaining == 0 {
+            return Some(self.tail_end_ns.unwrap_or(0));
         }
         if self.stopping {
             return None;
@@ -86,6 +91,38 @@ impl PhaseRun {
     fn checkpoint_every_ns(&self) -> u64 {
         let per_s = (self.members.len() as u64 * CHECKPOINTS_PER_S).clamp(1, CHECKPOINTS_PER_S_MAX);
         1_000_000_000 / per_s
+    }
+
+    /// Counts what has just been confirmed towards the time it was.
+    #[inline]
+    pub(super) fn count_confirmed(&mut self, count: u64, now_ns: u64) {
+        self.result.span_ns = Some((self.start_ns, now_ns));
+        if self.stopping {
+            return;
+        }
+        let window = ((now_ns - self.start_ns) / WINDOW_NS) as usize;
+        let windows = &mut self.result.windows;
+        if window >= windows.len() {
+            windows.resize(window + 1, 0);
+        }
+        windows[window] += count;
+    }
+
+    /// Keeps the windows that were over at `end_ns`.
+    fn end_windows(&mut self, end_ns: u64) {
+        let whole = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
+        self.result.windows.resize(whole as usize, 0);
+    }
+
+    /// Whether nothing more is awaited. A server may tell refusals once a second and not one by one, so
+    /// the last ones come when all else is confirmed.
+    fn is_done(&mut self, now_ns: u64) -> bool {
+        if self.remaining > 0 {
+            return false;
+        }
+        let is_told_late = self.result.rate_limited > 0;
+        let tail_ns = if is_told_late { REFUSALS_TOLD_NS } else { 0 };
+        now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
     }
 
     /// Takes what a connection has done, which has no further part in the phase.
@@ -111,7 +148,7 @@ impl Worker {
         let start_ns = lab.now_ns();
         let result = Ran {
             members: members.len() as u64,
-            broken: std::mem::take(&mut lab.broken),
+            broken_before: std::mem::take(&mut lab.broken),
             span_ns: Some((start_ns, start_ns)),
             ..Ran::default()
         };
@@ -127,8 +164,10 @@ impl Worker {
                 .longest
                 .map(|longest| start_ns + longest.as_nanos() as u64),
             stopping: false,
+            unconfirmed_bytes_max: lab.setup.unconfirmed_bytes_max,
             checkpoints: 0,
             released: 0,
+            tail_end_ns: None,
             cpu_start: thread_cpu(),
             result,
         }));
@@ -168,7 +207,12 @@ impl Worker {
         match phase.activity {
             Activity::Blast { .. } if !is_over => self.send_checkpoints(io, now_ns),
             // Also in the end: what was due before it and is late must not be left out.
-            Activity::Paced { .. } => self.release_due(io, now_ns),
+            Activity::Paced { replies, .. } => {
+                self.release_due(io, now_ns);
+                if !replies && !is_over {
+                    self.send_checkpoints(io, now_ns);
+                }
+            }
             _ => {}
         }
         if is_over {
@@ -178,12 +222,14 @@ impl Worker {
 
     /// Ends the sending; what is on its way is awaited.
     pub(super) fn stop_phase(&mut self, io: &mut Io) {
+        let now_ns = self.lab.now_ns();
         let Some(phase) = &mut self.lab.phase else {
             return;
         };
         if std::mem::replace(&mut phase.stopping, true) {
             return;
         }
+        phase.end_windows(now_ns);
         let late = phase.members.split_off(phase.begun);
         phase.remaining -= late.len();
         for index in 0..phase.begun {
@@ -241,7 +287,7 @@ impl Worker {
             if let Some((session, lab)) = self.with(id)
                 && session.talk.work.task == Task::Active
             {
-                lab.release(&mut session.talk, intended_ns, now_ns, 1);
+                lab.release(&mut session.talk, intended_ns, 1);
                 lab.pump(io, &mut session.talk);
             }
         }
@@ -250,6 +296,7 @@ impl Worker {
 
 impl Lab {
     fn begin_member(&mut self, io: &mut Io, talk: &mut Talk) {
+        self.say_hello(talk);
         let now_ns = self.now_ns();
         let Some(phase) = &mut self.phase else { return };
         talk.work = Work {
@@ -276,7 +323,7 @@ impl Lab {
             Activity::Blast { .. } => self.extend_blast(io, talk),
             Activity::Paced { .. } => {}
             Activity::Window { in_flight, .. } => {
-                self.release(talk, now_ns, now_ns, in_flight);
+                self.release(talk, now_ns, in_flight);
                 self.pump(io, talk);
             }
         }
@@ -284,7 +331,7 @@ impl Lab {
 
     /// Allows `count` more frames to be written.
     #[inline]
-    fn release(&mut self, talk: &mut Talk, intended_ns: u64, sent_ns: u64, count: u32) {
+    pub(super) fn release(&mut self, talk: &mut Talk, intended_ns: u64, count: u32) {
         let Some(phase) = &self.phase else { return };
         let Some(ring) = phase.ring() else { return };
         let frames = ring.frames_before(talk.out.goal) + u64::from(count);
@@ -292,9 +339,35 @@ impl Lab {
         if phase.expects_replies {
             talk.work.batches.push_back(Batch {
                 intended_ns,
-                sent_ns,
+                sent_ns: None,
+                end_frame: frames,
                 left: count,
             });
+            if matches!(phase.activity, Activity::Paced { .. }) {
+                talk.work.unwritten += 1;
+            }
+        }
+    }
+
+    /// Notes when paced messages have left, which is later than intended when the generator or the
+    /// socket is behind.
+    pub(super) fn stamp_written(&self, talk: &mut Talk) {
+        let ring = self.phase.as_ref().and_then(|phase| phase.ring());
+        let Some(ring) = ring else { return };
+        let written = ring.frames_before(talk.out.place);
+        let now_ns = self.now_ns();
+        let Work {
+            batches, unwritten, ..
+        } = &mut talk.work;
+        // A server that answers what was never sent has taken some of them away.
+        *unwritten = (*unwritten).min(batches.len());
+        let first = batches.len() - *unwritten;
+        for batch in batches.range_mut(first..) {
+            if batch.end_frame > written {
+                break;
+            }
+            batch.sent_ns = Some(now_ns);
+            *unwritten -= 1;
         }
     }
 
@@ -308,133 +381,20 @@ impl Lab {
             return;
         }
         let limit = phase.unconfirmed_frames_max(ring);
-        let stride = limit / 2;
+        let stride = (limit / 2).max(1);
         let written = ring.frames_before(talk.out.place);
         let unconfirmed = written - talk.work.first_frame - talk.work.confirmed;
         if unconfirmed + stride > limit {
+            // Of frames so large that one is the limit, nothing else asks for the confirmation.
+            if talk.work.marks.is_empty() {
+                self.queue_mark(talk);
+                talk.out.flush_controls(io, talk.id);
+            }
             return;
         }
         talk.out.goal = ring.start_of(written + stride);
         if unconfirmed > 0 && talk.out.controls.is_empty() {
             self.queue_mark(talk);
-        }
-        self.pump(io, talk);
-    }
-
-    /// A message that is not the protocol's: the reply to one of ours, or something else.
-    #[inline]
-    pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, bytes: usize) {
-        let Some(phase) = &mut self.phase else { return };
-        if !phase.expects_replies || talk.work.task == Task::Idle {
-            phase.result.unsolicited += 1;
-            return;
-        }
-        let work = &mut talk.work;
-        let frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
-        if let Some(ring) = &phase.ring
-            && (opcode != ring.opcode() || bytes != ring.payload_bytes(frame))
-        {
-            phase.result.wrong_replies += 1;
-        }
-        work.fresh_replies += 1;
-    }
-
-    /// Takes whole replies from the front of `data` by their header alone, as long as they are just
-    /// what is expected: their content is ours and need not be looked at. How many bytes that was,
-    /// and whether the next frame is cut off.
-    #[inline]
-    pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
-        let phase = self.phase.as_ref().filter(|phase| phase.expects_replies);
-        let Some(ring) = phase.and_then(|phase| phase.ring()) else {
-            return (0, false);
-        };
-        let work = &mut talk.work;
-        if work.task == Task::Idle {
-            return (0, false);
-        }
-        let mut frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
-        let mut at = 0;
-        let is_cut = loop {
-            let header = match parse_header(&data[at..], Role::Client) {
-                Ok(Some(header)) => header,
-                Ok(None) => break at < data.len(),
-                Err(_) => break false,
-            };
-            let is_expected = header.fin
-                && header.opcode == ring.opcode()
-                && header.payload_bytes == ring.payload_bytes(frame) as u64;
-            if !is_expected {
-                break false;
-            }
-            let end = at + header.header_bytes + header.payload_bytes as usize;
-            if end > data.len() {
-                break true;
-            }
-            at = end;
-            frame += 1;
-            work.fresh_replies += 1;
-        };
-        (at, is_cut)
-    }
-
-    /// `RATE_LIMITED` answers one message, without delivering it.
-    pub(super) fn handle_refusal(&mut self, talk: &mut Talk) {
-        let Some(phase) = &mut self.phase else { return };
-        phase.result.rate_limited += 1;
-        if phase.expects_replies && talk.work.task != Task::Idle {
-            talk.work.fresh_replies += 1;
-        }
-    }
-
-    /// Everything that arrived together has been looked at.
-    #[inline]
-    pub(super) fn handle_read_end(&mut self, io: &mut Io, talk: &mut Talk) {
-        if talk.work.fresh_replies > 0 {
-            self.take_replies(io, talk);
-        } else if !talk.out.controls.is_empty() {
-            self.pump(io, talk);
-        }
-    }
-
-    fn take_replies(&mut self, io: &mut Io, talk: &mut Talk) {
-        let now_ns = self.now_ns();
-        let Some(phase) = &mut self.phase else { return };
-        let count = std::mem::take(&mut talk.work.fresh_replies);
-        let work = &mut talk.work;
-        let is_paced = matches!(phase.activity, Activity::Paced { .. });
-        work.replies += u64::from(count);
-        work.confirmed += u64::from(count);
-        phase.result.confirmed += u64::from(count);
-        phase.result.span_ns = Some((phase.start_ns, now_ns));
-        let mut left = count;
-        while left > 0 {
-            let Some(batch) = work.batches.front_mut() else {
-                break;
-            };
-            let answered = left.min(batch.left);
-            let (intended_ns, sent_ns) = (batch.intended_ns, batch.sent_ns);
-            let times = u64::from(answered);
-            phase
-                .result
-                .latency
-                .record_many_ns(now_ns.saturating_sub(intended_ns), times);
-            if is_paced {
-                phase
-                    .result
-                    .latency_sent
-                    .record_many_ns(now_ns.saturating_sub(sent_ns), times);
-            }
-            batch.left -= answered;
-            left -= answered;
-            if batch.left == 0 {
-                work.batches.pop_front();
-            }
-        }
-        // Replies that nothing asked for release nothing, or the window would grow.
-        let answered = count - left;
-        let is_window = matches!(phase.activity, Activity::Window { .. });
-        if is_window && answered > 0 && work.task == Task::Active {
-            self.release(talk, now_ns, now_ns, answered);
         }
         self.pump(io, talk);
     }
@@ -453,7 +413,13 @@ impl Lab {
             );
             self.pump(io, talk);
         } else if talk.work.ping.is_none() {
-            self.end_member(io, talk);
+            let is_hold = matches!(phase.activity, Activity::Hold { .. });
+            if is_hold {
+                // Nothing else tells whether it still lives.
+                self.send_ping(io, talk);
+            } else {
+                self.end_member(io, talk);
+            }
         }
     }
 
@@ -492,16 +458,26 @@ impl Lab {
     }
 
     /// Reports the phase when its last connection has ended its part.
-    pub(super) fn end_phase(&mut self) {
-        let Some(mut phase) = self.phase.take_if(|phase| phase.remaining == 0) else {
+    pub(super) fn end_phase(&mut self, now_ns: u64) {
+        let Some(mut phase) = self.phase.take_if(|phase| phase.is_done(now_ns)) else {
             return;
         };
+        if !phase.stopping {
+            let end_ns = phase.result.span_ns.map_or(0, |(_, end_ns)| end_ns);
+            phase.end_windows(end_ns);
+        }
         phase.result.cpu = cpu_since(phase.cpu_start);
+        phase.result.facts = self.facts.clone();
         let result = std::mem::take(&mut phase.result);
         drop(phase);
         self.report(Outcome::Ran(Box::new(result)));
     }
 }
+
+const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
+
+/// A little more than the second between two errors in which a server may tell its refusals.
+const REFUSALS_TOLD_NS: u64 = 1_200_000_000;
 
 /// Connections that begin a phase before what has arrived is read.
 const BEGINS_PER_TURN: usize = 64;
@@ -509,8 +485,7 @@ const BEGINS_PER_TURN: usize = 64;
 /// Frames between the starts of two connections; a prime, so that all frames are used.
 const FRAMES_APART: u64 = 37;
 
-/// Bytes on their way unconfirmed over all connections of a worker, and for one at the least.
-const UNCONFIRMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// For one connection at the least.
 const UNCONFIRMED_BYTES_MIN: u64 = 16 * 1024;
 
 const CHECKPOINTS_PER_S: u64 = 10;

@@ -5,8 +5,8 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -36,6 +36,13 @@ pub(crate) enum Conduct {
     SinkWithoutPong,
     /// Ends a connection after so many messages.
     ClosingAfter(u64),
+    /// Version 1: an echo that takes [`LIMIT`] messages of each connection and refuses the others, which
+    /// it tells now and then, with their number.
+    Limiting,
+    /// The same, but tells of one refusal only.
+    LimitingInSilence,
+    /// Version 1: answers every so many-th message with an error that is no limit's.
+    Erring(u64),
     /// Answers every upgrade with 503.
     Refusing,
     /// Takes so many connections and answers the next with 503.
@@ -49,6 +56,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// Whole messages read, those of version 1 itself left out.
     pub(crate) received: Arc<AtomicU64>,
+    /// The bearer token of each upgrade.
+    pub(crate) tokens: Arc<Mutex<Vec<String>>>,
     is_secure: bool,
     mailbox: Mailbox<()>,
     thread: Option<JoinHandle<()>>,
@@ -83,11 +92,12 @@ impl Server {
     ) -> Self {
         let is_secure = tls.is_some();
         let received = Arc::new(AtomicU64::new(0));
-        let seen = Arc::clone(&received);
+        let tokens = Arc::default();
         let app = App {
             conduct,
             is_v1,
-            received: seen,
+            received: Arc::clone(&received),
+            tokens: Arc::clone(&tokens),
             stalled: false,
             open: 0,
             peers: Vec::new(),
@@ -100,6 +110,7 @@ impl Server {
         Self {
             address,
             received,
+            tokens,
             is_secure,
             mailbox,
             thread: Some(thread),
@@ -129,6 +140,7 @@ struct App {
     conduct: Conduct,
     is_v1: bool,
     received: Arc<AtomicU64>,
+    tokens: Arc<Mutex<Vec<String>>>,
     stalled: bool,
     open: usize,
     peers: Vec<Option<Peer>>,
@@ -138,6 +150,8 @@ struct Peer {
     reader: MessageReader,
     upgraded: bool,
     messages: u64,
+    /// Messages refused and not told.
+    refused: u64,
 }
 
 impl Handler for App {
@@ -153,6 +167,7 @@ impl Handler for App {
             reader,
             upgraded: false,
             messages: 0,
+            refused: 0,
         });
         self.open += 1;
     }
@@ -166,6 +181,10 @@ impl Handler for App {
             head_bytes = accept(self.conduct, self.is_v1, self.open, io, id, data);
             if head_bytes == 0 {
                 return 0;
+            }
+            let request = parse_request(&data[..head_bytes], &Limits::default());
+            if let Some(token) = request.unwrap().and_then(|request| request.bearer()) {
+                self.tokens.lock().unwrap().push(token.to_owned());
             }
             peer.upgraded = true;
         }
@@ -197,6 +216,10 @@ impl Handler for App {
                 continue;
             }
             peer.messages += 1;
+            if refuses(self.conduct, peer.messages) {
+                refuse(self.conduct, peer, io, id);
+                continue;
+            }
             echo(self.conduct, peer.messages, io, id, opcode, payload);
             if let Conduct::ClosingAfter(limit) = self.conduct
                 && peer.messages == limit
@@ -216,6 +239,12 @@ impl Handler for App {
             std::thread::sleep(Duration::from_millis(stall_ms));
         }
         head_bytes + input.consumed()
+    }
+
+    fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some(peer) = self.peers[id.index()].as_mut() {
+            tell_refusals(self.conduct, peer, io, id);
+        }
     }
 
     fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, _closed: Closed) {
@@ -269,14 +298,46 @@ fn answer_system(io: &mut Io, id: ConnectionId, payload: &[u8]) -> bool {
     let text = std::str::from_utf8(payload).unwrap();
     let out = io.buffer(id).unwrap();
     if text.contains(r#""t":"client_hello""#) {
-        let hello = br#"{"c":"WSE","t":"server_hello","p":{"limits":{"rate_limit_capacity":9}}}"#;
-        write_frame(out, OpCode::Text, hello, None);
+        let hello = format!(
+            r#"{{"c":"WSE","t":"server_hello","p":{{"limits":{{"rate_limit_capacity":{LIMIT},"rate_limit_refill":1}}}}}}"#
+        );
+        write_frame(out, OpCode::Text, hello.as_bytes(), None);
     } else if let Some((_, rest)) = text.split_once(r#""timestamp":"#) {
         let stamp: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let pong = format!(r#"{{"c":"WSE","t":"PONG","p":{{"client_timestamp":{stamp}}}}}"#);
         write_frame(out, OpCode::Text, pong.as_bytes(), None);
     }
     true
+}
+
+fn refuses(conduct: Conduct, number: u64) -> bool {
+    match conduct {
+        Conduct::Limiting | Conduct::LimitingInSilence => number > LIMIT,
+        Conduct::Erring(nth) => number.is_multiple_of(nth),
+        _ => false,
+    }
+}
+
+fn refuse(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionId) {
+    peer.refused += 1;
+    if matches!(conduct, Conduct::Erring(_)) {
+        tell_refusals(conduct, peer, io, id);
+    } else if peer.refused == 1 {
+        io.set_timer(id, io.now().monotonic_ms + TOLD_LATE_MS);
+    }
+}
+
+fn tell_refusals(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionId) {
+    let refused = std::mem::take(&mut peer.refused);
+    let told = match conduct {
+        Conduct::Limiting => format!(r#""RATE_LIMITED","refused":{refused}"#),
+        Conduct::LimitingInSilence => r#""RATE_LIMITED""#.to_owned(),
+        _ => r#""INVALID_MESSAGE""#.to_owned(),
+    };
+    let error = format!(r#"{{"c":"WSE","t":"error","p":{{"code":{told}}}}}"#);
+    if let Some(out) = io.buffer(id) {
+        write_frame(out, OpCode::Text, error.as_bytes(), None);
+    }
 }
 
 fn echo(
@@ -288,7 +349,11 @@ fn echo(
     payload: &[u8],
 ) {
     let times = match conduct {
-        Conduct::Echo | Conduct::EchoCutting | Conduct::EchoStalling(..) => 1,
+        Conduct::Echo
+        | Conduct::EchoCutting
+        | Conduct::EchoStalling(..)
+        | Conduct::Limiting
+        | Conduct::LimitingInSilence => 1,
         Conduct::EchoDropping(nth) => u8::from(!number.is_multiple_of(nth)),
         Conduct::EchoTwice => 2,
         _ => 0,
@@ -303,6 +368,11 @@ fn echo(
         }
     }
 }
+
+/// Messages that a limiting server takes of each connection.
+pub(crate) const LIMIT: u64 = 9;
+/// Later than the pong that follows the refused messages.
+const TOLD_LATE_MS: u64 = 300;
 
 /// An operations listener whose `/stats` says what `claim` makes of the messages received.
 pub(crate) struct StatsServer {

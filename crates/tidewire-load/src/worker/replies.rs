@@ -1,0 +1,147 @@
+//! Replies: what a server sends back for a message, or says instead.
+
+use tidewire_net::Io;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::frame::{OpCode, Role, parse_header};
+
+use super::Lab;
+use super::work::PhaseRun;
+use crate::plan::Activity;
+use crate::session::{Talk, Task, Work};
+
+impl Lab {
+    /// A message that is not the protocol's: the reply to one of ours, or something else.
+    #[inline]
+    pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, bytes: usize) {
+        let Some(phase) = &mut self.phase else { return };
+        if !phase.expects_replies || talk.work.task == Task::Idle {
+            phase.result.unsolicited += 1;
+            return;
+        }
+        let work = &mut talk.work;
+        let frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
+        if let Some(ring) = &phase.ring
+            && (opcode != ring.opcode() || bytes != ring.payload_bytes(frame))
+        {
+            phase.result.wrong_replies += 1;
+        }
+        work.fresh_replies += 1;
+    }
+
+    /// Takes whole replies from the front of `data` by their header alone, as long as they are just
+    /// what is expected: their content is ours and need not be looked at. How many bytes that was,
+    /// and whether the next frame is cut off.
+    #[inline]
+    pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
+        let phase = self.phase.as_ref().filter(|phase| phase.expects_replies);
+        let Some(ring) = phase.and_then(|phase| phase.ring()) else {
+            return (0, false);
+        };
+        let work = &mut talk.work;
+        if work.task == Task::Idle {
+            return (0, false);
+        }
+        let mut frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
+        let mut at = 0;
+        let is_cut = loop {
+            let header = match parse_header(&data[at..], Role::Client) {
+                Ok(Some(header)) => header,
+                Ok(None) => break at < data.len(),
+                Err(_) => break false,
+            };
+            let is_expected = header.fin
+                && header.opcode == ring.opcode()
+                && header.payload_bytes == ring.payload_bytes(frame) as u64;
+            if !is_expected {
+                break false;
+            }
+            let end = at + header.header_bytes + header.payload_bytes as usize;
+            if end > data.len() {
+                break true;
+            }
+            at = end;
+            frame += 1;
+            work.fresh_replies += 1;
+        };
+        (at, is_cut)
+    }
+
+    /// An `error` answers so many messages, without delivering them.
+    pub(super) fn handle_refusal(&mut self, talk: &mut Talk, code: &'static str, messages: u32) {
+        let Some(phase) = &mut self.phase else { return };
+        let result = &mut phase.result;
+        if code == ErrorCode::RateLimited.as_str() {
+            result.rate_limited += u64::from(messages);
+        } else {
+            *result.errors.entry(code).or_default() += u64::from(messages);
+        }
+        if phase.expects_replies && talk.work.task != Task::Idle {
+            let refusals = &mut talk.work.fresh_refusals;
+            *refusals = refusals.saturating_add(messages);
+        }
+    }
+
+    /// Everything that arrived together has been looked at.
+    #[inline]
+    pub(super) fn handle_read_end(&mut self, io: &mut Io, talk: &mut Talk) {
+        if talk.work.fresh_replies > 0 || talk.work.fresh_refusals > 0 {
+            self.take_replies(io, talk);
+        } else if !talk.out.controls.is_empty() {
+            self.pump(io, talk);
+        }
+    }
+
+    fn take_replies(&mut self, io: &mut Io, talk: &mut Talk) {
+        let now_ns = self.now_ns();
+        let Some(phase) = &mut self.phase else { return };
+        let work = &mut talk.work;
+        let replies = std::mem::take(&mut work.fresh_replies);
+        let refusals = std::mem::take(&mut work.fresh_refusals);
+        let count = u64::from(replies) + u64::from(refusals);
+        work.replies += count;
+        work.confirmed += count;
+        phase.result.confirmed += count;
+        phase.count_confirmed(u64::from(replies), now_ns);
+        let answered = phase.answer(work, replies, Some(now_ns));
+        let refused = phase.answer(work, refusals, None);
+        // Replies that nothing asked for release nothing, or the window would grow.
+        let released = answered + refused;
+        let is_window = matches!(phase.activity, Activity::Window { .. });
+        if is_window && released > 0 && work.task == Task::Active {
+            self.release(talk, now_ns, released);
+        }
+        self.pump(io, talk);
+    }
+}
+
+impl PhaseRun {
+    /// Takes `count` messages from those that wait for an answer, oldest first, and records what each
+    /// waited until `answered_ns`, if it was answered and not refused. How many there were to take.
+    fn answer(&mut self, work: &mut Work, count: u32, answered_ns: Option<u64>) -> u32 {
+        let mut left = count;
+        while left > 0 {
+            let Some(batch) = work.batches.front_mut() else {
+                break;
+            };
+            let answered = left.min(batch.left);
+            if let Some(now_ns) = answered_ns {
+                let times = u64::from(answered);
+                let result = &mut self.result;
+                result
+                    .latency
+                    .record_many_ns(now_ns.saturating_sub(batch.intended_ns), times);
+                if let Some(sent_ns) = batch.sent_ns {
+                    result
+                        .latency_sent
+                        .record_many_ns(now_ns.saturating_sub(sent_ns), times);
+                }
+            }
+            batch.left -= answered;
+            left -= answered;
+            if batch.left == 0 {
+                work.batches.pop_front();
+            }
+        }
+        count - left
+    }
+}
