@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::failure::Failures;
 use crate::pace::Pace;
-use crate::preflight::unconfirmed_bytes_max;
 use crate::profile::{Profile, ServerFacts};
 use crate::recorder::Recorder;
 use crate::ring::FrameRing;
@@ -26,8 +25,6 @@ pub struct Setup {
     pub handshakes_in_flight_max: usize,
     /// Source addresses in turn; empty for the system's choice.
     pub sources: Arc<[IpAddr]>,
-    /// Bytes that may be on their way unconfirmed, over all connections of a worker.
-    pub unconfirmed_bytes_max: u64,
     /// What masks, keys and pings are drawn from.
     pub seed: u64,
     /// The zero of every time in nanoseconds.
@@ -44,7 +41,6 @@ impl Setup {
             timeouts: Timeouts::default(),
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             sources: Arc::new([]),
-            unconfirmed_bytes_max: unconfirmed_bytes_max(),
             seed: 0,
             epoch: Instant::now(),
         }

@@ -64,15 +64,6 @@ pub fn port_range() -> RangeInclusive<u16> {
         .unwrap_or(PORT_RANGE_DEFAULT)
 }
 
-/// What a run may keep on its way unconfirmed, in bytes: a quarter of the memory with which the system
-/// starts to economize on TCP (`net.ipv4.tcp_mem`), because both ends of a local connection count against
-/// it, with overhead; [`UNCONFIRMED_BYTES_DEFAULT`] where it cannot be read.
-pub fn unconfirmed_bytes_max() -> u64 {
-    platform::read("net/ipv4/tcp_mem")
-        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok())
-        .map_or(UNCONFIRMED_BYTES_DEFAULT, |pages| pages * PAGE_BYTES / 4)
-}
-
 /// Limit of open files of this process and its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFilesLimit {
@@ -209,12 +200,6 @@ pub const PORT_RANGE_DEFAULT: RangeInclusive<u16> = 32768..=60999;
 pub const OPEN_FILES_MARGIN: u64 = 128;
 const BACKLOG_WANTED_MAX: u64 = 4096;
 const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
-
-/// What [`unconfirmed_bytes_max`] is elsewhere.
-pub const UNCONFIRMED_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
-
-/// The unit of `tcp_mem` on every system that this runs on.
-const PAGE_BYTES: u64 = 4096;
 
 #[cfg(target_os = "linux")]
 mod platform {

@@ -26,7 +26,6 @@ pub(super) struct PhaseRun {
     pub(super) start_ns: u64,
     deadline_ns: Option<u64>,
     stopping: bool,
-    unconfirmed_bytes_max: u64,
     /// Confirming pings sent so far, in turn over the members.
     checkpoints: u64,
     /// Paced messages released so far, in turn over the members.
@@ -60,7 +59,7 @@ impl PhaseRun {
     /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
     /// with many connections, more than the kernel has for all of TCP.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
-        let bytes = self.unconfirmed_bytes_max / self.members.len().max(1) as u64;
+        let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
         let frame_bytes = (ring.len_bytes() / ring.frames()).max(1);
         (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes).max(1)
     }
@@ -164,7 +163,6 @@ impl Worker {
                 .longest
                 .map(|longest| start_ns + longest.as_nanos() as u64),
             stopping: false,
-            unconfirmed_bytes_max: lab.setup.unconfirmed_bytes_max,
             checkpoints: 0,
             released: 0,
             tail_end_ns: None,
@@ -485,7 +483,8 @@ const BEGINS_PER_TURN: usize = 64;
 /// Frames between the starts of two connections; a prime, so that all frames are used.
 const FRAMES_APART: u64 = 37;
 
-/// For one connection at the least.
+/// Bytes on their way unconfirmed over all connections of a worker, and for one at the least.
+const UNCONFIRMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const UNCONFIRMED_BYTES_MIN: u64 = 16 * 1024;
 
 const CHECKPOINTS_PER_S: u64 = 10;
