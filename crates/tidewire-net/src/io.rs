@@ -214,11 +214,7 @@ impl Io {
 
     /// Sets the timer of a connection that lives or lingers.
     pub(crate) fn put_timer(&mut self, id: ConnectionId, due_ms: u64) {
-        let Some(socket) = self
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.socket_mut(id) else {
             return;
         };
         socket.timer.due_ms = due_ms;
@@ -278,11 +274,7 @@ impl Io {
 
     /// The peer has ended its side. What it asked for before still goes to it.
     pub(crate) fn end_by_peer(&mut self, id: ConnectionId) {
-        let Some(socket) = self
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.socket_mut(id) else {
             return;
         };
         socket.flags.read_ended = true;
@@ -361,17 +353,26 @@ impl Io {
         Ok(id)
     }
 
+    /// The socket of this connection, as long as its place has not been given to another.
+    pub(crate) fn socket(&self, id: ConnectionId) -> Option<&Socket> {
+        self.sockets
+            .get(id.index())
+            .filter(|socket| socket.id == id)
+    }
+
+    pub(crate) fn socket_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
+        self.sockets
+            .get_mut(id.index())
+            .filter(|socket| socket.id == id)
+    }
+
     /// The socket if the handler may still use it.
     pub(crate) fn live(&self, id: ConnectionId) -> Option<&Socket> {
-        self.sockets.get(id.index()).filter(|socket| {
-            socket.id == id && !matches!(socket.phase, Phase::Lingering | Phase::Dead)
-        })
+        self.socket(id).filter(|socket| socket.is_live())
     }
 
     pub(crate) fn live_mut(&mut self, id: ConnectionId) -> Option<&mut Socket> {
-        self.sockets.get_mut(id.index()).filter(|socket| {
-            socket.id == id && !matches!(socket.phase, Phase::Lingering | Phase::Dead)
-        })
+        self.socket_mut(id).filter(|socket| socket.is_live())
     }
 
     pub(crate) fn read_later(&mut self, id: ConnectionId) {
@@ -385,19 +386,18 @@ impl Io {
 
     /// Ends a connection without waiting. A lingering one goes in silence: its end was told.
     pub(crate) fn kill(&mut self, id: ConnectionId, closed: Closed) {
-        let Some(socket) = self
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.socket_mut(id) else {
             return;
         };
         match socket.phase {
             Phase::Dead => {}
-            Phase::Lingering if !self.closed.iter().any(|(other, _)| *other == id) => {
-                self.remove(id);
+            Phase::Lingering => {
+                socket.phase = Phase::Dead;
+                let will_be_told = self.closed.iter().any(|(other, _)| *other == id);
+                if !will_be_told {
+                    self.remove(id);
+                }
             }
-            Phase::Lingering => socket.phase = Phase::Dead,
             Phase::Open | Phase::Connecting => {
                 socket.phase = Phase::Dead;
                 self.closed.push((id, closed));
@@ -453,11 +453,9 @@ impl Io {
 
     /// Writes what is queued for a connection and, when all is out, ends a closed one.
     pub(crate) fn write_socket(&mut self, id: ConnectionId) {
-        let Some(socket) = self
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let outbox_bytes_max = self.outbox_bytes_max;
+        let linger_ms = self.now.monotonic_ms + LINGER_MS;
+        let Some(socket) = self.socket_mut(id) else {
             return;
         };
         if matches!(socket.phase, Phase::Dead | Phase::Connecting) {
@@ -479,12 +477,12 @@ impl Io {
                 }
                 self.recycle(outbox);
             }
-            Ok(false) if socket.outbox.len() > self.outbox_bytes_max => {
+            Ok(false) if socket.outbox.len() > outbox_bytes_max => {
                 self.kill(id, Closed::OutboxOverflow);
             }
             Ok(false) => {
                 if socket.phase == Phase::Lingering && socket.outbox.len() < waiting_bytes {
-                    let due_ms = (self.now.monotonic_ms + LINGER_MS).min(socket.linger_until_ms);
+                    let due_ms = linger_ms.min(socket.linger_until_ms);
                     self.put_timer(id, due_ms);
                 }
             }
@@ -494,11 +492,7 @@ impl Io {
 
     /// TLS may have answered what it has just read, or be able to send what waited for its handshake.
     pub(crate) fn write_after_tls_read(&mut self, id: ConnectionId) {
-        let Some(socket) = self
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.socket_mut(id) else {
             return;
         };
         if socket.stream.wants_write() {

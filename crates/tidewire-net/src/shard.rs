@@ -146,9 +146,7 @@ impl<H: Handler> Shard<H> {
             let Some(id) = self.io.ready.pop_front() else {
                 break;
             };
-            if let Some(socket) = self.io.sockets.get_mut(id.index())
-                && socket.id == id
-            {
+            if let Some(socket) = self.io.socket_mut(id) {
                 socket.flags.queued = false;
                 self.read(id);
             }
@@ -225,12 +223,7 @@ impl<H: Handler> Shard<H> {
             return;
         }
         let id = ConnectionId::from_u64(number);
-        let Some(socket) = self
-            .io
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.io.socket_mut(id) else {
             return;
         };
         if event.is_read_closed() || event.is_error() {
@@ -324,12 +317,7 @@ impl<H: Handler> Shard<H> {
 
     /// Reads once from a socket and hands what came to the handler.
     fn read(&mut self, id: ConnectionId) {
-        let Some(socket) = self
-            .io
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.io.socket_mut(id) else {
             return;
         };
         if socket.phase == Phase::Dead {
@@ -407,12 +395,7 @@ impl<H: Handler> Shard<H> {
 
     /// Gives the handler what is kept of the connection and, behind it, what is in the read buffer.
     fn hand_over(&mut self, id: ConnectionId, kept: usize, received: usize) {
-        let Some(socket) = self
-            .io
-            .sockets
-            .get_mut(id.index())
-            .filter(|socket| socket.id == id)
-        else {
+        let Some(socket) = self.io.socket_mut(id) else {
             return;
         };
         if socket.phase != Phase::Open {
@@ -454,12 +437,7 @@ impl<H: Handler> Shard<H> {
         self.io.timers.take_due(now_ms, &mut due);
         for entry in due.drain(..) {
             let id = ConnectionId::new(entry.index as usize, entry.generation);
-            let Some(socket) = self
-                .io
-                .sockets
-                .get_mut(id.index())
-                .filter(|socket| socket.id == id)
-            else {
+            let Some(socket) = self.io.socket_mut(id) else {
                 continue;
             };
             if socket.timer.queued_ms == entry.due_ms {
@@ -490,9 +468,7 @@ impl<H: Handler> Shard<H> {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);
             for id in dirty.drain(..) {
-                if let Some(socket) = self.io.sockets.get_mut(id.index())
-                    && socket.id == id
-                {
+                if let Some(socket) = self.io.socket_mut(id) {
                     socket.flags.dirty = false;
                     self.io.write_socket(id);
                 }
@@ -519,11 +495,7 @@ impl<H: Handler> Shard<H> {
     fn tell_closed(&mut self) {
         while let Some((id, closed)) = self.io.closed.pop() {
             self.handler.handle_close(&mut self.io, id, closed);
-            let socket = self
-                .io
-                .sockets
-                .get(id.index())
-                .filter(|socket| socket.id == id);
+            let socket = self.io.socket(id);
             if socket.is_some_and(|socket| socket.phase == Phase::Dead) {
                 self.io.remove(id);
             }

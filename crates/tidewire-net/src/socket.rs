@@ -79,6 +79,11 @@ impl Socket {
         }
     }
 
+    /// Neither closed by the handler nor gone.
+    pub(crate) fn is_live(&self) -> bool {
+        !matches!(self.phase, Phase::Lingering | Phase::Dead)
+    }
+
     /// Writes from the outbox until it is empty (`true`) or the socket takes no more (`false`).
     pub(crate) fn write_outbox(&mut self) -> io::Result<bool> {
         let result = self.write_all_of_outbox();
