@@ -1,5 +1,7 @@
 //! Repository chores.
 //!
+//! - `cargo xtask codes [--check]`: writes the constants that `protocol/codes.toml` lists, or only says
+//!   which files are not current.
 //! - `cargo xtask tidy`: the rules of the repository that no compiler checks, one line per finding.
 //! - `cargo xtask wasm`: builds `tidewire-wire` for `wasm32-unknown-unknown` and fails if it imports anything.
 //!
@@ -12,6 +14,7 @@
 )]
 
 mod arrows;
+mod codes;
 mod dead_files;
 mod lexer;
 mod locks;
@@ -30,10 +33,12 @@ use anyhow::Context as _;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["codes"] => run_codes(),
+        ["codes", "--check"] => run_codes_check(),
         ["tidy"] => run_tidy(),
         ["wasm"] => run_wasm(),
         _ => {
-            eprintln!("usage: cargo xtask tidy | wasm");
+            eprintln!("usage: cargo xtask codes [--check] | tidy | wasm");
             return ExitCode::from(2);
         }
     };
@@ -41,6 +46,25 @@ fn main() -> ExitCode {
         eprintln!("xtask: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+fn run_codes() -> anyhow::Result<ExitCode> {
+    let written = codes::write(repository_root()?)?;
+    for path in &written {
+        println!("written: {}", path.display());
+    }
+    println!("codes: {} files written", written.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_codes_check() -> anyhow::Result<ExitCode> {
+    let tree = tree::Tree::of_repository(repository_root()?)?;
+    let findings = codes::check(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!("codes: {} findings", findings.len());
+    Ok(exit_code(findings.is_empty()))
 }
 
 fn run_tidy() -> anyhow::Result<ExitCode> {
@@ -55,11 +79,7 @@ fn run_tidy() -> anyhow::Result<ExitCode> {
         tree.paths.len(),
         findings.len()
     );
-    Ok(if findings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(findings.is_empty()))
 }
 
 fn run_wasm() -> anyhow::Result<ExitCode> {
@@ -74,11 +94,15 @@ fn run_wasm() -> anyhow::Result<ExitCode> {
         module.functions,
         module.imports.len()
     );
-    Ok(if module.imports.is_empty() {
+    Ok(exit_code(module.imports.is_empty()))
+}
+
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }
 
 fn repository_root() -> anyhow::Result<&'static Path> {

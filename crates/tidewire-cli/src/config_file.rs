@@ -1,7 +1,7 @@
 //! The configuration file: TOML that names the same settings as the options.
 //!
 //! A key is the name of an option with underscores. It may stand at the top or in one of the tables
-//! `[auth]`, `[tls]` and `[limits]`, which only group; a key is never given twice.
+//! `[auth]`, `[tls]`, `[security]`, `[compression]` and `[limits]`, which only group; a key is never given twice.
 
 use crate::failure::Failure;
 use std::fs;
@@ -106,7 +106,7 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 /// Tables that group keys.
-const GROUPS: [&str; 3] = ["auth", "tls", "limits"];
+const GROUPS: [&str; 5] = ["auth", "tls", "security", "compression", "limits"];
 
 const EXPECTED: &str = "expected a text, a number, true, false or an array of them";
 

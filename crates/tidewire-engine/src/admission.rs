@@ -96,11 +96,10 @@ impl<A: Application> Turn<'_, A> {
     /// What a message inflates to counts as well, so that compression is no way around the limit.
     pub(crate) fn charge_inflated(&mut self, state: &mut State, bytes: usize) {
         self.tally.inflated_bytes += bytes;
-        for _ in 0..bytes / INFLATED_BYTES_PER_TOKEN {
-            state
-                .bucket
-                .take(&self.core.shared.rate_limit, self.now.monotonic_ms);
-        }
+        state.bucket.charge(
+            &self.core.shared.rate_limit,
+            bytes / INFLATED_BYTES_PER_TOKEN,
+        );
     }
 }
 

@@ -1,12 +1,14 @@
 //! What users of the engine implement, and what it gives them to act with.
 
-use crate::connection::{Phase, State};
-use crate::counters::Counters;
+use crate::config::Protocol;
+use crate::connection::State;
+use crate::core::{Core, wire_now};
+use crate::outgoing::Payload;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::format::MESSAGEPACK_PREFIX;
-use tidewire_wire::frame::{self, OpCode};
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::session::BATCH_MESSAGES_MAX;
 
 /// The part of a server that is not the protocol. One value per shard, called on the shard's thread, so
 /// that no call may block.
@@ -104,7 +106,7 @@ pub enum CloseReason {
 #[derive(Debug)]
 pub struct Context<'a> {
     pub(crate) io: &'a mut Io,
-    pub(crate) counters: &'a Counters,
+    pub(crate) core: &'a mut Core,
     pub(crate) state: &'a mut State,
 }
 
@@ -135,11 +137,34 @@ impl Context<'_> {
     /// sent a close, nothing leaves any more.
     #[inline]
     pub fn send(&mut self, message: Message<'_>) {
-        match message.encoding {
-            Encoding::Text => self.send_frame(OpCode::Text, &[], message.bytes),
-            Encoding::Binary => self.send_frame(OpCode::Binary, &[], message.bytes),
-            Encoding::MessagePack => {
-                self.send_frame(OpCode::Binary, MESSAGEPACK_PREFIX, message.bytes);
+        let payload = match message.encoding {
+            Encoding::Text => Payload::new(OpCode::Text, message.bytes),
+            Encoding::Binary => Payload::new(OpCode::Binary, message.bytes),
+            Encoding::MessagePack => Payload::messagepack(message.bytes),
+        };
+        self.core.send(self.io, self.state, payload);
+    }
+
+    /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the client's
+    /// hello said that it takes them, else one by one.
+    pub fn send_batch(&mut self, messages: &[&str]) {
+        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
+        let takes_batches = is_v1 && self.state.session.client_takes_batches();
+        if !takes_batches || messages.len() < 2 {
+            return messages.iter().for_each(|text| self.send_text(text));
+        }
+        for messages in messages.chunks(BATCH_MESSAGES_MAX) {
+            let now = wire_now(self.io);
+            let id = self.core.new_id(now.unix_ms);
+            let bytes: Vec<&[u8]> = messages.iter().map(|text| text.as_bytes()).collect();
+            let mut batch = Vec::new();
+            match self.state.session.encode_batch(&bytes, id, now, &mut batch) {
+                Ok(opcode) => {
+                    self.core
+                        .send(self.io, self.state, Payload::new(opcode, &batch));
+                }
+                // A message that MessagePack cannot hold.
+                Err(_) => messages.iter().for_each(|text| self.send_text(text)),
             }
         }
     }
@@ -147,22 +172,5 @@ impl Context<'_> {
     /// Ends the session of this call with a code and a reason.
     pub fn close(&mut self, code: CloseCode, reason: &'static str) {
         self.state.close = Some((code, reason));
-    }
-
-    #[inline]
-    fn send_frame(&mut self, opcode: OpCode, prefix: &[u8], payload: &[u8]) {
-        // No message may follow a close (RFC 6455, section 5.5.1).
-        if self.state.phase != Phase::Open {
-            return;
-        }
-        let Some(buffer) = self.io.buffer(self.state.key.id) else {
-            return;
-        };
-        let payload_bytes = prefix.len() + payload.len();
-        frame::write_header(buffer, true, opcode, payload_bytes, None);
-        buffer.extend_from_slice(prefix);
-        buffer.extend_from_slice(payload);
-        self.counters.messages_sent.add(1);
-        self.counters.bytes_sent.add(payload_bytes as u64);
     }
 }

@@ -3,6 +3,7 @@
 use crate::auth::AuthConfig;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tidewire_wire::secure::NONCES_DEFAULT_MAX;
 
 /// The configuration of a server. [`Config::default`] gives the defaults that each field states.
 #[derive(Debug, Clone)]
@@ -17,6 +18,9 @@ pub struct Config {
     pub protocol: Protocol,
     /// Paths that take connections; empty for any. Default `/ws` and `/wse`.
     pub paths: Vec<String>,
+    /// Subprotocols of the application: the first of them that a client offers is confirmed, or none. With
+    /// an empty list the client's first offer is confirmed, whatever it is. Default: empty.
+    pub subprotocols: Vec<String>,
     /// How tokens are checked; `None` lets everyone in. Default `None`.
     pub auth: Option<AuthConfig>,
     /// A bad token is told by an error message and close code 4401 after the upgrade, where a browser
@@ -26,6 +30,17 @@ pub struct Config {
     pub origins: OriginPolicy,
     /// TLS; without it connections are plain. Default `None`.
     pub tls: Option<TlsFiles>,
+    /// Encryption of messages inside the WebSocket, for those who do not trust what ends TLS in between.
+    /// Only in version 1. Default off.
+    pub encryption: Encryption,
+    /// The server's identity key: PKCS#8, PEM, P-256. It signs the key exchange with clients that speak
+    /// version 2 of the encryption, so that they can tell this server from somebody in between. Default `None`.
+    pub identity_key: Option<PathBuf>,
+    /// How signatures of messages (`sig`) are checked; without it they are for the application to look
+    /// at. Only in version 1. Default `None`.
+    pub signing: Option<Signing>,
+    /// Compression of messages. Default: permessage-deflate off.
+    pub compression: Compression,
     /// All limits.
     pub limits: Limits,
 }
@@ -58,6 +73,89 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
+}
+
+/// Whether clients can, or must, encrypt their messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encryption {
+    /// They cannot.
+    #[default]
+    Off,
+    /// Those whose `client_hello` has a key do.
+    Optional,
+    /// Anything but a `client_hello` with a key is refused with `ENCRYPTION_REQUIRED` and close code 1008.
+    Required,
+}
+
+/// How signatures are checked: pings, hellos, key updates and `batch` itself need none, what is in a batch does.
+#[derive(Debug, Clone)]
+pub struct Signing {
+    /// What they are checked with.
+    pub key: SignatureKey,
+    /// Refuse messages without one. A wrong one is refused in any case.
+    pub required: bool,
+    /// Signatures remembered for 5 minutes, so that each counts once; while there are more, further signed
+    /// messages are refused. [`Signing::new`] gives 1,000,000.
+    pub nonces_max: usize,
+}
+
+/// A key that checks signatures.
+#[derive(Clone)]
+pub enum SignatureKey {
+    /// The secret of HMAC-SHA256, at least 32 bytes.
+    Hmac(Vec<u8>),
+    /// An ECDSA public key on P-256, as an uncompressed point.
+    Ecdsa([u8; 65]),
+}
+
+impl Signing {
+    /// Checks signatures with `key`, and refuses messages that have none if `required`.
+    #[must_use]
+    pub fn new(key: SignatureKey, required: bool) -> Self {
+        Self {
+            key,
+            required,
+            nonces_max: NONCES_DEFAULT_MAX,
+        }
+    }
+}
+
+impl std::fmt::Debug for SignatureKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Hmac(_) => "Hmac(..)",
+            Self::Ecdsa(_) => "Ecdsa(..)",
+        })
+    }
+}
+
+/// How messages are compressed on their way to clients. Compressed ones from clients are understood in any
+/// case: as `C:` in version 1, and by permessage-deflate (RFC 7692) where it was agreed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// Whether and how clients that offer permessage-deflate get it. Default off.
+    pub deflate: Deflate,
+    /// 1 (fastest) to 9 (smallest). Default 1.
+    pub level: u32,
+    /// Messages shorter than this go uncompressed, in bytes. Default 1,024.
+    pub threshold_bytes: usize,
+    /// Log 2 of how far back compressed messages refer, 9 to 15. Default 15.
+    pub window_bits: u8,
+}
+
+/// The ways to offer permessage-deflate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Deflate {
+    /// Not at all.
+    #[default]
+    Off,
+    /// All connections of a shard share one compressor and one decompressor (some 370 KB a shard); no
+    /// message refers to the one before it. Costs no memory per connection, and a message to many is compressed once.
+    Shared,
+    /// Each connection keeps what it sent and received (up to 32 KiB of each) to refer to, as far as
+    /// its client agrees: smaller messages for some 370 KB a connection, allocated with the first compressed message
+    /// of each direction.
+    PerConnection,
 }
 
 /// The limits of a server. They hold for each connection unless the name says otherwise. Times are at
@@ -103,11 +201,27 @@ impl Default for Config {
             shards: std::thread::available_parallelism().map_or(1, usize::from),
             protocol: Protocol::V1,
             paths: vec!["/ws".to_owned(), "/wse".to_owned()],
+            subprotocols: Vec::new(),
             auth: None,
             auth_failure_after_upgrade: false,
             origins: OriginPolicy::SameHost,
             tls: None,
+            encryption: Encryption::Off,
+            identity_key: None,
+            signing: None,
+            compression: Compression::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Compression {
+    fn default() -> Self {
+        Self {
+            deflate: Deflate::Off,
+            level: 1,
+            threshold_bytes: 1024,
+            window_bits: 15,
         }
     }
 }

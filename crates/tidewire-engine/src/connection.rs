@@ -1,6 +1,7 @@
 //! What a shard keeps of one connection.
 
-use crate::application::{CloseReason, ConnectionKey};
+use crate::application::{CloseReason, ConnectionKey, Peer};
+use crate::layers::Layers;
 use crate::rate::TokenBucket;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
@@ -23,6 +24,10 @@ pub(crate) struct State {
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
     pub(crate) refusals: Refusals,
+    /// What is between its messages and its frames, if anything.
+    pub(crate) layers: Option<Box<Layers>>,
+    /// Who the application hears of when the session is encrypted, if it has to be.
+    pub(crate) unannounced: Option<Box<Unannounced>>,
     /// Set while the application is called, if it wants the session to end.
     pub(crate) close: Option<(CloseCode, &'static str)>,
     /// How the session ended, once it has.
@@ -39,6 +44,14 @@ pub(crate) enum Phase {
     Closing(CloseCode),
     /// Nothing more is read.
     Over,
+}
+
+/// A session that the application does not know yet.
+#[derive(Debug)]
+pub(crate) struct Unannounced {
+    pub(crate) peer: Peer,
+    /// When it ends if it is not encrypted by then.
+    pub(crate) until_ms: u64,
 }
 
 /// Why nothing is read from a connection at the moment.

@@ -1,15 +1,18 @@
 //! What a shard has besides its application and its connections.
 
 use crate::counters::Counters;
+use crate::layers::SharedDeflate;
+use crate::outgoing::SCRATCH_BYTES_KEPT;
 use crate::server::Shared;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use tidewire_net::Io;
-use tidewire_wire::format::Inflater;
+use tidewire_wire::format::{Deflater, Inflater};
 use tidewire_wire::session::Now;
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
+#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) index: u32,
     pub(crate) shared: Arc<Shared>,
@@ -17,6 +20,13 @@ pub(crate) struct Core {
     pub(crate) rng: StdRng,
     pub(crate) inflater: Inflater,
     pub(crate) inflated: Vec<u8>,
+    /// Where a message is decrypted.
+    pub(crate) decrypted: Vec<u8>,
+    /// Made when a message is first sent as `C:`.
+    pub(crate) deflater: Option<Deflater>,
+    pub(crate) deflate: SharedDeflate,
+    /// Where a message is compressed.
+    pub(crate) scratch: Vec<u8>,
     pub(crate) draining: bool,
 }
 
@@ -29,8 +39,26 @@ impl Core {
             rng: StdRng::from_os_rng(),
             inflater: Inflater::new(),
             inflated: Vec::new(),
+            decrypted: Vec::new(),
+            deflater: None,
+            deflate: SharedDeflate::default(),
+            scratch: Vec::new(),
             draining: false,
         }
+    }
+
+    /// Takes the buffer of inflated messages back, without the room that a long one took.
+    pub(crate) fn keep_inflated(&mut self, mut inflated: Vec<u8>) {
+        inflated.clear();
+        inflated.shrink_to(SCRATCH_BYTES_KEPT);
+        self.inflated = inflated;
+    }
+
+    /// The same of decrypted ones.
+    pub(crate) fn keep_decrypted(&mut self, mut decrypted: Vec<u8>) {
+        decrypted.clear();
+        decrypted.shrink_to(SCRATCH_BYTES_KEPT);
+        self.decrypted = decrypted;
     }
 
     /// A new message or connection id.

@@ -110,6 +110,7 @@ counters! {
     handshakes_completed, Counter, "Opening handshakes that led to a session";
     handshakes_failed, Counter, "Connections that ended before they were a session, for any reason";
     handshake_timeouts, Counter, "Opening handshakes that took too long";
+    handshakes_evicted, Counter, "Slow opening handshakes ended early because newcomers waited";
     origin_rejections, Counter, "Upgrades refused because of their origin";
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
     messages_received, Counter, "Whole messages received, of every kind";
@@ -121,6 +122,10 @@ counters! {
     system_messages_received, Counter, "Messages of the protocol itself, answered by the engine";
     messages_sent, Counter, "Messages sent, of every kind";
     bytes_sent, Counter, "Payload bytes of the messages sent";
+    messages_compressed, Counter, "Messages compressed to be sent; one that goes to many counts once";
+    messages_inflated, Counter, "Compressed messages received and inflated";
+    key_exchanges, Counter, "Connections that agreed on encryption";
+    key_updates, Counter, "Times that the server changed the key of a connection";
     pings_received, Counter, "WebSocket pings received, each answered by a pong";
     pongs_received, Counter, "WebSocket pongs received";
     protocol_errors, Counter, "Connections ended because the peer broke RFC 6455";
@@ -149,7 +154,7 @@ mod tests {
         counters.drained_connections.set(7);
         let values = counters.snapshot().values();
         assert_eq!((METRICS[0].name, values[0]), ("connections_open", 2));
-        assert_eq!((METRICS[29].name, values[29]), ("drained_connections", 7));
+        assert_eq!((METRICS[34].name, values[34]), ("drained_connections", 7));
         assert_eq!(values.iter().sum::<u64>(), 9);
     }
 

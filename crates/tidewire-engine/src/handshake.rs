@@ -1,21 +1,24 @@
 //! The opening handshake in the server: who may come in, and how the others are told.
 
-use crate::application::{Application, CloseReason, Context, Peer};
+use crate::application::{Application, CloseReason, Peer};
 use crate::auth::{TokenError, find_token};
-use crate::config::{OriginPolicy, Protocol};
-use crate::connection::{Connection, Phase};
+use crate::config::{Encryption, OriginPolicy, Protocol};
+use crate::connection::{Connection, Phase, Unannounced};
 use crate::core::{Core, wire_now};
+use crate::layers::{self, Layers};
 use crate::shard::EngineShard;
 use crate::v1::write_message;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::format::Format;
-use tidewire_wire::frame;
+use tidewire_wire::frame::{self, Role};
 use tidewire_wire::handshake::server::{
     self as wire, Request, parse_request, write_accept, write_rejection,
 };
+use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
 /// What a request was found to deserve.
@@ -93,24 +96,20 @@ impl<A: Application> EngineShard<A> {
         failure: Option<TokenError>,
     ) {
         let now = wire_now(io);
+        let compression = &self.core.shared.config.compression;
+        let deflate = layers::wanted(compression)
+            .and_then(|wanted| DeflateParameters::accept(wanted, request.extensions()));
+        let extensions = deflate
+            .as_ref()
+            .map(|agreed| ("Sec-WebSocket-Extensions", agreed.header_value.as_str()));
         let Some(buffer) = io.buffer(id) else { return };
         write_accept(
             request.key(),
             chosen_protocol(request, &self.core),
-            &[],
+            extensions.as_slice(),
             buffer,
         );
-        let format = match request.query_value("format").as_deref() {
-            Some("msgpack") => Format::MessagePack,
-            _ => Format::Json,
-        };
-        let compression = request.query_value("compression").as_deref() == Some("true");
-        let version = request
-            .query_value("protocol_version")
-            .and_then(|version| version.parse().ok())
-            .unwrap_or(PROTOCOL_VERSION);
-        let mut session =
-            ServerSession::new(format, compression, now).with_protocol_version(version);
+        let mut session = session_of(request, now);
         if let Some(failure) = failure {
             self.refuse_after_upgrade(io, id, &mut session, failure, now);
             return;
@@ -121,7 +120,8 @@ impl<A: Application> EngineShard<A> {
         let connection_id = self.core.new_id(now.unix_ms);
         let message_id = self.core.new_id(now.unix_ms);
         let profile = &self.core.shared.profile;
-        if self.core.shared.config.protocol == Protocol::V1 {
+        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
+        if is_v1 {
             let ready = Reply::Ready {
                 connection_id,
                 user_id: user.clone(),
@@ -133,9 +133,14 @@ impl<A: Application> EngineShard<A> {
             }
         }
         io.set_timer(id, session.poll_deadline_ms(profile));
-        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+        let limit = self.core.shared.config.limits.message_bytes_max;
+        let Some(Some(Connection { state, reader })) = self.connections.get_mut(id.index()) else {
             return;
         };
+        if deflate.is_some() {
+            *reader = MessageReader::new(Role::Server, limit).with_compression();
+        }
+        state.layers = Layers::new(deflate, is_v1 && session.compression());
         state.session = session;
         state.phase = Phase::Open;
         let peer = Peer {
@@ -143,15 +148,14 @@ impl<A: Application> EngineShard<A> {
             user,
             address: io.peer_address(id),
         };
-        let mut context = Context {
-            io,
-            counters: &self.core.counters,
-            state,
-        };
-        self.app.on_connect(&mut context, &peer);
-        if let Some((code, reason)) = state.close.take() {
-            self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
+        if self.core.shared.config.encryption == Encryption::Required {
+            let timeout_ms = self.core.shared.config.limits.handshake_timeout_ms;
+            let until_ms = now.monotonic_ms.saturating_add(timeout_ms);
+            io.set_timer(id, until_ms.min(state.session.poll_deadline_ms(profile)));
+            state.unannounced = Some(Box::new(Unannounced { peer, until_ms }));
+            return;
         }
+        self.with_turn(io, id, |turn, state| turn.announce(state, &peer));
     }
 
     /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.
@@ -241,9 +245,29 @@ impl Core {
     }
 }
 
-/// The subprotocol to name: the client's first, but for one that only carries its token. A browser
-/// that offers some fails the connection if none is named.
+/// The session that the query asks for.
+fn session_of(request: &Request<'_>, now: Now) -> ServerSession {
+    let format = match request.query_value("format").as_deref() {
+        Some("msgpack") => Format::MessagePack,
+        _ => Format::Json,
+    };
+    let compression = request.query_value("compression").as_deref() == Some("true");
+    let version = request
+        .query_value("protocol_version")
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(PROTOCOL_VERSION);
+    ServerSession::new(format, compression, now).with_protocol_version(version)
+}
+
+/// The subprotocol to name: the client's first that is configured. If none is, its first, but for one that
+/// only carries its token: a browser that offers some fails the connection if none is named.
 fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
+    let configured = &core.shared.config.subprotocols;
+    if !configured.is_empty() {
+        return request
+            .protocols()
+            .find(|name| configured.iter().any(|known| known == name));
+    }
     let auth = core.shared.config.auth.as_ref();
     let prefix = auth.and_then(|auth| auth.subprotocol_prefix.as_deref());
     let is_token = |name: &&str| prefix.is_some_and(|prefix| name.starts_with(prefix));

@@ -23,13 +23,18 @@ mod config;
 mod connection;
 mod core;
 pub mod counters;
+mod encryption;
 mod handshake;
+mod layers;
+mod openings;
 pub mod ops;
+mod outgoing;
 pub mod queue;
 pub mod rate;
 mod requests;
 mod server;
 mod shard;
+mod signing;
 pub mod token;
 mod turn;
 mod v1;
@@ -37,5 +42,8 @@ mod v1;
 pub use application::{
     Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing, Peer,
 };
-pub use config::{Config, Limits, OriginPolicy, Protocol, TlsFiles};
+pub use config::{
+    Compression, Config, Deflate, Encryption, Limits, OriginPolicy, Protocol, SignatureKey,
+    Signing, TlsFiles,
+};
 pub use server::{Handle, SendError, Server, StartError};

@@ -92,6 +92,14 @@ impl TokenBucket {
         self.take_slowly(limit, now_ms)
     }
 
+    /// Takes so many messages at once, or all there are.
+    pub fn charge(&mut self, limit: &RateLimit, messages: usize) {
+        if !limit.is_unlimited() {
+            let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+            self.messages = self.messages.saturating_sub(messages);
+        }
+    }
+
     /// Messages that would be taken now, as of the last [`take`](Self::take).
     #[must_use]
     pub fn remaining(&self) -> u64 {

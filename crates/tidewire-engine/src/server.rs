@@ -2,20 +2,25 @@
 
 use crate::application::{Application, ConnectionKey, Outgoing};
 use crate::auth::{AuthConfigError, Verifier};
-use crate::config::Config;
+use crate::config::{Config, Encryption, Protocol};
 use crate::core::Core;
 use crate::counters::{Counters, Snapshot};
 use crate::ops::{Ops, OpsSource};
+use crate::outgoing::Publication;
 use crate::rate::RateLimit;
 use crate::shard::{EngineShard, Mail};
+use crate::signing::Signatures;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire_net::{Mailbox, MailboxError, Shard, ShardConfig, bind, tls};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
+use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 use tidewire_wire::session::{Features, ServerProfile};
 
 /// A running server. Dropping it stops it without a drain.
@@ -55,6 +60,17 @@ pub enum StartError {
     /// The TLS certificate or key cannot be used.
     #[error(transparent)]
     Tls(#[from] tls::TlsError),
+    /// The identity key cannot be used.
+    #[error("the identity key {path}: {reason}")]
+    IdentityKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key that checks signatures cannot be used.
+    #[error("the key of signatures: {0}")]
+    SignatureKey(#[from] SigningKeyError),
     /// A limit that makes no sense.
     #[error("{name} must be at least {minimum}")]
     Limit {
@@ -63,6 +79,9 @@ pub enum StartError {
         /// Its smallest value.
         minimum: u64,
     },
+    /// Options that have no effect, or none that was meant.
+    #[error("{0}")]
+    Useless(&'static str),
     /// The operating system has no thread or event queue left.
     #[error("the operating system cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -85,6 +104,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) profile: ServerProfile,
     pub(crate) verifier: Option<Verifier>,
+    pub(crate) identity: Option<IdentityKey>,
+    pub(crate) signatures: Option<Signatures>,
     pub(crate) rate_limit: RateLimit,
     pub(crate) handshakes_per_shard_max: usize,
     /// Sessions of all shards.
@@ -109,7 +130,7 @@ impl Server {
         limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
         // Reading has to pause before the outbox is full.
         limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
-        let verifier = config.auth.as_ref().map(Verifier::new).transpose()?;
+        let keys = Keys::new(&config)?;
         let tls = match &config.tls {
             Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
             None => None,
@@ -118,7 +139,7 @@ impl Server {
         let listeners = bind(address, config.shards, BACKLOG)
             .map_err(|source| StartError::Listen { address, source })?;
         let address = listeners[0].local_addr()?;
-        let shared = Arc::new(Shared::new(config, verifier));
+        let shared = Arc::new(Shared::new(config, keys));
         let ops = match shared.config.ops_listen {
             Some(address) => Some(
                 Ops::start(address, Arc::clone(&shared) as Arc<dyn OpsSource>)
@@ -224,6 +245,19 @@ impl Handle {
         self.post(connection, Mail::Send(connection.id, message))
     }
 
+    /// Sends a message to every session that is open when its shard comes to it. However many take it
+    /// compressed, it is compressed once.
+    ///
+    /// # Errors
+    /// [`SendError`]; shards before the one that was busy or has stopped have it already.
+    pub fn broadcast(&self, message: Outgoing) -> Result<(), SendError> {
+        let publication = Arc::new(Publication::new(message));
+        for mailbox in self.mailboxes.iter() {
+            post(mailbox, Mail::Broadcast(Arc::clone(&publication)))?;
+        }
+        Ok(())
+    }
+
     /// Ends a session with a code and a reason.
     ///
     /// # Errors
@@ -269,11 +303,15 @@ impl Handle {
             .mailboxes
             .get(connection.shard as usize)
             .ok_or(SendError::Stopped)?;
-        mailbox.try_send(mail).map_err(|error| match error {
-            MailboxError::Full(_) => SendError::Busy,
-            MailboxError::Stopped(_) => SendError::Stopped,
-        })
+        post(mailbox, mail)
     }
+}
+
+fn post(mailbox: &Mailbox<Mail>, mail: Mail) -> Result<(), SendError> {
+    mailbox.try_send(mail).map_err(|error| match error {
+        MailboxError::Full(_) => SendError::Busy,
+        MailboxError::Stopped(_) => SendError::Stopped,
+    })
 }
 
 impl ShardWaker {
@@ -284,12 +322,13 @@ impl ShardWaker {
 }
 
 impl Shared {
-    fn new(config: Config, verifier: Option<Verifier>) -> Self {
+    fn new(config: Config, keys: Keys) -> Self {
         let limits = &config.limits;
         let profile = ServerProfile {
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
             features: Features {
                 compression: true,
+                encryption: config.encryption != Encryption::Off,
                 batching: true,
                 ..Features::default()
             },
@@ -308,7 +347,9 @@ impl Shared {
             .unwrap_or_default();
         Self {
             profile,
-            verifier,
+            verifier: keys.verifier,
+            identity: keys.identity,
+            signatures: keys.signatures,
             rate_limit,
             handshakes_per_shard_max: limits.handshakes_max.div_ceil(config.shards),
             sessions: AtomicUsize::new(0),
@@ -355,6 +396,35 @@ impl OpsSource for Shared {
     }
 }
 
+/// What the configuration's keys make.
+struct Keys {
+    verifier: Option<Verifier>,
+    identity: Option<IdentityKey>,
+    signatures: Option<Signatures>,
+}
+
+impl Keys {
+    fn new(config: &Config) -> Result<Self, StartError> {
+        Ok(Self {
+            verifier: config.auth.as_ref().map(Verifier::new).transpose()?,
+            identity: read_identity(config.identity_key.as_deref())?,
+            signatures: config.signing.as_ref().map(Signatures::new).transpose()?,
+        })
+    }
+}
+
+fn read_identity(path: Option<&Path>) -> Result<Option<IdentityKey>, StartError> {
+    let Some(path) = path else { return Ok(None) };
+    let unusable = |reason: String| StartError::IdentityKey {
+        path: path.to_owned(),
+        reason,
+    };
+    let pem = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let pem = zeroize::Zeroizing::new(pem);
+    let key = IdentityKey::from_pkcs8_pem(&pem).map_err(|error| unusable(error.to_string()))?;
+    Ok(Some(key))
+}
+
 /// A request head has to fit into a shard's read buffer with room to spare.
 fn request_head_bytes_cap() -> usize {
     ShardConfig::default().read_buffer_bytes / 4
@@ -381,13 +451,22 @@ fn check(config: &Config) -> Result<(), StartError> {
         ("idle_timeout_ms", limits.idle_timeout_ms, 1),
         ("handshake_timeout_ms", limits.handshake_timeout_ms, 1),
     ];
-    match minimums
+    if let Some((name, _, minimum)) = minimums
         .into_iter()
         .find(|(_, value, minimum)| value < minimum)
     {
-        Some((name, _, minimum)) => Err(StartError::Limit { name, minimum }),
-        None => Ok(()),
+        return Err(StartError::Limit { name, minimum });
     }
+    if !(WINDOW_BITS_MIN..=WINDOW_BITS_MAX).contains(&config.compression.window_bits) {
+        return Err(StartError::Useless("window_bits is 9 to 15"));
+    }
+    let is_secured = config.encryption != Encryption::Off || config.signing.is_some();
+    if config.protocol == Protocol::Raw && is_secured {
+        return Err(StartError::Useless(
+            "encryption and signatures are version 1's: plain messages have none",
+        ));
+    }
+    Ok(())
 }
 
 fn spawn<A: Application>(index: usize, shard: Shard<EngineShard<A>>) -> io::Result<JoinHandle<()>> {

@@ -3,9 +3,13 @@
 use crate::application::{Application, CloseReason, ConnectionKey, Outgoing};
 use crate::connection::{Connection, Pauses, Phase, Refusals, State};
 use crate::core::{Core, wire_now};
+use crate::openings::Openings;
+use crate::outgoing::Publication;
 use crate::rate::TokenBucket;
 use crate::turn::{Tally, Turn};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::format::Format;
@@ -17,6 +21,7 @@ use tidewire_wire::session::ServerSession;
 #[derive(Debug)]
 pub(crate) enum Mail {
     Send(ConnectionId, Outgoing),
+    Broadcast(Arc<Publication>),
     Close(ConnectionId, CloseCode, &'static str),
     Stop,
     /// Look again whether the application is ready and whether to drain.
@@ -27,7 +32,7 @@ pub(crate) struct EngineShard<A> {
     pub(crate) core: Core,
     pub(crate) app: A,
     pub(crate) connections: Vec<Option<Connection>>,
-    opening: usize,
+    openings: Openings,
     /// Connections whose reading waits for the application.
     waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
@@ -36,11 +41,12 @@ pub(crate) struct EngineShard<A> {
 
 impl<A: Application> EngineShard<A> {
     pub(crate) fn new(core: Core, app: A) -> Self {
+        let openings = Openings::new(core.shared.handshakes_per_shard_max);
         Self {
             core,
             app,
             connections: Vec::new(),
-            opening: 0,
+            openings,
             waiting: Vec::new(),
             yielding: Vec::new(),
         }
@@ -53,11 +59,11 @@ impl<A: Application> EngineShard<A> {
 
     /// The opening handshake is over, well or not.
     pub(crate) fn leave_opening(&mut self) {
-        self.opening -= 1;
+        self.openings.leave();
         self.core
             .counters
             .handshakes_in_progress
-            .set(self.opening as u64);
+            .set(self.openings.count() as u64);
     }
 
     /// Reads the messages in `data`.
@@ -80,13 +86,8 @@ impl<A: Application> EngineShard<A> {
                 Ok(Some(event)) => turn.handle_event(state, event),
                 Ok(None) => break,
                 Err(error) => {
-                    if error == ProtocolError::MessageTooLarge {
-                        turn.tally.received += 1;
-                        turn.core.counters.messages_refused_size.add(1);
-                    } else {
-                        turn.core.counters.protocol_errors.add(1);
-                    }
-                    turn.end(state, error.close_code(), &error.to_string());
+                    turn.tally.received += u64::from(error == ProtocolError::MessageTooLarge);
+                    turn.end_for(state, error, true);
                 }
             }
             if let Some((code, reason)) = state.close.take() {
@@ -154,6 +155,15 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
+    fn broadcast(&mut self, io: &mut Io, publication: &Publication) {
+        let sessions = self.connections.iter_mut().flatten();
+        for Connection { state, .. } in
+            sessions.filter(|session| session.state.unannounced.is_none())
+        {
+            self.core.send(io, state, publication.payload());
+        }
+    }
+
     /// Lets the connections read again that waited for the application.
     fn resume_waiting(&mut self, io: &mut Io) {
         for id in std::mem::take(&mut self.waiting) {
@@ -197,6 +207,8 @@ impl<A: Application> Handler for EngineShard<A> {
             bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
             refusals: Refusals::default(),
+            layers: None,
+            unannounced: None,
             close: None,
             ended: None,
         };
@@ -209,12 +221,17 @@ impl<A: Application> Handler for EngineShard<A> {
             self.connections.resize_with(id.index() + 1, || None);
         }
         self.connections[id.index()] = Some(Connection { reader, state });
-        self.opening += 1;
         self.core.counters.connections_accepted.add(1);
+        let connections = &self.connections;
+        let is_opening = |id| is_opening(connections, id);
+        if let Some(slow) = self.openings.enter(id, Instant::now(), is_opening) {
+            self.core.counters.handshakes_evicted.add(1);
+            io.abort(slow);
+        }
         self.core
             .counters
             .handshakes_in_progress
-            .set(self.opening as u64);
+            .set(self.openings.count() as u64);
     }
 
     #[inline]
@@ -256,8 +273,10 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         counters.connections_open.sub(1);
         self.core.shared.sessions.fetch_sub(1, Ordering::AcqRel);
-        let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
-        self.app.on_close(connection.state.key, reason);
+        if connection.state.unannounced.is_none() {
+            let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
+            self.app.on_close(connection.state.key, reason);
+        }
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
@@ -283,8 +302,11 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
         match mail {
             Mail::Send(id, outgoing) => {
-                self.with_turn(io, id, |turn, state| turn.send(state, &outgoing));
+                self.with_turn(io, id, |turn, state| {
+                    turn.core.send(turn.io, state, outgoing.payload());
+                });
             }
+            Mail::Broadcast(publication) => self.broadcast(io, &publication),
             Mail::Close(id, code, reason) => {
                 self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
             }
@@ -296,6 +318,8 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_turn(&mut self, io: &mut Io) {
         self.app.on_turn();
         self.resume_yielding(io);
+        let connections = &self.connections;
+        self.openings.forget_ended(|id| is_opening(connections, id));
         if !self.core.draining && self.core.shared.is_draining() {
             self.drain(io);
         }
@@ -322,8 +346,21 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn may_accept(&self) -> bool {
-        self.opening < self.core.shared.handshakes_per_shard_max
+        self.openings
+            .may_accept(|id| is_opening(&self.connections, id))
     }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        self.openings
+            .next_eviction(|id| is_opening(&self.connections, id))
+    }
+}
+
+fn is_opening(connections: &[Option<Connection>], id: ConnectionId) -> bool {
+    let connection = connections.get(id.index()).and_then(Option::as_ref);
+    connection.is_some_and(|connection| {
+        connection.state.key.id == id && connection.state.phase == Phase::Opening
+    })
 }
 
 /// What one connection may have inflated in a turn before the others are served: small messages that

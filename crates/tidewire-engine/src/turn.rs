@@ -1,15 +1,17 @@
 //! What happens to one connection: its messages, its control frames, its clock and its end.
 
-use crate::application::{Application, CloseReason, Context, Encoding, Message, Outgoing};
+use crate::application::{Application, CloseReason, Context, Encoding, Message, Peer};
 use crate::config::Protocol;
-use crate::connection::{Phase, State};
+use crate::connection::{Phase, State, Unannounced};
 use crate::core::Core;
 use crate::counters::Counters;
+use crate::encryption::encryption;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::ProtocolError;
 use tidewire_wire::frame::{self, OpCode};
 use tidewire_wire::handshake::server::write_rejection;
-use tidewire_wire::message::Event;
+use tidewire_wire::message::{Compressed, Event};
 use tidewire_wire::session::{Now, Reply, TimeoutAction};
 
 /// One call for one connection, with all that it needs at hand.
@@ -44,17 +46,81 @@ impl<A: Application> Turn<'_, A> {
         let (encoding, bytes) = match event {
             Event::Text(text) => (Encoding::Text, text.as_bytes()),
             Event::Binary(bytes) => (Encoding::Binary, bytes),
+            Event::Compressed(message) => return self.handle_compressed(state, message),
             control => return self.handle_control(state, &control),
         };
         self.tally.received += 1;
         self.tally.received_bytes += bytes.len() as u64;
-        if !self.admit(state) {
-            return;
+        if self.admit(state) {
+            self.handle_message(state, encoding, bytes);
+        } else if state.layers.is_some() {
+            self.pass_over(state, encoding, bytes);
         }
+    }
+
+    #[inline]
+    fn handle_message(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
         match self.core.shared.config.protocol {
             Protocol::Raw => self.deliver(state, Message { encoding, bytes }),
             Protocol::V1 => self.handle_v1(state, encoding, bytes),
         }
+    }
+
+    /// A message of permessage-deflate.
+    #[inline(never)]
+    fn handle_compressed(&mut self, state: &mut State, message: Compressed<'_>) {
+        self.tally.received += 1;
+        self.tally.received_bytes += message.bytes.len() as u64;
+        let is_admitted = self.admit(state);
+        let counts_messages = encryption(state).is_some();
+        let layers = state.layers.as_deref_mut();
+        let Some(deflate) = layers.and_then(|layers| layers.deflate.as_mut()) else {
+            return;
+        };
+        let is_of_use = is_admitted || deflate.remembers_received() || counts_messages;
+        if state.phase == Phase::Over || !is_of_use {
+            return;
+        }
+        let limit = self.core.shared.config.limits.message_bytes_max;
+        let mut inflated = std::mem::take(&mut self.core.inflated);
+        inflated.clear();
+        let result = deflate
+            .decompress(&mut self.core.deflate, message.bytes, &mut inflated, limit)
+            .and_then(|()| message.event(&inflated));
+        match result {
+            Ok(event) => {
+                self.core.counters.messages_inflated.add(1);
+                self.charge_inflated(state, inflated.len());
+                let encoding = match event {
+                    Event::Text(_) => Encoding::Text,
+                    _ => Encoding::Binary,
+                };
+                if is_admitted {
+                    self.handle_message(state, encoding, &inflated);
+                } else {
+                    self.pass_over(state, encoding, &inflated);
+                }
+            }
+            Err(error) => {
+                self.charge_inflated(state, limit);
+                // What breaks a rule is no message; what was refused has been counted.
+                self.tally.received -=
+                    u64::from(is_admitted && error != ProtocolError::MessageTooLarge);
+                self.end_for(state, error, is_admitted);
+            }
+        }
+        self.core.keep_inflated(inflated);
+    }
+
+    /// Ends a connection whose peer broke RFC 6455; `counts` if the message was not refused before.
+    #[cold]
+    pub(crate) fn end_for(&mut self, state: &mut State, error: ProtocolError, counts: bool) {
+        if error != ProtocolError::MessageTooLarge {
+            self.core.counters.protocol_errors.add(1);
+        } else if counts {
+            self.core.counters.messages_refused_size.add(1);
+        }
+        self.end(state, error.close_code(), &error.to_string());
     }
 
     fn handle_control(&mut self, state: &mut State, event: &Event<'_>) {
@@ -81,7 +147,20 @@ impl<A: Application> Turn<'_, A> {
                 };
                 self.finish(state, reason);
             }
-            Event::Text(_) | Event::Binary(_) => {}
+            Event::Text(_) | Event::Binary(_) | Event::Compressed(_) => {}
+        }
+    }
+
+    /// Tells the application of a session.
+    pub(crate) fn announce(&mut self, state: &mut State, peer: &Peer) {
+        let mut context = Context {
+            io: self.io,
+            core: self.core,
+            state,
+        };
+        self.app.on_connect(&mut context, peer);
+        if let Some((code, reason)) = state.close.take() {
+            self.start_close(state, code, reason);
         }
     }
 
@@ -91,7 +170,7 @@ impl<A: Application> Turn<'_, A> {
         self.tally.delivered += 1;
         let mut context = Context {
             io: self.io,
-            counters: &self.core.counters,
+            core: self.core,
             state,
         };
         self.app.on_message(&mut context, message);
@@ -152,6 +231,11 @@ impl<A: Application> Turn<'_, A> {
                 self.io.abort(id);
             }
             Phase::Open => {
+                let now_ms = self.now.monotonic_ms;
+                let waits_in_vain = |session: &Unannounced| now_ms >= session.until_ms;
+                if state.unannounced.as_deref().is_some_and(waits_in_vain) {
+                    return self.require_encryption(state);
+                }
                 self.tell_refusals(state);
                 self.check_idle(state);
             }
@@ -188,21 +272,8 @@ impl<A: Application> Turn<'_, A> {
             TimeoutAction::None => {}
         }
         let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
-        self.io.set_timer(state.key.id, deadline_ms);
-    }
-
-    pub(crate) fn send(&mut self, state: &mut State, outgoing: &Outgoing) {
-        if state.phase != Phase::Open {
-            return;
-        }
-        let (opcode, payload) = match outgoing {
-            Outgoing::Text(text) => (OpCode::Text, text.as_bytes()),
-            Outgoing::Binary(bytes) => (OpCode::Binary, &bytes[..]),
-        };
-        if let Some(buffer) = self.io.buffer(state.key.id) {
-            frame::write_frame(buffer, opcode, payload, None);
-            self.core.counters.messages_sent.add(1);
-            self.core.counters.bytes_sent.add(payload.len() as u64);
-        }
+        let until_ms = state.unannounced.as_ref().map(|session| session.until_ms);
+        self.io
+            .set_timer(state.key.id, deadline_ms.min(until_ms.unwrap_or(u64::MAX)));
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::application::{Application, Encoding, Message};
 use crate::connection::{Phase, State};
+use crate::outgoing::Payload;
 use crate::turn::Turn;
+use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
@@ -13,6 +15,9 @@ use tidewire_wire::uuid::Uuid;
 impl<A: Application> Turn<'_, A> {
     #[inline]
     pub(crate) fn handle_v1(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+        if !self.may_be_plain(state, encoding, bytes) {
+            return;
+        }
         if encoding == Encoding::Text {
             self.handle_json(state, bytes);
         } else {
@@ -24,6 +29,9 @@ impl<A: Application> Turn<'_, A> {
     fn handle_json(&mut self, state: &mut State, text: &[u8]) {
         match classify_json(text) {
             Ok(Kind::Application) => {
+                if !self.may_be_unsigned(state, Format::Json, text, None) {
+                    return;
+                }
                 self.deliver(
                     state,
                     Message {
@@ -40,6 +48,9 @@ impl<A: Application> Turn<'_, A> {
     fn handle_message_pack(&mut self, state: &mut State, bytes: &[u8]) {
         match classify_msgpack(bytes) {
             Ok(Kind::Application) => {
+                if !self.may_be_unsigned(state, Format::MessagePack, bytes, None) {
+                    return;
+                }
                 self.deliver(
                     state,
                     Message {
@@ -57,6 +68,14 @@ impl<A: Application> Turn<'_, A> {
 
     fn handle_binary(&mut self, state: &mut State, bytes: &[u8]) {
         match identify(bytes) {
+            Framing::Encrypted => self.handle_encrypted(state, bytes),
+            framing => self.handle_form(state, framing, bytes),
+        }
+    }
+
+    /// Any form but `E:`.
+    pub(crate) fn handle_form(&mut self, state: &mut State, framing: Framing, bytes: &[u8]) {
+        match framing {
             Framing::Zlib { prefix_bytes } => self.handle_zlib(state, &bytes[prefix_bytes..]),
             framing => self.handle_plain(state, framing, bytes),
         }
@@ -71,7 +90,7 @@ impl<A: Application> Turn<'_, A> {
             Framing::MessagePack => {
                 self.handle_message_pack(state, &bytes[MESSAGEPACK_PREFIX.len()..]);
             }
-            Framing::Encrypted => self.refuse(state, "no encryption was negotiated"),
+            Framing::Encrypted => self.refuse(state, "a compressed message holds an encrypted one"),
             Framing::Zlib { .. } => {
                 self.refuse(state, "a compressed message holds a compressed one");
             }
@@ -84,6 +103,7 @@ impl<A: Application> Turn<'_, A> {
         inflated.clear();
         match self.core.inflater.inflate(compressed, &mut inflated, limit) {
             Ok(()) => {
+                self.core.counters.messages_inflated.add(1);
                 self.charge_inflated(state, inflated.len());
                 self.handle_plain(state, identify(&inflated), &inflated);
             }
@@ -97,14 +117,12 @@ impl<A: Application> Turn<'_, A> {
             }
             Err(error) => self.refuse(state, &error.to_string()),
         }
-        inflated.clear();
-        inflated.shrink_to(INFLATED_BYTES_KEPT);
-        self.core.inflated = inflated;
+        self.core.keep_inflated(inflated);
     }
 
     /// A message that is not one of version 1: counted, answered, and nothing else.
     #[cold]
-    fn refuse(&mut self, state: &mut State, why: &str) {
+    pub(crate) fn refuse(&mut self, state: &mut State, why: &str) {
         self.core.counters.messages_refused_invalid.add(1);
         self.reply(
             state,
@@ -119,28 +137,48 @@ impl<A: Application> Turn<'_, A> {
         format: Format,
         bytes: &[u8],
     ) {
+        if !self.may_be_unsigned(state, format, bytes, Some(system)) {
+            return;
+        }
         self.core.counters.system_messages_received.add(1);
         let profile = &self.core.shared.profile;
-        match state
-            .session
-            .handle_system(profile, system, format, bytes, self.now)
-        {
-            SystemEvent::Reply(reply) => self.reply(state, &reply),
+        match state.session.handle_system(profile, system, format, bytes) {
+            SystemEvent::Reply(Reply::Hello { correlation_id, .. }) => {
+                self.reply_hello(state, correlation_id);
+            }
+            SystemEvent::Reply(reply) => {
+                self.reply(state, &reply);
+                if matches!(reply, Reply::Error { code, .. } if !code.recoverable()) {
+                    self.start_close(
+                        state,
+                        CloseCode::POLICY_VIOLATION,
+                        "the session cannot go on",
+                    );
+                }
+            }
+            SystemEvent::KeyExchange {
+                offer,
+                correlation_id,
+            } => self.exchange_keys(state, &offer, correlation_id),
+            SystemEvent::KeyUpdate { request } => self.update_keys(state, request),
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.answer(state, request),
             SystemEvent::Batch(messages) => {
-                for message in messages {
-                    self.handle_inner(state, &message);
+                for (index, message) in messages.iter().enumerate() {
+                    self.handle_inner(state, format, message, index == 0);
                 }
             }
         }
     }
 
     /// One message of a batch. The batch was admitted as one message; each further one counts too.
-    fn handle_inner(&mut self, state: &mut State, text: &[u8]) {
+    fn handle_inner(&mut self, state: &mut State, format: Format, message: &[u8], is_first: bool) {
         self.tally.received += 1;
-        if self.admit(state) {
-            self.handle_json(state, text);
+        if is_first || self.admit(state) {
+            match format {
+                Format::Json => self.handle_json(state, message),
+                Format::MessagePack => self.handle_message_pack(state, message),
+            }
         }
     }
 
@@ -155,10 +193,19 @@ impl<A: Application> Turn<'_, A> {
             return;
         }
         let id = self.core.new_id(self.now.unix_ms);
+        let now = self.now;
+        if state.layers.is_some() {
+            let mut message = Vec::new();
+            let profile = &self.core.shared.profile;
+            let opcode = state.session.encode(profile, reply, id, now, &mut message);
+            return self
+                .core
+                .send(self.io, state, Payload::new(opcode, &message));
+        }
         let Some(buffer) = self.io.buffer(state.key.id) else {
             return;
         };
-        let (profile, now) = (&self.core.shared.profile, self.now);
+        let profile = &self.core.shared.profile;
         let payload_bytes = write_message(buffer, &mut state.session, profile, reply, id, now);
         self.core.counters.messages_sent.add(1);
         self.core.counters.bytes_sent.add(payload_bytes);
@@ -183,6 +230,3 @@ pub(crate) fn write_message(
     });
     payload_bytes
 }
-
-/// Room for inflated messages that a shard keeps between messages.
-const INFLATED_BYTES_KEPT: usize = 64 * 1024;

@@ -178,14 +178,16 @@ fn a_batch_is_its_messages() {
     let mut client = connect_v1(&server);
     let messages = json!([{"t": "a"}, {"t": "ping", "p": {"timestamp": 1}}, {"t": "b"}]);
     let batch = json!({"c": "WSE", "t": "batch", "p": {"messages": messages, "count": 3}});
-    let mut ask = |send: &mut dyn FnMut(&mut Client)| {
-        send(&mut client);
-        assert_eq!(client.next_text(), r#"{"t":"a"}"#);
-        assert_eq!(client.next_json()["t"], "PONG");
-        assert_eq!(client.next_text(), r#"{"t":"b"}"#);
-    };
-    ask(&mut |client| client.send_text(&batch.to_string()));
-    ask(&mut |client| client.send_binary(&[b"M:".to_vec(), msgpack(&batch)].concat()));
+    client.send_text(&batch.to_string());
+    assert_eq!(client.next_text(), r#"{"t":"a"}"#);
+    assert_eq!(client.next_json()["t"], "PONG");
+    assert_eq!(client.next_text(), r#"{"t":"b"}"#);
+    // Each message keeps the encoding of its batch.
+    client.send_binary(&[b"M:".to_vec(), msgpack(&batch)].concat());
+    let packed = |t: &str| Said::Binary([b"M:".to_vec(), msgpack(&json!({ "t": t }))].concat());
+    assert_eq!(client.next(), packed("a"));
+    assert_eq!(client.next_json()["t"], "PONG");
+    assert_eq!(client.next(), packed("b"));
     client.send_text(r#"{"t":"batch","p":{"messages":[{"t":"batch","p":{"messages":[]}}]}}"#);
     assert_error(&mut client, "INVALID_MESSAGE");
     client.send_text(r#"{"t":"batch"}"#);
@@ -298,6 +300,56 @@ fn a_peer_that_sends_too_fast_is_warned_and_then_refused() {
     assert_eq!(counters.messages_refused_rate, 50 - echoes);
 }
 
+/// Answers every message with three, together.
+#[derive(Clone)]
+struct Threefold;
+
+impl Application for Threefold {
+    fn on_message(&mut self, context: &mut Context<'_>, _message: Message<'_>) {
+        context.send_batch(&[r#"{"t":"a"}"#, r#"{"t":"b"}"#, r#"{"t":"c"}"#]);
+    }
+}
+
+#[test]
+fn answers_come_in_a_batch_to_who_takes_one() {
+    let server = start(config(), Threefold);
+    let mut client = connect_v1(&server);
+    for t in ["a", "b", "c"] {
+        if t == "a" {
+            client.send_text(r#"{"t":"x"}"#);
+        }
+        assert_eq!(client.next_json()["t"], t);
+    }
+    let hello = json!({ "t": "client_hello", "p": { "features": { "batching": true } } });
+    assert_eq!(client.ask(&hello)["t"], "server_hello");
+    let batch = client.ask(&json!({ "t": "x" }));
+    assert_eq!(
+        (&batch["t"], &batch["p"]["count"]),
+        (&json!("batch"), &json!(3))
+    );
+    assert_eq!(
+        batch["p"]["messages"],
+        json!([{ "t": "a" }, { "t": "b" }, { "t": "c" }])
+    );
+
+    // The same in MessagePack.
+    let mut packed = common::Opening::new(server.address())
+        .target("/ws?format=msgpack")
+        .open();
+    assert!(matches!(packed.next(), Said::Binary(_)));
+    packed.send_text(&hello.to_string());
+    assert!(matches!(packed.next(), Said::Binary(_)));
+    packed.send_text(r#"{"t":"x"}"#);
+    let Said::Binary(bytes) = packed.next() else {
+        panic!("not MessagePack")
+    };
+    let mut text = Vec::new();
+    let packed = bytes.strip_prefix(b"M:").expect("the prefix");
+    tidewire_wire::format::msgpack_to_json(packed, &mut text).expect("MessagePack");
+    let batch: Value = serde_json::from_slice(&text).expect("JSON");
+    assert_eq!(batch["p"]["messages"][2]["t"], "c");
+}
+
 #[test]
 fn a_batch_does_not_get_around_the_rate_limit() {
     let mut config = config();
@@ -313,7 +365,7 @@ fn a_batch_does_not_get_around_the_rate_limit() {
     let counters = server.handle().counters();
     assert_eq!(
         (counters.messages_delivered, counters.messages_refused_rate),
-        (9, 91)
+        (10, 90)
     );
     assert_messages_add_up(&counters);
 }

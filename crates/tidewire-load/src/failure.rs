@@ -26,8 +26,12 @@ pub enum Failure {
     Memory,
     /// The TLS handshake or a TLS record failed.
     Tls,
-    /// The peer broke HTTP or RFC 6455.
+    /// The peer broke HTTP, RFC 6455, or what both have agreed on.
     Protocol,
+    /// The plan asks for permessage-deflate, which the server does not accept as it is offered.
+    NoDeflate,
+    /// The plan asks for encryption, and the server does not agree on a key.
+    NoEncryption,
     /// The peer closed the connection.
     Closed,
     /// The host or network cannot be reached.
@@ -101,6 +105,8 @@ impl fmt::Display for Failure {
             Self::Memory => "short of memory",
             Self::Tls => "failed in TLS",
             Self::Protocol => "broke the protocol",
+            Self::NoDeflate => "ended: the server does not accept permessage-deflate",
+            Self::NoEncryption => "ended: the server does not agree on a key for encryption",
             Self::Closed => "closed by the server",
             Self::Unreachable => "unreachable",
             Self::Other => "failed for another reason",

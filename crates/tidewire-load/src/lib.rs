@@ -6,8 +6,10 @@
 
 pub mod accounting;
 pub mod bench_tests;
+mod channel;
 pub mod failure;
 pub mod fleet;
+pub mod layer;
 pub mod live;
 pub mod pace;
 pub mod payload;

@@ -1,4 +1,8 @@
 //! The messages that are sent: trading messages as JSON, and the same as MessagePack and zlib.
+//!
+//! A single trade is filled up with random letters, which costs nothing to make and hides nothing from a
+//! parser, but does not compress. Where compression is measured, [`Content::Trades`] is what real messages
+//! look like.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
@@ -12,6 +16,42 @@ pub struct Payload {
     pub json_bytes: usize,
     /// The form on the wire.
     pub encoding: Encoding,
+    /// What it tells.
+    pub content: Content,
+}
+
+/// What a message tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Content {
+    /// One trade; what it leaves of the size is filled with random letters.
+    #[default]
+    Trade,
+    /// As many trades as the size has room for, and a note in words over the rest. It compresses as real
+    /// messages do, to some two fifths from 1 KB on. Below [`TRADES_BYTES_MIN`] it is one trade.
+    Trades,
+}
+
+impl Content {
+    /// The name on a command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trade => "trade",
+            Self::Trades => "trades",
+        }
+    }
+
+    /// One message of this kind, as JSON of exactly `bytes` bytes.
+    ///
+    /// # Panics
+    /// If `bytes` is below [`PAYLOAD_BYTES_MIN`].
+    #[must_use]
+    pub fn json(self, bytes: usize, random: &mut SmallRng) -> String {
+        match self {
+            Self::Trades if bytes >= TRADES_BYTES_MIN => trades_json(bytes, random),
+            Self::Trade | Self::Trades => trade_json(bytes, random),
+        }
+    }
 }
 
 /// The form of a message on the wire.
@@ -67,6 +107,7 @@ impl Payload {
     pub const TRADE: Self = Self {
         json_bytes: 175,
         encoding: Encoding::Json,
+        content: Content::Trade,
     };
 
     /// A JSON message of so many bytes, but at least [`PAYLOAD_BYTES_MIN`].
@@ -75,7 +116,14 @@ impl Payload {
         Self {
             json_bytes: bytes.max(PAYLOAD_BYTES_MIN),
             encoding: Encoding::Json,
+            content: Content::Trade,
         }
+    }
+
+    /// The same with another content.
+    #[must_use]
+    pub fn telling(self, content: Content) -> Self {
+        Self { content, ..self }
     }
 }
 
@@ -111,11 +159,64 @@ pub fn trade_json(bytes: usize, random: &mut SmallRng) -> String {
     text
 }
 
+/// Several trades in one version 1 envelope, as JSON of exactly `bytes` bytes, which are at least
+/// [`TRADES_BYTES_MIN`]: one after the other in time, each with fields that vary as they do in a market.
+fn trades_json(bytes: usize, random: &mut SmallRng) -> String {
+    let mut text = String::with_capacity(bytes);
+    text.push_str(r#"{"t":"trades","p":{"venue":"XNAS","trades":["#);
+    let mut ts = 1_700_000_000_000 + random.random_range(0..100_000_000_000_u64);
+    let mut id: u64 = random.random_range(100_000_000..900_000_000);
+    loop {
+        let symbol = SYMBOLS[random.random_range(0..SYMBOLS.len())];
+        let cents: u32 = random.random_range(100..10_000_000);
+        let (quantity, side): (u32, bool) = (random.random_range(1..1_000_000), random.random());
+        let side = if side { "buy" } else { "sell" };
+        let trade = format!(
+            r#"{{"id":{id},"symbol":"{symbol}","price":{}.{:02},"quantity":0.{quantity:06},"side":"{side}","ts":{ts}}}"#,
+            cents / 100,
+            cents % 100
+        );
+        if text.len() + trade.len() + ",".len() + NOTE.len() + CLOSING.len() > bytes {
+            break;
+        }
+        if !text.ends_with('[') {
+            text.push(',');
+        }
+        text.push_str(&trade);
+        ts += random.random_range(0..250);
+        id += random.random_range(1..20);
+    }
+    text.push_str(NOTE);
+    while text.len() + CLOSING.len() < bytes {
+        text.push_str(WORDS[random.random_range(0..WORDS.len())]);
+    }
+    text.truncate(bytes - CLOSING.len());
+    text.push_str(CLOSING);
+    text
+}
+
 /// The shortest message: its fields with their longest values.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
 /// From here on a message has all its fields.
 const FULL_BYTES_MIN: usize = 170;
+
+/// From here on a message has room for more than one trade.
+pub const TRADES_BYTES_MIN: usize = 512;
+
+const NOTE: &str = r#"],"note":""#;
+
+/// The note ends in the middle of one, where the size is reached.
+const WORDS: [&str; 8] = [
+    "opening auction ",
+    "partial fill ",
+    "odd lot ",
+    "reported late ",
+    "cross ",
+    "average price ",
+    "settles next day ",
+    "corrected ",
+];
 
 const CLOSING: &str = r#""}}"#;
 const ZLIB_LEVEL: u32 = 1;
@@ -152,6 +253,30 @@ mod tests {
                 ));
             }
         }
+    }
+
+    #[test]
+    fn many_trades_fill_a_message_and_compress_as_real_ones_do() {
+        let mut random = SmallRng::seed_from_u64(1);
+        for bytes in [512, 513, 1024, 16_384] {
+            let messages: HashSet<String> = (0..200)
+                .map(|_| Content::Trades.json(bytes, &mut random))
+                .collect();
+            assert_eq!(messages.len(), 200);
+            for message in &messages {
+                assert_eq!(message.len(), bytes, "{message}");
+                let value: Value = serde_json::from_str(message).unwrap();
+                let trades = value["p"]["trades"].as_array().unwrap();
+                assert!(trades.len() >= bytes / 150, "{message}");
+                let mut zipped = Vec::new();
+                Encoding::Zlib.encode(message, &mut zipped);
+                assert!(zipped.len() * 3 < bytes * 2, "{bytes}: {}", zipped.len());
+                assert!(zipped.len() * 5 > bytes, "{bytes}: {}", zipped.len());
+            }
+        }
+        // Where there is no room for several, it is one.
+        let short: Value = serde_json::from_str(&Content::Trades.json(175, &mut random)).unwrap();
+        assert_eq!(short["t"], "trade");
     }
 
     #[test]

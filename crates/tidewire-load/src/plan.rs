@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failures;
+use crate::layer::Layer;
 use crate::pace::Pace;
 use crate::profile::{Profile, ServerFacts};
 use crate::recorder::Recorder;
@@ -19,6 +20,8 @@ pub struct Setup {
     pub target: Target,
     /// What a session says.
     pub profile: Profile,
+    /// What is done to messages. Default [`Layer::Plain`]. Activities need rings of the same layer.
+    pub layer: Layer,
     /// How long to wait for what.
     pub timeouts: Timeouts,
     /// Connections being opened at once, over all workers. Default 256.
@@ -38,6 +41,7 @@ impl Setup {
         Self {
             target,
             profile,
+            layer: Layer::Plain,
             timeouts: Timeouts::default(),
             handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
             sources: Arc::new([]),
@@ -228,7 +232,8 @@ pub struct Ran {
     pub offered: u64,
     /// Messages that a pong or a reply has proven read, those that the server has refused among them.
     pub confirmed: u64,
-    /// Replies of another kind or length than the message they answer.
+    /// Replies of another kind or length than the message they answer, or, where they are compressed or
+    /// encrypted, of another content.
     pub wrong_replies: u64,
     /// Messages that a version 1 server has refused with `RATE_LIMITED`, as it says itself.
     pub rate_limited: u64,

@@ -1,11 +1,15 @@
 //! What a session says besides its messages: plain RFC 6455, or protocol version 1.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
     Envelope, Kind, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Framing, identify};
-use tidewire_wire::frame::{OpCode, write_frame};
+use tidewire_wire::frame::{OpCode, write_frame, write_frame_with};
+
+use crate::channel::Channel;
 
 /// The dialogue of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,17 +62,17 @@ pub(crate) enum Heard {
 /// Tells what a version 1 message is.
 #[inline]
 pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
-    if opcode == OpCode::Text {
-        return match classify_json(message) {
-            Ok(Kind::System(system)) => hear_system(system, message),
-            _ => Heard::Application,
-        };
-    }
-    match identify(message) {
-        Framing::MessagePack => match classify_msgpack(&message[2..]) {
-            Ok(Kind::System(system)) => hear_system(system, message),
-            _ => Heard::Application,
-        },
+    let framing = match opcode {
+        OpCode::Text => Framing::Json,
+        _ => identify(message),
+    };
+    let kind = match framing {
+        Framing::Json => classify_json(message),
+        Framing::MessagePack => classify_msgpack(&message[2..]),
+        _ => return Heard::Application,
+    };
+    match kind {
+        Ok(Kind::System(system)) => hear_system(system, message),
         _ => Heard::Application,
     }
 }
@@ -147,33 +151,70 @@ pub(crate) fn write_hello(out: &mut Vec<u8>, mask: [u8; 4]) {
     write_frame(out, OpCode::Text, HELLO.as_bytes(), Some(mask));
 }
 
-/// Appends the frame of an application `ping` sent at `unix_ms`.
-pub(crate) fn write_ping(out: &mut Vec<u8>, unix_ms: u64, mask: [u8; 4]) {
-    write_stamped(
-        out,
-        r#"{"c":"WSE","t":"ping","p":{"timestamp":"#,
-        unix_ms,
-        mask,
+/// Appends the frame of a `client_hello` that asks for encryption, with this side's key.
+pub(crate) fn write_key_hello(out: &mut Vec<u8>, public_key: &[u8], mask: [u8; 4]) {
+    let hello = format!(
+        concat!(
+            r#"{{"c":"WSE","t":"client_hello","p":{{"client_version":"tidewire-load/"#,
+            env!("CARGO_PKG_VERSION"),
+            r#"","protocol_version":1,"features":{{"encryption":true}},"capabilities":[],"#,
+            r#""encryption_public_key":"{}"}},"v":1}}"#
+        ),
+        STANDARD.encode(public_key)
     );
+    write_frame(out, OpCode::Text, hello.as_bytes(), Some(mask));
 }
 
-/// Appends the frame of the `PONG` that answers a server's `ping`.
-pub(crate) fn write_pong(out: &mut Vec<u8>, unix_ms: u64, mask: [u8; 4]) {
-    write_stamped(
-        out,
-        r#"{"c":"WSE","t":"PONG","p":{"client_timestamp":"#,
-        unix_ms,
-        mask,
-    );
+/// The server's key in a `server_hello`; `None` if there is none.
+pub(crate) fn encryption_key(message: &[u8]) -> Option<Vec<u8>> {
+    let Envelope { payload, .. } = envelope(message)?;
+    STANDARD
+        .decode(payload["encryption_public_key"].as_str()?)
+        .ok()
 }
 
-fn write_stamped(out: &mut Vec<u8>, head: &str, number: u64, mask: [u8; 4]) {
+/// Appends the frame of an application `ping` sent at `unix_ms`, encrypted if there is a channel.
+pub(crate) fn write_ping(
+    out: &mut Vec<u8>,
+    unix_ms: u64,
+    mask: [u8; 4],
+    channel: Option<&mut Channel>,
+) {
+    let head = r#"{"c":"WSE","t":"ping","p":{"timestamp":"#;
+    write_stamped(out, head, unix_ms, mask, channel);
+}
+
+/// Appends the frame of the `PONG` that answers a server's `ping`, encrypted if there is a channel.
+pub(crate) fn write_pong(
+    out: &mut Vec<u8>,
+    unix_ms: u64,
+    mask: [u8; 4],
+    channel: Option<&mut Channel>,
+) {
+    let head = r#"{"c":"WSE","t":"PONG","p":{"client_timestamp":"#;
+    write_stamped(out, head, unix_ms, mask, channel);
+}
+
+fn write_stamped(
+    out: &mut Vec<u8>,
+    head: &str,
+    number: u64,
+    mask: [u8; 4],
+    channel: Option<&mut Channel>,
+) {
     let mut message = [0u8; STAMPED_BYTES_MAX];
     let mut writer = std::io::Cursor::new(&mut message[..]);
     // The array is longer than any head with the longest number.
     let _ = std::io::Write::write_fmt(&mut writer, format_args!("{head}{number}}},\"v\":1}}"));
     let length = writer.position() as usize;
-    write_frame(out, OpCode::Text, &message[..length], Some(mask));
+    let message = &message[..length];
+    match channel {
+        None => write_frame(out, OpCode::Text, message, Some(mask)),
+        Some(channel) => write_frame_with(out, Some(mask), |out| {
+            channel.seal(message, out);
+            OpCode::Binary
+        }),
+    }
 }
 
 fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
@@ -207,13 +248,13 @@ mod tests {
             1
         );
         frame.clear();
-        write_ping(&mut frame, u64::MAX, [1, 2, 3, 4]);
+        write_ping(&mut frame, u64::MAX, [1, 2, 3, 4], None);
         assert_eq!(
             parse_json(text_of(&mut frame).as_bytes()).unwrap().payload["timestamp"],
             u64::MAX
         );
         frame.clear();
-        write_pong(&mut frame, u64::MAX, [1, 2, 3, 4]);
+        write_pong(&mut frame, u64::MAX, [1, 2, 3, 4], None);
         assert_eq!(
             hear(OpCode::Text, text_of(&mut frame).as_bytes()),
             Heard::Pong(Some(u64::MAX))
@@ -240,6 +281,7 @@ mod tests {
         ];
         for (text, heard) in cases {
             assert_eq!(hear(OpCode::Text, text.as_bytes()), heard, "{text}");
+            assert_eq!(hear(OpCode::Binary, text.as_bytes()), heard, "{text}");
         }
     }
 

@@ -9,7 +9,9 @@ use tidewire_wire::timestamp::write_rfc3339_ms;
 
 use crate::bench_tests::{Bench, TestKind};
 use crate::fleet::FleetError;
+use crate::layer::Layer;
 use crate::live::Live;
+use crate::payload::{Content, Payload};
 use crate::plan::Timeouts;
 use crate::profile::Profile;
 use crate::report::{self, Plan, Report, TestResult};
@@ -25,12 +27,19 @@ pub struct BenchOptions {
     pub target: Target,
     /// What a session says. Default [`Profile::V1`].
     pub profile: Profile,
+    /// What is done to messages. Default [`Layer::Plain`].
+    pub layer: Layer,
     /// The tests, in order. Default the seven of the report format.
     pub tests: Vec<TestKind>,
     /// Numbers of connections that each test runs with. Default 100 and 1,000.
     pub tiers: Vec<usize>,
     /// JSON payload sizes of the size matrix, in bytes. Default 64 B to 64 KiB.
     pub sizes: Vec<usize>,
+    /// JSON payload sizes of the echo test, in bytes. Default 175.
+    pub echo_sizes: Vec<usize>,
+    /// What the messages of the size matrix and of the echo test tell. Default one trade, and several
+    /// with [`Layer::Deflate`], whose messages have to be such as compress.
+    pub content: Option<Content>,
     /// How long one measurement sends. Default 5 s.
     pub duration: Duration,
     /// How long a hold lasts. Default 30 s.
@@ -79,9 +88,12 @@ impl BenchOptions {
         Self {
             target,
             profile: Profile::default(),
+            layer: Layer::default(),
             tests: TestKind::DEFAULT.to_vec(),
             tiers: vec![100, 1_000],
             sizes: vec![64, 256, 1_024, 4_096, 16_384, 65_536],
+            echo_sizes: vec![Payload::TRADE.json_bytes],
+            content: None,
             duration: Duration::from_secs(5),
             hold: Duration::from_secs(30),
             hold_ping_every_ms: 5_000,
@@ -156,6 +168,9 @@ pub enum RunError {
     /// The options ask for nothing.
     #[error("nothing to do: no {0} given")]
     Nothing(&'static str),
+    /// The options ask for encryption of a server that is to be plain WebSocket.
+    #[error("only protocol version 1 has encryption: it cannot be with another profile")]
+    NothingToEncryptWith,
     /// The generator itself failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -177,6 +192,9 @@ pub fn run(
     }
     if options.tiers.is_empty() {
         return Err(RunError::Nothing("numbers of connections"));
+    }
+    if options.layer == Layer::Encryption && options.profile != Profile::V1 {
+        return Err(RunError::NothingToEncryptWith);
     }
     let address = options.target.address;
     let findings = preflight::check(options.connections_most() as u64, Some(address.ip()));

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::message::MessageReader;
 
+use crate::channel::{Channel, KeyPair};
 use crate::failure::Failure;
+use crate::layer::Layer;
 use crate::profile::Profile;
 use crate::ring::FrameRing;
 
@@ -21,9 +23,10 @@ pub(crate) struct Session {
 pub(crate) struct Talk {
     pub(crate) id: ConnectionId,
     pub(crate) state: State,
-    /// Whether nothing has come yet for which the reader would have to remember something. Plain
-    /// RFC 6455 only: version 1 looks into every message.
+    /// Whether the reader has nothing to remember, so that replies can be taken without it.
     pub(crate) reads_plainly: bool,
+    /// The key that both sides have agreed on.
+    pub(crate) channel: Option<Box<Channel>>,
     /// Why it ends, if this side knows better than the socket.
     pub(crate) fate: Option<Failure>,
     pub(crate) opening: Option<Box<Opening>>,
@@ -41,6 +44,8 @@ pub(crate) enum State {
     Upgrading,
     /// Version 1: `server_ready` is awaited.
     AwaitingReady,
+    /// The `server_hello` that agrees on a key is awaited.
+    AwaitingKey,
     Open,
     /// Our close frame is out.
     Closing,
@@ -51,6 +56,8 @@ pub(crate) struct Opening {
     pub(crate) number: usize,
     pub(crate) key: [u8; 16],
     pub(crate) started_ns: u64,
+    /// What the key will be agreed with, between `client_hello` and `server_hello`.
+    pub(crate) key_pair: Option<KeyPair>,
 }
 
 /// What leaves on a connection: frames from the shared ring and, between two of them, control frames.
@@ -62,6 +69,8 @@ pub(crate) struct Outgoing {
     pub(crate) goal: u64,
     /// Whole frames that leave as soon as the ring's current frame is complete.
     pub(crate) controls: Vec<u8>,
+    /// Frames encrypted under this connection's key, as long as the ring; only when they are.
+    pub(crate) sealed: Vec<u8>,
     /// Waits in the worker's list of those that can go on.
     pub(crate) is_hot: bool,
 }
@@ -102,15 +111,24 @@ impl Outgoing {
             if self.place >= limit {
                 return Pump::AtGoal;
             }
-            let unsent = ring.unsent(self.place, limit);
-            let unsent = &unsent[..unsent.len().min(write_bytes_max)];
-            let taken = io.write_now(id, unsent);
+            let mut unsent = ring.unsent(self.place, limit);
+            unsent.end = unsent.end.min(unsent.start.saturating_add(write_bytes_max));
+            let taken = io.write_now(id, &self.frames(ring)[unsent.clone()]);
             self.place += taken as u64;
             if taken < unsent.len() {
                 return Pump::Blocked;
             }
         }
         Pump::Again
+    }
+
+    /// The bytes of the ring's frames, or of those under this connection's own key.
+    fn frames<'a>(&'a self, ring: &'a FrameRing) -> &'a [u8] {
+        if ring.layer() == Layer::Encryption {
+            &self.sealed
+        } else {
+            ring.bytes()
+        }
     }
 
     /// Sends the control frames; only between two frames of the ring.
@@ -206,6 +224,7 @@ impl Session {
             id,
             state: State::Connecting,
             reads_plainly: profile == Profile::Raw,
+            channel: None,
             fate: None,
             opening: Some(Box::new(opening)),
             owes_hello: false,

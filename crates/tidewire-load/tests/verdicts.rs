@@ -308,6 +308,8 @@ fn frames_larger_than_what_may_be_unconfirmed_go_one_by_one() {
     // More than the share of one connection.
     options.sizes = vec![900_000];
     options.tiers = vec![200];
+    // Long enough for the first 180 MB on a busy machine.
+    options.duration = Duration::from_secs(2);
     options.timeouts = Timeouts::default();
     let result = &report(&options).results[0];
     let messages = result.messages.unwrap();

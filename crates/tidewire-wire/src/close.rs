@@ -1,4 +1,7 @@
-//! Close codes (RFC 6455, section 7.4, and the 4000 range of protocol version 1).
+//! Close codes (RFC 6455, section 7.4, and the 4000 range of protocol version 1), whose fault each is and
+//! whether to reconnect. `protocol/codes.toml` is their source.
+
+mod generated;
 
 use std::fmt;
 
@@ -9,37 +12,6 @@ use std::fmt;
 pub struct CloseCode(u16);
 
 impl CloseCode {
-    /// 1000: the purpose of the connection has been fulfilled.
-    pub const NORMAL: Self = Self(1000);
-    /// 1001: the server goes down, or the page is left.
-    pub const GOING_AWAY: Self = Self(1001);
-    /// 1002: the peer broke RFC 6455.
-    pub const PROTOCOL_ERROR: Self = Self(1002);
-    /// 1003: a kind of data that this side does not accept.
-    pub const UNSUPPORTED_DATA: Self = Self(1003);
-    /// 1007: a text message is not UTF-8, or a payload is not what its type says.
-    pub const INVALID_PAYLOAD: Self = Self(1007);
-    /// 1008: a policy of this side forbids to go on.
-    pub const POLICY_VIOLATION: Self = Self(1008);
-    /// 1009: a message is larger than this side accepts.
-    pub const MESSAGE_TOO_LARGE: Self = Self(1009);
-    /// 1011: the server failed; the peer is not at fault.
-    pub const INTERNAL_ERROR: Self = Self(1011);
-    /// 1012: the server restarts.
-    pub const SERVICE_RESTART: Self = Self(1012);
-    /// 1013: the server is overloaded; try again later.
-    pub const TRY_AGAIN_LATER: Self = Self(1013);
-    /// 4300: the server drains its connections; reconnect, perhaps to another one.
-    pub const DRAINING: Self = Self(4300);
-    /// 4401: no valid token.
-    pub const NOT_AUTHENTICATED: Self = Self(4401);
-    /// 4403: authenticated, but not allowed.
-    pub const FORBIDDEN: Self = Self(4403);
-    /// 4408: silent for longer than the idle timeout.
-    pub const IDLE_TIMEOUT: Self = Self(4408);
-    /// 4429: the rate limit was exceeded for too long.
-    pub const RATE_LIMITED: Self = Self(4429);
-
     /// The code, if a close frame may carry it: 1000 to 1014 without the reserved 1004, 1005 and
     /// 1006, and 3000 to 4999.
     #[must_use]
@@ -69,6 +41,7 @@ impl fmt::Display for CloseCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codes::{Condition, Fault, Retry};
 
     #[test]
     fn reserved_codes_never_come_from_the_wire() {
@@ -78,5 +51,41 @@ mod tests {
         for code in [1000, 1003, 1007, 1014, 3000, 4300, 4999] {
             assert_eq!(CloseCode::from_wire(code).map(CloseCode::value), Some(code));
         }
+    }
+    #[test]
+    fn ranges_say_whether_to_reconnect() {
+        let after = |condition| Retry::After(condition);
+        for (code, reconnect) in [
+            (1000, Retry::No),
+            (1001, Retry::Yes),
+            (1010, after(Condition::Delay)),
+            (1013, after(Condition::Delay)),
+            (3000, after(Condition::Delay)),
+            (4000, Retry::Yes),
+            (4199, Retry::Yes),
+            (4200, Retry::No),
+            (4299, Retry::No),
+            (4300, Retry::Yes),
+            (4350, Retry::Yes),
+            (4400, Retry::No),
+            (4401, after(Condition::NewToken)),
+            (4403, Retry::No),
+            (4408, Retry::Yes),
+            (4429, after(Condition::Delay)),
+            (4499, Retry::No),
+            (4503, after(Condition::Delay)),
+            (4999, after(Condition::Delay)),
+        ] {
+            let found = CloseCode::from_wire(code).map(CloseCode::reconnect);
+            assert_eq!(found, Some(reconnect), "{code}");
+        }
+    }
+
+    #[test]
+    fn faults() {
+        assert_eq!(CloseCode::NORMAL.fault(), None);
+        assert_eq!(CloseCode::PROTOCOL_ERROR.fault(), Some(Fault::Peer));
+        assert_eq!(CloseCode::DRAINING.fault(), Some(Fault::Server));
+        assert_eq!(CloseCode::from_wire(4001).and_then(CloseCode::fault), None);
     }
 }

@@ -1,35 +1,9 @@
-//! Error codes of version 1: the words that an `error` message carries in `code`.
+//! Error codes of version 1: the words that an `error` message carries in `code`, whose fault each is
+//! and whether another try helps. `protocol/codes.toml` is their source.
 
-/// Every error code of protocol version 1. Its spelling on the wire is [`ErrorCode::as_str`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ErrorCode {
-    /// `AUTH_FAILED`: the token is missing, expired or not to be trusted.
-    AuthFailed,
-    /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to go on.
-    RateLimited,
-    /// `MESSAGE_TOO_LARGE`: a message, or what it inflates to, is past the limit.
-    MessageTooLarge,
-    /// `INVALID_MESSAGE`: not an envelope, or a field of a wrong type.
-    InvalidMessage,
-    /// `INVALID_SUBSCRIPTION`: a subscription without usable topics.
-    InvalidSubscription,
-    /// `INVALID_ACTION`: an action other than the protocol's.
-    InvalidAction,
-    /// `TOPIC_FORBIDDEN`: this user may not have this topic.
-    TopicForbidden,
-    /// `KEY_EXCHANGE_FAILED`: the peer's public key is unusable.
-    KeyExchangeFailed,
-    /// `ENCRYPTION_REQUIRED`: the server takes only encrypted messages.
-    EncryptionRequired,
-    /// `HANDLER_ERROR`: the application's handler failed.
-    HandlerError,
-    /// `CIRCUIT_BREAKER_OPEN`: the server is resting after failures.
-    CircuitBreakerOpen,
-    /// `SERVER_ERROR`: the server failed.
-    ServerError,
-    /// `INIT_ERROR`: the session could not be set up.
-    InitError,
-}
+mod generated;
+
+pub use generated::ErrorCode;
 
 /// Whose fault an error is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,63 +16,32 @@ pub enum Fault {
     Server,
 }
 
+/// Whether to try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Retry {
+    /// No: it would end in the same way, or would do something twice.
+    No,
+    /// Yes, soon. Clients that reconnect spread themselves over a random time.
+    Yes,
+    /// Yes, but something has to happen first.
+    After(Condition),
+}
+
+/// What has to happen before another try makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Time passes: as much as `retry_after` says, else a growing back-off.
+    Delay,
+    /// The application gives the client another token.
+    NewToken,
+    /// The next `client_hello` offers a public key.
+    KeyExchange,
+}
+
 impl ErrorCode {
-    /// All codes, in the order of the protocol document.
-    pub const ALL: [Self; 13] = [
-        Self::AuthFailed,
-        Self::RateLimited,
-        Self::MessageTooLarge,
-        Self::InvalidMessage,
-        Self::InvalidSubscription,
-        Self::InvalidAction,
-        Self::TopicForbidden,
-        Self::KeyExchangeFailed,
-        Self::EncryptionRequired,
-        Self::HandlerError,
-        Self::CircuitBreakerOpen,
-        Self::ServerError,
-        Self::InitError,
-    ];
-
-    /// The spelling on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AuthFailed => "AUTH_FAILED",
-            Self::RateLimited => "RATE_LIMITED",
-            Self::MessageTooLarge => "MESSAGE_TOO_LARGE",
-            Self::InvalidMessage => "INVALID_MESSAGE",
-            Self::InvalidSubscription => "INVALID_SUBSCRIPTION",
-            Self::InvalidAction => "INVALID_ACTION",
-            Self::TopicForbidden => "TOPIC_FORBIDDEN",
-            Self::KeyExchangeFailed => "KEY_EXCHANGE_FAILED",
-            Self::EncryptionRequired => "ENCRYPTION_REQUIRED",
-            Self::HandlerError => "HANDLER_ERROR",
-            Self::CircuitBreakerOpen => "CIRCUIT_BREAKER_OPEN",
-            Self::ServerError => "SERVER_ERROR",
-            Self::InitError => "INIT_ERROR",
-        }
-    }
-
     /// The code with this spelling; `None` for one that this version does not know.
     pub fn parse(spelling: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == spelling)
-    }
-
-    /// Whose fault it is.
-    pub const fn fault(self) -> Fault {
-        match self {
-            Self::HandlerError => Fault::Caller,
-            Self::CircuitBreakerOpen | Self::ServerError | Self::InitError => Fault::Server,
-            _ => Fault::Peer,
-        }
-    }
-
-    /// Whether the session goes on after it, so that a later or a corrected message can succeed.
-    pub const fn recoverable(self) -> bool {
-        !matches!(
-            self,
-            Self::AuthFailed | Self::KeyExchangeFailed | Self::EncryptionRequired | Self::InitError
-        )
     }
 }
 
@@ -121,5 +64,9 @@ mod tests {
         assert_eq!(ErrorCode::HandlerError.fault(), Fault::Caller);
         assert!(ErrorCode::RateLimited.recoverable());
         assert_eq!(ErrorCode::ServerError.fault(), Fault::Server);
+        let after = |condition| Retry::After(condition);
+        assert_eq!(ErrorCode::InvalidMessage.retry(), Retry::No);
+        assert_eq!(ErrorCode::RateLimited.retry(), after(Condition::Delay));
+        assert_eq!(ErrorCode::AuthFailed.retry(), after(Condition::NewToken));
     }
 }

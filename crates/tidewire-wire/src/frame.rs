@@ -80,6 +80,8 @@ pub struct FrameHeader {
     pub header_bytes: usize,
     /// Bytes of the payload behind it.
     pub payload_bytes: u64,
+    /// RSV1: the message that starts here is compressed (RFC 7692, section 6).
+    pub is_compressed: bool,
 }
 
 /// How the peer broke RFC 6455. The connection cannot go on; [`ProtocolError::close_code`] says with
@@ -119,9 +121,12 @@ pub enum ProtocolError {
     /// A text or a close reason that is not UTF-8.
     #[error("text is not valid UTF-8")]
     InvalidUtf8,
-    /// A message larger than this side accepts.
+    /// A message larger than this side accepts, inflated or not.
     #[error("the message is larger than the limit")]
     MessageTooLarge,
+    /// A compressed message that does not inflate.
+    #[error("the compressed message is not valid")]
+    InvalidDeflate,
 }
 
 impl ProtocolError {
@@ -129,14 +134,25 @@ impl ProtocolError {
     #[must_use]
     pub fn close_code(self) -> CloseCode {
         match self {
-            Self::InvalidUtf8 => CloseCode::INVALID_PAYLOAD,
+            Self::InvalidUtf8 | Self::InvalidDeflate => CloseCode::INVALID_PAYLOAD,
             Self::MessageTooLarge => CloseCode::MESSAGE_TOO_LARGE,
             _ => CloseCode::PROTOCOL_ERROR,
         }
     }
 }
 
-/// Parses the header at the front of `bytes`, which come from the peer of `role`.
+/// What the reserved bits of a frame may be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Extensions {
+    /// All zero: no extension was negotiated.
+    #[default]
+    None,
+    /// RSV1 marks the first frame of a compressed message (RFC 7692).
+    Deflate,
+}
+
+/// Parses the header at the front of `bytes`, which come from the peer of `role`, on a connection
+/// without extensions.
 ///
 /// `None` when more bytes are needed.
 ///
@@ -144,13 +160,28 @@ impl ProtocolError {
 /// A [`ProtocolError`] as soon as the bytes that are there break a rule.
 #[inline]
 pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, ProtocolError> {
+    parse_extended_header(bytes, role, Extensions::None)
+}
+
+/// [`parse_header`] on a connection with these extensions.
+///
+/// # Errors
+/// As [`parse_header`].
+#[inline]
+pub fn parse_extended_header(
+    bytes: &[u8],
+    role: Role,
+    extensions: Extensions,
+) -> Result<Option<FrameHeader>, ProtocolError> {
     let [first, second, rest @ ..] = bytes else {
         return Ok(None);
     };
-    if first & 0x70 != 0 {
+    let opcode_bits = first & 0x0F;
+    let is_compressed = first & RSV1 != 0;
+    if first & 0x70 != 0 && !(extensions == Extensions::Deflate && may_be_compressed(*first)) {
         return Err(ProtocolError::ReservedBits);
     }
-    let opcode = OpCode::from_bits(first & 0x0F).ok_or(ProtocolError::ReservedOpCode)?;
+    let opcode = OpCode::from_bits(opcode_bits).ok_or(ProtocolError::ReservedOpCode)?;
     let fin = first & 0x80 != 0;
     let masked = second & 0x80 != 0;
     match (role, masked) {
@@ -204,7 +235,13 @@ pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, Pro
         mask,
         header_bytes: 2 + length_bytes + mask_bytes,
         payload_bytes,
+        is_compressed,
     }))
+}
+
+/// RSV1 alone, on the first frame of a text or binary message.
+fn may_be_compressed(first: u8) -> bool {
+    first & 0x70 == RSV1 && matches!(first & 0x0F, 0x1 | 0x2)
 }
 
 /// Appends a frame header. With a mask, the payload that follows has to be masked by the caller.
@@ -261,6 +298,19 @@ pub fn write_frame(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], mask: Opti
     }
 }
 
+/// Appends the whole frame of a compressed message: `deflated` is what
+/// [`Compressor::compress`](crate::deflate::Compressor::compress) made of its payload.
+pub fn write_compressed_frame(
+    out: &mut Vec<u8>,
+    opcode: OpCode,
+    deflated: &[u8],
+    mask: Option<[u8; 4]>,
+) {
+    let start = out.len();
+    write_frame(out, opcode, deflated, mask);
+    out[start] |= RSV1;
+}
+
 /// Appends a whole frame whose payload `write` appends itself, so that a message is encoded straight
 /// into the buffer that leaves. `write` returns the opcode that its payload needs.
 pub fn write_frame_with(
@@ -303,6 +353,9 @@ pub fn write_close(
     }
     write_frame(out, OpCode::Close, &payload, mask);
 }
+
+/// The bit of a frame's first byte that marks a compressed message (RFC 7692, section 6).
+const RSV1: u8 = 0x40;
 
 /// The longest header: two bytes, an eight-byte length and a mask.
 pub const HEADER_BYTES_MAX: usize = 14;

@@ -6,17 +6,22 @@
 //!
 //! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
 //! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
+//! - [`deflate`]: permessage-deflate (RFC 7692).
 //! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
 //! - [`session`]: the version 1 state machine of each side.
+//! - `secure`: encryption and signatures; only with the feature `crypto`.
 
 pub mod close;
 pub mod codes;
+pub mod deflate;
 pub mod envelope;
 pub mod format;
 pub mod frame;
 pub mod handshake;
 pub mod mask;
 pub mod message;
+#[cfg(feature = "crypto")]
+pub mod secure;
 pub mod session;
 pub mod timestamp;
 pub mod utf8;

@@ -1,7 +1,7 @@
 //! Messages out of bytes: frames parsed and unmasked in place, fragments joined, rules enforced.
 
 use crate::close::CloseCode;
-use crate::frame::{FrameHeader, OpCode, ProtocolError, Role, parse_header};
+use crate::frame::{Extensions, FrameHeader, OpCode, ProtocolError, Role, parse_extended_header};
 use crate::mask;
 use crate::utf8::Utf8Validator;
 
@@ -14,12 +14,38 @@ pub enum Event<'a> {
     Text(Text<'a>),
     /// A whole binary message.
     Binary(&'a [u8]),
+    /// A whole message that is still to be inflated; only with
+    /// [`MessageReader::with_compression`].
+    Compressed(Compressed<'a>),
     /// To be answered by a pong with the same payload.
     Ping(&'a [u8]),
     /// The answer to a ping.
     Pong(&'a [u8]),
     /// The peer starts or answers the closing handshake; nothing valid follows.
     Close(Option<CloseCode>, &'a str),
+}
+
+/// A message as permessage-deflate compressed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compressed<'a> {
+    /// Whether it is a text, which has to be UTF-8 when inflated.
+    pub is_text: bool,
+    /// The payload of its frames, for [`Decompressor::decompress`](crate::deflate::Decompressor::decompress).
+    pub bytes: &'a [u8],
+}
+
+impl Compressed<'_> {
+    /// The event that the message is once `inflated` came out of it.
+    ///
+    /// # Errors
+    /// [`ProtocolError::InvalidUtf8`] for a text that is none.
+    pub fn event(self, inflated: &[u8]) -> Result<Event<'_>, ProtocolError> {
+        if self.is_text {
+            text_event(inflated)
+        } else {
+            Ok(Event::Binary(inflated))
+        }
+    }
 }
 
 /// The bytes of a text message, which are valid UTF-8.
@@ -89,6 +115,7 @@ impl<'b> Input<'b> {
 #[derive(Debug)]
 pub struct MessageReader {
     role: Role,
+    extensions: Extensions,
     message_bytes_max: usize,
     assembly: Option<Box<Assembly>>,
 }
@@ -99,9 +126,18 @@ impl MessageReader {
     pub fn new(role: Role, message_bytes_max: usize) -> Self {
         Self {
             role,
+            extensions: Extensions::None,
             message_bytes_max,
             assembly: None,
         }
+    }
+
+    /// The same on a connection where permessage-deflate was agreed. Compressed, a message may be a little
+    /// larger than the limit (1/2048 and 64 bytes), which the caller gives again to who inflates it.
+    #[must_use]
+    pub fn with_compression(mut self) -> Self {
+        self.extensions = Extensions::Deflate;
+        self
     }
 
     /// The next event, or `None` when the input holds no further whole one.
@@ -117,19 +153,19 @@ impl MessageReader {
             return self.read_assembling(input);
         }
         let unread = &input.bytes[input.at..];
-        let Some(header) = parse_header(unread, self.role)? else {
+        let Some(header) = parse_extended_header(unread, self.role, self.extensions)? else {
             return Ok(None);
         };
         if !header.opcode.is_control() {
             if header.opcode == OpCode::Continuation {
                 return Err(ProtocolError::UnexpectedContinuation);
             }
-            if header.payload_bytes > self.message_bytes_max as u64 {
+            if header.payload_bytes > bytes_max(header.is_compressed, self.message_bytes_max) {
                 return Err(ProtocolError::MessageTooLarge);
             }
             let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
             if !header.fin || missing {
-                return self.start_assembly(header.opcode, input);
+                return self.start_assembly(header, input);
             }
         }
         take_whole(header, input)
@@ -139,10 +175,10 @@ impl MessageReader {
     #[cold]
     fn start_assembly<'s>(
         &'s mut self,
-        opcode: OpCode,
+        header: FrameHeader,
         input: &'s mut Input<'_>,
     ) -> Result<Option<Event<'s>>, ProtocolError> {
-        self.assembly = Some(Box::new(Assembly::new(opcode)));
+        self.assembly = Some(Box::new(Assembly::new(header)));
         self.read_assembling(input)
     }
 
@@ -165,7 +201,8 @@ impl MessageReader {
         loop {
             if assembly.frame.is_none() {
                 let unread = &input.bytes[input.at..];
-                let Some(header) = parse_header(unread, self.role)? else {
+                let header = parse_extended_header(unread, self.role, self.extensions)?;
+                let Some(header) = header else {
                     return Ok(None);
                 };
                 if header.opcode.is_control() {
@@ -188,6 +225,7 @@ impl MessageReader {
 #[derive(Debug)]
 struct Assembly {
     is_text: bool,
+    is_compressed: bool,
     buffer: Vec<u8>,
     utf8: Utf8Validator,
     /// The frame whose payload is being received: bytes missing and the mask as it applies to them.
@@ -199,9 +237,10 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn new(opcode: OpCode) -> Self {
+    fn new(first: FrameHeader) -> Self {
         Self {
-            is_text: opcode == OpCode::Text,
+            is_text: first.opcode == OpCode::Text,
+            is_compressed: first.is_compressed,
             buffer: Vec::new(),
             utf8: Utf8Validator::default(),
             frame: None,
@@ -219,7 +258,8 @@ impl Assembly {
         if self.started && header.opcode != OpCode::Continuation {
             return Err(ProtocolError::ExpectedContinuation);
         }
-        if header.payload_bytes > (message_bytes_max - self.buffer.len()) as u64 {
+        let bytes_max = bytes_max(self.is_compressed, message_bytes_max);
+        if header.payload_bytes > bytes_max - self.buffer.len() as u64 {
             return Err(ProtocolError::MessageTooLarge);
         }
         self.started = true;
@@ -238,7 +278,7 @@ impl Assembly {
             usize::try_from(missing).map_or(unread.len(), |missing| missing.min(unread.len()));
         let part = &mut unread[..here];
         mask::apply(part, mask);
-        if self.is_text {
+        if self.is_text && !self.is_compressed {
             self.utf8
                 .handle_piece(part)
                 .map_err(|_| ProtocolError::InvalidUtf8)?;
@@ -252,6 +292,12 @@ impl Assembly {
 
     fn finish(&mut self) -> Result<Event<'_>, ProtocolError> {
         self.delivered = true;
+        if self.is_compressed {
+            return Ok(Event::Compressed(Compressed {
+                is_text: self.is_text,
+                bytes: &self.buffer,
+            }));
+        }
         if self.is_text {
             // The pieces were valid as they came; what is left to see is that none is missing.
             if !self.utf8.is_complete() {
@@ -261,6 +307,18 @@ impl Assembly {
         } else {
             Ok(Event::Binary(&self.buffer))
         }
+    }
+}
+
+/// The most that the frames of a message may hold. Compressed, a message that does not get smaller is a little larger
+/// than it was: five bytes for each stored block, which holds 16 KiB or more, and some at the end.
+#[inline]
+fn bytes_max(is_compressed: bool, message_bytes_max: usize) -> u64 {
+    let plain = message_bytes_max as u64;
+    if is_compressed {
+        plain.saturating_add(plain / 2048).saturating_add(64)
+    } else {
+        plain
     }
 }
 
@@ -282,6 +340,12 @@ fn take_whole<'s>(
         Some(mask) => mask::apply(payload, mask),
         None => header.opcode == OpCode::Text && payload.is_ascii(),
     };
+    if header.is_compressed {
+        return Ok(Some(Event::Compressed(Compressed {
+            is_text: header.opcode == OpCode::Text,
+            bytes: payload,
+        })));
+    }
     let event = match header.opcode {
         OpCode::Text if is_ascii => Event::Text(Text(payload)),
         OpCode::Text => text_event(payload)?,

@@ -19,6 +19,7 @@ fn own(event: &Event<'_>) -> Owned {
     match event {
         Event::Text(text) => Owned::Text(text.as_str().to_owned()),
         Event::Binary(bytes) => Owned::Binary(bytes.to_vec()),
+        Event::Compressed(_) => unreachable!("nothing was agreed upon"),
         Event::Ping(bytes) => Owned::Ping(bytes.to_vec()),
         Event::Pong(bytes) => Owned::Pong(bytes.to_vec()),
         Event::Close(code, reason) => Owned::Close(*code, (*reason).to_owned()),

@@ -36,9 +36,14 @@ pub(crate) struct PlanFlags {
     /// Seconds of a sustained hold [default: 30, with --quick 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) hold_s: Option<Duration>,
-    /// Sizes for size-matrix, with commas [default: 64,256,1024,4096,16384,65536]
+    /// Sizes for size-matrix and echo, with commas [default: 64,256,1024,4096,16384,65536, and 175 for
+    /// echo]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = at_least_one)]
     pub(crate) payload_bytes: Vec<usize>,
+    /// For size-matrix and echo, from 512 bytes: one trade filled up with random letters, or several trades,
+    /// which compress as real messages do [default: trade, with --deflate trades]
+    #[arg(long, value_enum)]
+    pub(crate) payload: Option<PayloadFlag>,
     /// For echo: messages on their way on each connection [default: 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) in_flight: Option<u32>,
@@ -75,6 +80,13 @@ pub(crate) struct TargetFlags {
     /// messages of the test [default: v1 with a token or without a URL, else raw]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
+    /// Compress every message by permessage-deflate, without memory between messages; a server that does not
+    /// accept it fails the connection
+    #[arg(long, conflicts_with = "encrypt")]
+    pub(crate) deflate: bool,
+    /// Encrypt every message under a key of each connection, as protocol version 1 does
+    #[arg(long)]
+    pub(crate) encrypt: bool,
     /// The token that every connection sends. The environment's tokens and secrets are for servers on this
     /// machine, for others only with --profile v1, and never for --profile raw
     #[arg(
@@ -135,6 +147,13 @@ pub(crate) struct OutputFlags {
 pub(crate) enum ProfileFlag {
     Raw,
     V1,
+}
+
+/// What a message tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PayloadFlag {
+    Trade,
+    Trades,
 }
 
 fn test(text: &str) -> Result<TestKind, String> {

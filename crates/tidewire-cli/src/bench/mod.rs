@@ -12,12 +12,13 @@ pub(crate) use flags::BenchFlags;
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use crate::{print, stop};
-use flags::{OutputFlags, PlanFlags};
+use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
 use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use tidewire_load::bench_tests::TestKind;
+use tidewire_load::payload::Content;
 use tidewire_load::report::{save_all, terminal};
 use tidewire_load::{BenchOptions, Report};
 
@@ -68,6 +69,7 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
 fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failure> {
     let mut options = BenchOptions::new(server.target()?);
     options.profile = server.profile();
+    options.layer = server.layer();
     options.stats = server.stats()?;
     options.server_pid = server.process_id();
     options.embedded = server.is_embedded();
@@ -80,7 +82,12 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
     }
     if !plan.payload_bytes.is_empty() {
         options.sizes = plan.payload_bytes.clone();
+        options.echo_sizes = plan.payload_bytes.clone();
     }
+    options.content = plan.payload.map(|payload| match payload {
+        PayloadFlag::Trade => Content::Trade,
+        PayloadFlag::Trades => Content::Trades,
+    });
     let (duration, hold, pings) = if plan.quick { QUICK } else { DEFAULT };
     options.duration = plan.duration_s.unwrap_or(duration);
     options.hold = plan.hold_s.unwrap_or(hold);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tidewire_load::Report;
+use tidewire_load::layer::Layer;
 use tidewire_load::profile::Profile;
 use tidewire_load::stats::StatsSource;
 use tidewire_load::target::{Target, TokenPlace};
@@ -45,6 +46,9 @@ impl<'a> BenchServer<'a> {
         ranks: &Ranks,
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, Failure> {
+        if flags.target.encrypt && flags.target.profile == Some(ProfileFlag::Raw) {
+            return Err(Failure::usage(NOTHING_TO_ENCRYPT_WITH));
+        }
         match &flags.url {
             Some(url) => Self::at(url, &flags.target, ranks),
             None => Self::embedded(flags, stop),
@@ -57,6 +61,7 @@ impl<'a> BenchServer<'a> {
         let profile = match flags.profile {
             Some(ProfileFlag::V1) => Profile::V1,
             None if credential.is_some() => Profile::V1,
+            None if flags.encrypt => Profile::V1,
             Some(ProfileFlag::Raw) | None => Profile::Raw,
         };
         Ok(Self {
@@ -77,6 +82,11 @@ impl<'a> BenchServer<'a> {
             "sink"
         };
         let mut arguments = vec!["--shards", &count, "--app", app];
+        match layer(&flags.target) {
+            Layer::Plain => {}
+            Layer::Deflate => arguments.extend(["--deflate", "shared"]),
+            Layer::Encryption => arguments.extend(["--encryption", "required"]),
+        }
         let is_raw = flags.target.profile == Some(ProfileFlag::Raw);
         if is_raw {
             arguments.extend(["--protocol", "raw", "--no-auth"]);
@@ -118,6 +128,11 @@ impl<'a> BenchServer<'a> {
     /// What a session says.
     pub(crate) fn profile(&self) -> Profile {
         self.profile
+    }
+
+    /// What is done to messages.
+    pub(crate) fn layer(&self) -> Layer {
+        layer(self.flags)
     }
 
     /// Where the server's own counters are, if that is known.
@@ -185,6 +200,16 @@ impl<'a> BenchServer<'a> {
     }
 }
 
+fn layer(flags: &TargetFlags) -> Layer {
+    if flags.deflate {
+        Layer::Deflate
+    } else if flags.encrypt {
+        Layer::Encryption
+    } else {
+        Layer::Plain
+    }
+}
+
 fn unreachable_server(url: &str, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
         ErrorKind::ConnectionRefused => "nothing listens there: start the server, or mend the URL",
@@ -199,5 +224,7 @@ fn half_of_the_cores() -> usize {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const NOTHING_TO_ENCRYPT_WITH: &str =
+    "--encrypt is the encryption of protocol version 1: leave --profile raw out";
 const NO_TRUST: &str = "a wss:// server has to be trusted: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";

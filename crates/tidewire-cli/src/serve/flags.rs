@@ -1,6 +1,7 @@
 //! The options of `tidewire serve`, and the engine's configuration they make.
 
 use super::keys::KeyFlags;
+use super::layers::{CompressionFlags, SecurityFlags};
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use clap::{Args, ValueEnum};
@@ -42,6 +43,10 @@ pub(crate) struct ServeFlags {
     /// several times
     #[arg(long, value_name = "ORIGIN", value_parser = origin, value_delimiter = ',')]
     origin: Vec<String>,
+    /// A subprotocol of the application that is confirmed to clients that offer it; may be given several
+    /// times [default: the client's first offer, whatever it is]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    subprotocol: Vec<String>,
     /// On a signal: how long sessions have to end, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10_000)]
     pub(crate) drain_timeout_ms: u64,
@@ -62,6 +67,10 @@ pub(crate) struct ServeFlags {
     keys: KeyFlags,
     #[command(flatten)]
     tls: TlsFlags,
+    #[command(flatten)]
+    security: SecurityFlags,
+    #[command(flatten)]
+    compression: CompressionFlags,
     #[command(flatten)]
     limits: LimitFlags,
 }
@@ -163,6 +172,11 @@ impl ServeFlags {
                 origins => OriginPolicy::Listed(origins.to_vec()),
             },
             tls: self.tls.files()?,
+            subprotocols: self.subprotocol.clone(),
+            encryption: self.security.encryption(),
+            identity_key: self.security.identity_key()?,
+            signing: self.security.signing()?,
+            compression: self.compression.compression(),
             limits: self.limits.limits(),
         })
     }

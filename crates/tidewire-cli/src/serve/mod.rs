@@ -2,6 +2,7 @@
 
 mod flags;
 pub(crate) mod keys;
+mod layers;
 
 pub(crate) use flags::ServeFlags;
 
@@ -96,7 +97,17 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         StartError::Limit { name, .. } => {
             format!("give another value with --{}", name.replace('_', "-"))
         }
-        StartError::Auth(_) | StartError::System(_) => return Failure::usage(error),
+        StartError::IdentityKey { .. } => {
+            "give a PKCS#8 PEM file of a P-256 key with --identity-key \
+             (`openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` writes one)"
+                .to_owned()
+        }
+        StartError::SignatureKey(_) => {
+            "give another file with --signature-secret-file or --signature-public-key".to_owned()
+        }
+        StartError::Auth(_) | StartError::System(_) | StartError::Useless(_) => {
+            return Failure::usage(error);
+        }
     };
     Failure::usage(format!("{error}: {advice}"))
 }

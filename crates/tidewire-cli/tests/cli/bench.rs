@@ -127,6 +127,28 @@ fn a_plain_websocket_server_is_loaded_without_a_token() {
 }
 
 #[test]
+fn compressed_and_encrypted_messages_are_exchanged() {
+    for flag in ["--deflate", "--encrypt"] {
+        let folder = tempfile::tempdir().unwrap();
+        let said = bench(
+            folder.path(),
+            &["--quick", "--test", "echo", "--payload-bytes", "1024", flag],
+        );
+        let report = report(folder.path());
+        assert_nothing_lost(&said, &report);
+        let result = &results(&report)[0];
+        let wire_bytes = result["wire_bytes"].as_f64().unwrap();
+        if flag == "--deflate" {
+            assert_eq!(result["extensions"][0], "permessage-deflate", "{result:#}");
+            assert!(wire_bytes < 600.0, "{result:#}");
+        } else {
+            assert_eq!(result["encryption_version"], 1, "{result:#}");
+            assert!((wire_bytes - 1_054.0).abs() < 0.1, "{result:#}");
+        }
+    }
+}
+
+#[test]
 fn a_rate_is_kept_and_not_exceeded() {
     let folder = tempfile::tempdir().unwrap();
     let rate = ["--rate-per-s", "1000", "--poisson", "--duration-s", "0.5"];

@@ -51,6 +51,18 @@ fn a_short_secret() {
 }
 
 #[test]
+fn encryption_of_plain_websocket() {
+    assert_refused(
+        &run(&["bench", "--encrypt", "--profile", "raw"]),
+        &["--encrypt", "--profile raw"],
+    );
+    assert_refused(
+        &run(&["bench", "--encrypt", "--deflate"]),
+        &["--encrypt", "--deflate"],
+    );
+}
+
+#[test]
 fn options_that_exclude_each_other() {
     let said = run(&["serve", "--no-auth", "--jwt-secret", SECRET]);
     assert_refused(&said, &["--no-auth and --jwt-secret"]);

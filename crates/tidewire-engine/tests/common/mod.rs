@@ -12,8 +12,9 @@ use tidewire_engine::token::{SigningKey, sign};
 use tidewire_engine::{Application, Config, Handle, Protocol, Server};
 use tidewire_net::tls;
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::deflate::{Decompressor, DeflateParameters};
 use tidewire_wire::frame::{self, OpCode, Role};
-use tidewire_wire::handshake::client::{RequestHead, parse_response};
+use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::{Event, Input, MessageReader};
 
 /// Past it a test has failed; nothing waits that long when it works.
@@ -180,6 +181,7 @@ pub struct Opening {
     pub protocols: Vec<String>,
     /// Frames that leave together with the request.
     pub early: Vec<u8>,
+    pub deflate: Option<DeflateParameters>,
     pub tls: Option<Arc<tls::ClientConfig>>,
 }
 
@@ -192,6 +194,7 @@ impl Opening {
             headers: Vec::new(),
             protocols: Vec::new(),
             early: Vec::new(),
+            deflate: None,
             tls: None,
         }
     }
@@ -211,6 +214,19 @@ impl Opening {
         self
     }
 
+    pub fn deflate(mut self, offered: DeflateParameters) -> Self {
+        self.deflate = Some(offered);
+        self
+    }
+
+    fn offer<'a>(&self, protocols: &'a [&'a str]) -> Offer<'a> {
+        Offer {
+            key: &KEY,
+            protocols,
+            deflate: self.deflate,
+        }
+    }
+
     pub fn tls(mut self, config: &Arc<tls::ClientConfig>) -> Self {
         self.tls = Some(Arc::clone(config));
         self
@@ -226,8 +242,7 @@ impl Opening {
         let head = RequestHead {
             host: &self.host,
             target: &self.target,
-            key: &KEY,
-            protocols: &protocols,
+            offer: self.offer(&protocols),
             headers: &headers,
         };
         let mut request = Vec::new();
@@ -276,17 +291,27 @@ impl Opening {
                 String::from_utf8_lossy(&received)
             );
             received.extend_from_slice(&part[..bytes]);
-            let parsed = parse_response(&received, &KEY, &offered, 16 * 1024);
+            let parsed = parse_response(&received, &self.offer(&offered), 16 * 1024);
             let text = String::from_utf8_lossy(&received);
             let Some(response) = parsed.unwrap_or_else(|error| panic!("{error}: {text}")) else {
                 continue;
             };
             received.drain(..response.head_bytes);
+            let mut reader = MessageReader::new(Role::Client, usize::MAX);
+            if response.deflate.is_some() {
+                reader = reader.with_compression();
+            }
+            let keeps_context = response
+                .deflate
+                .is_some_and(|agreed| !agreed.server_no_context_takeover);
             return Client {
                 stream,
                 received,
-                reader: MessageReader::new(Role::Client, usize::MAX),
+                reader,
                 protocol: response.protocol,
+                deflate: response.deflate,
+                decompressor: Decompressor::new(15, keeps_context),
+                compressed: 0,
             };
         }
     }
@@ -311,6 +336,11 @@ pub struct Client {
     received: Vec<u8>,
     reader: MessageReader,
     pub protocol: Option<String>,
+    /// What was agreed.
+    pub deflate: Option<DeflateParameters>,
+    decompressor: Decompressor,
+    /// Messages that came compressed.
+    pub compressed: usize,
 }
 
 impl Client {
@@ -391,6 +421,19 @@ impl Client {
                 None => None,
                 Some(Event::Text(text)) => Some(Said::Text(text.as_str().to_owned())),
                 Some(Event::Binary(bytes)) => Some(Said::Binary(bytes.to_vec())),
+                Some(Event::Compressed(message)) => {
+                    self.compressed += 1;
+                    let mut plain = Vec::new();
+                    self.decompressor
+                        .decompress(message.bytes, &mut plain, usize::MAX - 1)
+                        .expect("a message that inflates");
+                    Some(
+                        match message.event(&plain).expect("UTF-8 if it is a text") {
+                            Event::Text(text) => Said::Text(text.as_str().to_owned()),
+                            _ => Said::Binary(plain),
+                        },
+                    )
+                }
                 Some(Event::Ping(bytes)) => Some(Said::Ping(bytes.to_vec())),
                 Some(Event::Pong(bytes)) => Some(Said::Pong(bytes.to_vec())),
                 Some(Event::Close(code, reason)) => {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crate::accounting::Accounting;
 use crate::fleet::{Fleet, Watch};
+use crate::layer::Layer;
 use crate::live::Live;
 use crate::pace::Pace;
-use crate::payload::Payload;
+use crate::payload::{Content, Payload};
 use crate::plan::{Activity, Opened, Ran, Setup};
 use crate::profile::ServerFacts;
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
@@ -104,6 +105,7 @@ impl<'a> Bench<'a> {
     pub(crate) fn fleet(&self) -> Result<Fleet, RunError> {
         let options = self.options;
         let mut setup = Setup::new(options.target.clone(), options.profile);
+        setup.layer = options.layer;
         setup.timeouts = options.timeouts;
         setup.handshakes_in_flight_max = options.handshakes_in_flight_max;
         setup.sources = Arc::clone(&self.sources);
@@ -128,8 +130,32 @@ impl<'a> Bench<'a> {
         Ok(opened)
     }
 
+    /// A message of so many bytes with the content that the options ask for.
+    pub(crate) fn payload(&self, json_bytes: usize) -> Payload {
+        let compresses = self.options.layer == Layer::Deflate;
+        let usual = if compresses {
+            Content::Trades
+        } else {
+            Content::Trade
+        };
+        Payload::json(json_bytes).telling(self.options.content.unwrap_or(usual))
+    }
+
     pub(crate) fn ring(&self, payload: Payload) -> Arc<FrameRing> {
-        Arc::new(FrameRing::of(payload, self.options.seed))
+        Arc::new(FrameRing::of(
+            payload,
+            self.options.layer,
+            self.options.seed,
+        ))
+    }
+
+    /// Adds what the messages of a phase were.
+    pub(crate) fn describe(&self, result: &mut TestResult, payload: Payload, ring: &FrameRing) {
+        let wire_bytes = ring.payload_bytes_mean();
+        result.format = Some(payload.encoding.as_str().to_owned());
+        result.payload_bytes = Some(payload.json_bytes as u64);
+        result.wire_bytes = Some(wire_bytes);
+        result.bytes_per_s = result.rate_per_s.map(|rate| rate * wire_bytes);
     }
 
     /// Sending as the options say: as fast as the server takes it, or at the given rate.
@@ -226,6 +252,13 @@ impl<'a> Bench<'a> {
     /// A result with what every test on these connections reports.
     pub(crate) fn result(&self, name: &str, asked: usize, opened: &Opened) -> TestResult {
         let mut result = TestResult::new(name, asked as u64);
+        let layer = self.options.layer;
+        result.extensions = layer
+            .extensions()
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect();
+        result.encryption_version = layer.encryption_version();
         result.connected = Some(opened.connected);
         result.failed = Some(opened.failures.total());
         if let Some(words) = opened.failures.in_words() {
@@ -359,8 +392,8 @@ fn add_notes(result: &mut TestResult, measured: &Measured) {
     }
     if ran.wrong_replies > 0 {
         note(format!(
-            "{} replies had another kind or length than the message they answer: this server does \
-             not echo.",
+            "{} replies had another kind, length or content than the message they answer: this server \
+             does not echo.",
             ran.wrong_replies
         ));
         result.verdict = Verdict::Failed;

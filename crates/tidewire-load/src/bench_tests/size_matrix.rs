@@ -9,6 +9,6 @@ use crate::run::RunError;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let sizes = bench.options.sizes.iter();
-    let payloads: Vec<Payload> = sizes.map(|&bytes| Payload::json(bytes)).collect();
+    let payloads: Vec<Payload> = sizes.map(|&bytes| bench.payload(bytes)).collect();
     send_each(bench, SIZE_MATRIX, connections, &payloads)
 }

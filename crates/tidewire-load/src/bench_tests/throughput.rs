@@ -61,11 +61,6 @@ fn send(
 
     let saturating = bench.options.rate_per_s.is_none();
     bench.judge(result, opened, &measured, saturating);
-    result.format = Some(payload.encoding.as_str().to_owned());
-    result.payload_bytes = Some(payload.json_bytes as u64);
-    result.wire_bytes = Some(ring.payload_bytes_mean());
-    result.bytes_per_s = result
-        .rate_per_s
-        .map(|rate| rate * ring.payload_bytes_mean());
+    bench.describe(result, payload, &ring);
     Ok(())
 }

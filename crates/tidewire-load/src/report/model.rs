@@ -267,6 +267,12 @@ pub struct TestResult {
     /// Bytes of one message's WebSocket payload in its format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_bytes: Option<f64>,
+    /// WebSocket extensions that every connection used, by their registered names; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extensions: Vec<String>,
+    /// Version of the protocol's encryption that every connection used; absent without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption_version: Option<u32>,
     /// The two-sided account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Messages>,

@@ -173,10 +173,25 @@ fn key_columns() -> Vec<Column> {
     vec![
         ("Connections", |r| Some(number::grouped(r.connections))),
         ("Format", |r| r.format.clone()),
+        ("Layer", layer),
         ("Payload", |r| {
             r.payload_bytes.map(|bytes| number::bytes(bytes as f64))
         }),
     ]
+}
+
+/// What was done to the messages, if anything.
+fn layer(result: &TestResult) -> Option<String> {
+    let encryption = result
+        .encryption_version
+        .map(|version| format!("encryption {version}"));
+    let layers: Vec<String> = result
+        .extensions
+        .iter()
+        .cloned()
+        .chain(encryption)
+        .collect();
+    (!layers.is_empty()).then(|| layers.join(", "))
 }
 
 const FIGURES: &[Column] = &[

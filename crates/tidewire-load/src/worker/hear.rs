@@ -4,7 +4,7 @@ use rand::Rng;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, ProtocolError, write_close, write_frame};
-use tidewire_wire::message::{Event, Input};
+use tidewire_wire::message::{Compressed, Event, Input};
 
 use super::Lab;
 use super::pings::TOKEN_BYTES;
@@ -68,10 +68,18 @@ impl Lab {
 
     fn read_messages(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
         let Session { reader, talk } = session;
+        let all = data.len();
         let mut input = Input::new(data);
         loop {
             match reader.read(&mut input) {
-                Ok(Some(event)) => self.handle_event(io, talk, event),
+                Ok(Some(event)) => {
+                    let ends_message =
+                        !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
+                    self.handle_event(io, talk, event);
+                    talk.reads_plainly = ends_message
+                        && input.consumed() == all
+                        && (self.setup.profile == Profile::Raw || talk.channel.is_some());
+                }
                 Ok(None) => break,
                 Err(error) => {
                     self.handle_protocol_error(io, talk, error);
@@ -83,9 +91,14 @@ impl Lab {
     }
 
     fn handle_protocol_error(&mut self, io: &mut Io, talk: &mut Talk, error: ProtocolError) {
+        self.end_by_fault(io, talk, error.close_code());
+    }
+
+    /// Ends a connection whose peer has broken the rules.
+    fn end_by_fault(&mut self, io: &mut Io, talk: &mut Talk, code: CloseCode) {
         talk.fate = Some(Failure::Protocol);
         let mask = Some(self.random.random());
-        write_close(&mut talk.out.controls, Some(error.close_code()), "", mask);
+        write_close(&mut talk.out.controls, Some(code), "", mask);
         talk.out.pump(io, talk.id, None, usize::MAX);
         io.close(talk.id);
     }
@@ -93,8 +106,16 @@ impl Lab {
     #[inline]
     fn handle_event(&mut self, io: &mut Io, talk: &mut Talk, event: Event<'_>) {
         match event {
-            Event::Text(text) => self.handle_message(io, talk, OpCode::Text, text.as_bytes()),
-            Event::Binary(bytes) => self.handle_message(io, talk, OpCode::Binary, bytes),
+            Event::Text(text) if talk.channel.is_none() => {
+                self.handle_message(io, talk, OpCode::Text, text.as_bytes());
+            }
+            Event::Binary(bytes) if talk.channel.is_none() => {
+                self.handle_message(io, talk, OpCode::Binary, bytes);
+            }
+            Event::Binary(bytes) => self.handle_sealed(io, talk, bytes),
+            // Everything to an encrypted connection is encrypted.
+            Event::Text(_) => self.end_by_fault(io, talk, CloseCode::POLICY_VIOLATION),
+            Event::Compressed(message) => self.handle_compressed(io, talk, message),
             Event::Pong(payload) => {
                 if let Some(token) = self.token_of(payload) {
                     self.handle_pong(io, talk, token);
@@ -108,13 +129,36 @@ impl Lab {
         }
     }
 
+    fn handle_compressed(&mut self, io: &mut Io, talk: &mut Talk, message: Compressed<'_>) {
+        let content = match self.contents.inflate(message.bytes) {
+            Ok(content) => content,
+            Err(error) => return self.handle_protocol_error(io, talk, error),
+        };
+        match message.event(&content) {
+            Ok(event) => self.handle_event(io, talk, event),
+            Err(error) => self.handle_protocol_error(io, talk, error),
+        }
+        self.contents.give_back(content);
+    }
+
+    fn handle_sealed(&mut self, io: &mut Io, talk: &mut Talk, message: &[u8]) {
+        let channel = talk.channel.as_deref_mut();
+        match channel.and_then(|channel| self.contents.open(channel, message)) {
+            Some(content) => {
+                self.handle_message(io, talk, OpCode::Binary, &content);
+                self.contents.give_back(content);
+            }
+            None => self.end_by_fault(io, talk, CloseCode::POLICY_VIOLATION),
+        }
+    }
+
     #[inline]
     fn handle_message(&mut self, io: &mut Io, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
         if self.setup.profile == Profile::Raw {
-            return self.handle_application(talk, opcode, message.len());
+            return self.handle_application(talk, opcode, message);
         }
         match hear(opcode, message) {
-            Heard::Application => self.handle_application(talk, opcode, message.len()),
+            Heard::Application => self.handle_application(talk, opcode, message),
             Heard::Pong(timestamp) => {
                 let awaited = talk.work.ping.map(|ping| ping.token);
                 if let Some(token) = awaited
@@ -125,7 +169,8 @@ impl Lab {
             }
             Heard::Ping => {
                 let mask = self.random.random();
-                write_pong(&mut talk.out.controls, io.now().unix_ms, mask);
+                let channel = talk.channel.as_deref_mut();
+                write_pong(&mut talk.out.controls, io.now().unix_ms, mask, channel);
             }
             Heard::Ready => {
                 if self.facts.rate_limit_capacity.is_none() {
@@ -139,7 +184,11 @@ impl Lab {
                 if self.facts.rate_limit_capacity.is_none() {
                     learn(&mut self.facts, message);
                 }
+                if talk.state == State::AwaitingKey {
+                    self.handle_key(io, talk, message);
+                }
             }
+            Heard::Error if talk.state == State::AwaitingKey => self.handle_key(io, talk, message),
             Heard::Error => {
                 let (code, messages) = read_error(message);
                 self.handle_refusal(talk, code, messages);

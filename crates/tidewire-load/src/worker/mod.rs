@@ -1,5 +1,6 @@
 //! One thread of the lab: an event loop with its share of the connections.
 
+mod contents;
 mod hear;
 mod open;
 mod pings;
@@ -22,6 +23,7 @@ use crate::live::LiveCell;
 use crate::plan::{Command, Outcome, Setup};
 use crate::profile::ServerFacts;
 use crate::session::{Pump, Session, State, Talk, Task};
+use contents::Contents;
 use open::OpenRun;
 use work::PhaseRun;
 
@@ -54,6 +56,7 @@ struct Lab {
     /// What broke while no phase was running.
     broken: Failures,
     facts: ServerFacts,
+    contents: Contents,
     closing: bool,
     write_bytes_max: usize,
     published_ns: u64,
@@ -71,6 +74,7 @@ impl Worker {
             .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
         let mut random = SmallRng::seed_from_u64(seed);
         let is_tls = setup.target.tls.is_some();
+        let contents = Contents::new(setup.layer);
         let lab = Lab {
             setup,
             index,
@@ -87,6 +91,7 @@ impl Worker {
             failed: 0,
             broken: Failures::default(),
             facts: ServerFacts::default(),
+            contents,
             closing: false,
             write_bytes_max: if is_tls {
                 TLS_WRITE_BYTES_MAX
@@ -227,7 +232,7 @@ impl Handler for Worker {
         let talk = session.talk;
         let failure = talk.fate.unwrap_or_else(|| Failure::of_closed(&closed));
         match talk.state {
-            State::Connecting | State::Upgrading | State::AwaitingReady => {
+            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
                 lab.handle_not_opened(failure);
             }
             State::Open => lab.handle_broken(&talk, failure),
@@ -244,7 +249,7 @@ impl Handler for Worker {
         match talk.state {
             State::Open => lab.handle_work_timer(io, talk),
             State::Closing => io.abort(id),
-            State::Connecting | State::Upgrading | State::AwaitingReady => {
+            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
                 talk.fate = Some(Failure::TimedOut);
                 io.abort(id);
             }

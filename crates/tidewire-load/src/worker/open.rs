@@ -5,13 +5,15 @@ use std::time::Duration;
 use rand::Rng;
 use tidewire_net::{Connect, Io, tls};
 use tidewire_wire::frame::Role;
-use tidewire_wire::handshake::client::{RequestHead, parse_response};
+use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
 use super::{Lab, Worker};
+use crate::channel::KeyPair;
 use crate::failure::Failure;
+use crate::layer::Layer;
 use crate::plan::{CpuTime, OpenOrder, Opened, Outcome};
-use crate::profile::{Profile, write_hello};
+use crate::profile::{Profile, encryption_key, write_hello, write_key_hello};
 use crate::resources::thread_cpu;
 use crate::session::{Opening, Session, State, Talk};
 use crate::target::TokenPlace;
@@ -115,8 +117,12 @@ impl Lab {
             number,
             key: self.random.random(),
             started_ns,
+            key_pair: None,
         };
-        let reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        let mut reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        if self.setup.layer == Layer::Deflate {
+            reader = reader.with_compression();
+        }
         Ok(Session::new(id, opening, reader, self.setup.profile))
     }
 
@@ -130,13 +136,18 @@ impl Lab {
                 TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
                 TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
             });
-        let header = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let extensions = self.setup.layer.offer_header();
+        let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
+        let headers: Vec<(&str, &str)> = token.into_iter().chain(extensions).collect();
         let head = RequestHead {
             host: &target.host_header,
             target: &target.path_and_query,
-            key: &opening.key,
-            protocols: &[],
-            headers: header.as_slice(),
+            offer: Offer {
+                deflate: None,
+                ..self.offer(&opening.key)
+            },
+            headers: &headers,
         };
         talk.state = State::Upgrading;
         let written = io
@@ -153,14 +164,19 @@ impl Lab {
         let Some(opening) = &talk.opening else {
             return 0;
         };
-        match parse_response(data, &opening.key, &[], HEAD_BYTES_MAX) {
+        match parse_response(data, &self.offer(&opening.key), HEAD_BYTES_MAX) {
             Ok(None) => 0,
+            Ok(Some(response)) if !self.setup.layer.is_agreed(response.deflate) => {
+                talk.fate = Some(Failure::NoDeflate);
+                io.abort(talk.id);
+                data.len()
+            }
             Ok(Some(response)) => {
                 if self.facts.server.is_none() {
                     self.facts.server = response.server;
                 }
                 match self.setup.profile {
-                    Profile::Raw => self.handle_ready(io, talk),
+                    Profile::Raw => self.handle_opened(io, talk),
                     Profile::V1 => talk.state = State::AwaitingReady,
                 }
                 response.head_bytes
@@ -173,12 +189,54 @@ impl Lab {
         }
     }
 
-    /// The connection can be used.
+    /// What the answer to the upgrade has to fit. What it says of permessage-deflate is among the headers.
+    fn offer<'a>(&self, key: &'a [u8; 16]) -> Offer<'a> {
+        Offer {
+            key,
+            protocols: &[],
+            deflate: self.setup.layer.offer(),
+        }
+    }
+
+    /// `server_ready` has come.
     pub(super) fn handle_ready(&mut self, io: &mut Io, talk: &mut Talk) {
+        if self.setup.layer != Layer::Encryption {
+            return self.handle_opened(io, talk);
+        }
+        let pair = KeyPair::generate(&mut self.random);
+        let mask = self.random.random();
+        write_key_hello(&mut talk.out.controls, pair.public_key(), mask);
+        if let Some(opening) = &mut talk.opening {
+            opening.key_pair = Some(pair);
+        }
+        talk.state = State::AwaitingKey;
+        talk.out.pump(io, talk.id, None, usize::MAX);
+    }
+
+    /// `server_hello`, or an error in its place, has come where a key is to be agreed.
+    pub(super) fn handle_key(&mut self, io: &mut Io, talk: &mut Talk, message: &[u8]) {
+        let pair = talk
+            .opening
+            .as_mut()
+            .and_then(|opening| opening.key_pair.take());
+        let server_key = encryption_key(message);
+        let channel = pair
+            .zip(server_key)
+            .and_then(|(pair, key)| pair.agree(&key, &mut self.random));
+        let Some(channel) = channel else {
+            talk.fate = Some(Failure::NoEncryption);
+            return io.abort(talk.id);
+        };
+        talk.channel = Some(Box::new(channel));
+        self.handle_opened(io, talk);
+    }
+
+    /// The connection can be used.
+    fn handle_opened(&mut self, io: &mut Io, talk: &mut Talk) {
         let now_ns = self.now_ns();
         talk.state = State::Open;
         io.clear_timer(talk.id);
-        if self.setup.profile == Profile::V1 {
+        if self.setup.profile == Profile::V1 && talk.channel.is_none() {
             // Another's leaves with the first thing it says, as the protocol allows, so that a storm
             // measures what it is named after.
             talk.owes_hello = true;
@@ -237,4 +295,4 @@ const STARTS_PER_TURN: usize = 32;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// The largest message taken from a server.
-const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -67,7 +67,7 @@ impl Lab {
             }
             Profile::V1 => {
                 let token = io.now().unix_ms;
-                write_ping(&mut frame, token, mask);
+                write_ping(&mut frame, token, mask, talk.channel.as_deref_mut());
                 token
             }
         };

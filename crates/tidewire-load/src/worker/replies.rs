@@ -2,17 +2,18 @@
 
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::frame::{OpCode, Role, parse_header};
+use tidewire_wire::frame::{Extensions, OpCode, Role, parse_extended_header};
 
 use super::Lab;
 use super::work::PhaseRun;
+use crate::layer::Layer;
 use crate::plan::Activity;
 use crate::session::{Talk, Task, Work};
 
 impl Lab {
     /// A message that is not the protocol's: the reply to one of ours, or something else.
     #[inline]
-    pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, bytes: usize) {
+    pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
         let Some(phase) = &mut self.phase else { return };
         if !phase.expects_replies || talk.work.task == Task::Idle {
             phase.result.unsolicited += 1;
@@ -20,48 +21,70 @@ impl Lab {
         }
         let work = &mut talk.work;
         let frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
-        if let Some(ring) = &phase.ring
-            && (opcode != ring.opcode() || bytes != ring.payload_bytes(frame))
-        {
-            phase.result.wrong_replies += 1;
+        if let Some(ring) = &phase.ring {
+            let is_right = match ring.layer() {
+                Layer::Plain => message.len() == ring.payload_bytes(frame),
+                Layer::Deflate | Layer::Encryption => message == ring.message(frame),
+            };
+            if opcode != ring.opcode() || !is_right {
+                phase.result.wrong_replies += 1;
+            }
         }
         work.fresh_replies += 1;
     }
 
     /// Takes whole replies from the front of `data` by their header alone, as long as they are just
-    /// what is expected: their content is ours and need not be looked at. How many bytes that was,
-    /// and whether the next frame is cut off.
+    /// what is expected: their content is ours and need not be looked at. Of compressed and encrypted
+    /// ones, some are looked into all the same; of compressed ones the length tells nothing. How many
+    /// bytes that was, and whether the next frame is cut off.
     #[inline]
     pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
         let phase = self.phase.as_ref().filter(|phase| phase.expects_replies);
         let Some(ring) = phase.and_then(|phase| phase.ring()) else {
             return (0, false);
         };
-        let work = &mut talk.work;
-        if work.task == Task::Idle {
+        if talk.work.task == Task::Idle {
             return (0, false);
         }
-        let mut frame = work.first_frame + work.replies + u64::from(work.fresh_replies);
+        let is_deflated = ring.layer() == Layer::Deflate;
+        let extensions = if is_deflated {
+            Extensions::Deflate
+        } else {
+            Extensions::None
+        };
+        let mut reply = talk.work.replies + u64::from(talk.work.fresh_replies);
         let mut at = 0;
         let is_cut = loop {
-            let header = match parse_header(&data[at..], Role::Client) {
+            let frame = talk.work.first_frame + reply;
+            let header = match parse_extended_header(&data[at..], Role::Client, extensions) {
                 Ok(Some(header)) => header,
                 Ok(None) => break at < data.len(),
                 Err(_) => break false,
             };
-            let is_expected = header.fin
-                && header.opcode == ring.opcode()
-                && header.payload_bytes == ring.payload_bytes(frame) as u64;
-            if !is_expected {
+            let is_length_right = if is_deflated {
+                header.is_compressed || header.payload_bytes == ring.message(frame).len() as u64
+            } else {
+                header.payload_bytes == ring.payload_bytes(frame) as u64
+            };
+            if !header.fin || header.opcode != ring.opcode() || !is_length_right {
                 break false;
             }
             let end = at + header.header_bytes + header.payload_bytes as usize;
             if end > data.len() {
                 break true;
             }
+            if ring.layer() != Layer::Plain && reply.is_multiple_of(LOOK_EVERY) {
+                let payload = &data[at + header.header_bytes..end];
+                let (message, channel) = (ring.message(frame), talk.channel.as_deref_mut());
+                let contents = &mut self.contents;
+                if !contents.is_of(message, payload, header.is_compressed, channel) {
+                    // The reader comes to the same and says what is wrong.
+                    break false;
+                }
+            }
             at = end;
-            frame += 1;
-            work.fresh_replies += 1;
+            reply += 1;
+            talk.work.fresh_replies += 1;
         };
         (at, is_cut)
     }
@@ -145,3 +168,6 @@ impl PhaseRun {
         count - left
     }
 }
+
+/// Of so many replies to a connection, one is inflated or decrypted and compared.
+const LOOK_EVERY: u64 = 64;

@@ -57,11 +57,12 @@ impl PhaseRun {
 
     /// Frames that a connection may have on their way unconfirmed. A server that falls behind would
     /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
-    /// with many connections, more than the kernel has for all of TCP.
+    /// with many connections, more than the kernel has for all of TCP. Compressed ones count with what they
+    /// are to the server.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
         let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
-        let frame_bytes = (ring.len_bytes() / ring.frames()).max(1);
-        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes).max(1)
+        let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
+        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes.max(1)).max(1)
     }
 
     /// When the phase has something to do though nothing arrives.
@@ -306,6 +307,12 @@ impl Lab {
             talk.work.first_frame = talk.id.index() as u64 * FRAMES_APART % ring.frames();
             talk.out.place = ring.start_of(talk.work.first_frame);
             talk.out.goal = talk.out.place;
+            talk.out.sealed = match &mut talk.channel {
+                Some(channel) => {
+                    ring.sealed(|message, out| channel.seal(message, out), &mut self.random)
+                }
+                None => Vec::new(),
+            };
         }
         match phase.activity {
             Activity::Hold { ping_every_ms } => {

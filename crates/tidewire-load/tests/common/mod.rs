@@ -3,6 +3,8 @@
 // Each test program uses a part of it; outside of `cargo test` it is no test code to the linter.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod layer;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +12,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tidewire_load::layer::Layer;
 use tidewire_net::{
     Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
 };
 use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept, write_rejection};
-use tidewire_wire::message::{Event, Input, MessageReader};
+use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
+
+use layer::{PeerLayer, Skill};
 
 /// How a server behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +78,13 @@ impl Server {
     }
 
     pub(crate) fn start(conduct: Conduct, is_v1: bool, address: SocketAddr) -> Self {
-        Self::start_with(conduct, is_v1, address, None)
+        Self::start_with(conduct, is_v1, address, None, Skill::PLAIN)
+    }
+
+    /// One that compresses or encrypts.
+    pub(crate) fn skilled(conduct: Conduct, is_v1: bool, skill: Skill) -> Self {
+        let address = "127.0.0.1:0".parse().unwrap();
+        Self::start_with(conduct, is_v1, address, None, skill)
     }
 
     /// Under TLS, with a certificate of its own.
@@ -81,7 +92,8 @@ impl Server {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = made.signing_key.serialize_der().try_into().unwrap();
         let tls = tls::server_config_from(vec![made.cert.der().clone()], key).unwrap();
-        Self::start_with(conduct, is_v1, "127.0.0.1:0".parse().unwrap(), Some(tls))
+        let address = "127.0.0.1:0".parse().unwrap();
+        Self::start_with(conduct, is_v1, address, Some(tls), Skill::PLAIN)
     }
 
     fn start_with(
@@ -89,6 +101,7 @@ impl Server {
         is_v1: bool,
         address: SocketAddr,
         tls: Option<Arc<tls::ServerConfig>>,
+        skill: Skill,
     ) -> Self {
         let is_secure = tls.is_some();
         let received = Arc::new(AtomicU64::new(0));
@@ -96,6 +109,7 @@ impl Server {
         let app = App {
             conduct,
             is_v1,
+            skill,
             received: Arc::clone(&received),
             tokens: Arc::clone(&tokens),
             stalled: false,
@@ -139,6 +153,7 @@ impl Drop for Server {
 struct App {
     conduct: Conduct,
     is_v1: bool,
+    skill: Skill,
     received: Arc<AtomicU64>,
     tokens: Arc<Mutex<Vec<String>>>,
     stalled: bool,
@@ -146,8 +161,38 @@ struct App {
     peers: Vec<Option<Peer>>,
 }
 
+impl App {
+    /// Holds everything up once, when it has received enough.
+    fn stall(&mut self, fresh: u64) {
+        let total = self.received.fetch_add(fresh, Ordering::Relaxed);
+        if let Conduct::EchoStalling(after, stall_ms) = self.conduct
+            && total > after
+            && !self.stalled
+        {
+            self.stalled = true;
+            std::thread::sleep(Duration::from_millis(stall_ms));
+        }
+    }
+}
+
+/// What is sent back of a message.
+fn cut(conduct: Conduct, payload: &[u8]) -> &[u8] {
+    match conduct {
+        Conduct::EchoCutting => &payload[..payload.len() - 1],
+        _ => payload,
+    }
+}
+
+fn keep_token(head: &[u8], tokens: &Mutex<Vec<String>>) {
+    let request = parse_request(head, &Limits::default());
+    if let Some(token) = request.unwrap().and_then(|request| request.bearer()) {
+        tokens.lock().unwrap().push(token.to_owned());
+    }
+}
+
 struct Peer {
     reader: MessageReader,
+    layer: PeerLayer,
     upgraded: bool,
     messages: u64,
     /// Messages refused and not told.
@@ -162,9 +207,13 @@ impl Handler for App {
         if self.peers.len() <= index {
             self.peers.resize_with(index + 1, || None);
         }
-        let reader = MessageReader::new(Role::Server, 1 << 20);
+        let mut reader = MessageReader::new(Role::Server, 1 << 20);
+        if self.skill.layer == Layer::Deflate {
+            reader = reader.with_compression();
+        }
         self.peers[index] = Some(Peer {
             reader,
+            layer: PeerLayer::new(self.skill),
             upgraded: false,
             messages: 0,
             refused: 0,
@@ -178,14 +227,12 @@ impl Handler for App {
         };
         let mut head_bytes = 0;
         if !peer.upgraded {
-            head_bytes = accept(self.conduct, self.is_v1, self.open, io, id, data);
+            let manner = (self.conduct, self.is_v1, self.skill);
+            head_bytes = accept(manner, self.open, io, id, data);
             if head_bytes == 0 {
                 return 0;
             }
-            let request = parse_request(&data[..head_bytes], &Limits::default());
-            if let Some(token) = request.unwrap().and_then(|request| request.bearer()) {
-                self.tokens.lock().unwrap().push(token.to_owned());
-            }
+            keep_token(&data[..head_bytes], &self.tokens);
             peer.upgraded = true;
         }
         let mut input = Input::new(&mut data[head_bytes..]);
@@ -196,9 +243,14 @@ impl Handler for App {
                 Ok(None) => break,
                 Err(error) => panic!("the lab broke the protocol: {error}"),
             };
-            let (opcode, payload) = match event {
+            let (opcode, received) = match event {
                 Event::Text(text) => (OpCode::Text, text.as_bytes()),
                 Event::Binary(bytes) => (OpCode::Binary, bytes),
+                Event::Compressed(Compressed {
+                    is_text: true,
+                    bytes,
+                }) => (OpCode::Text, bytes),
+                Event::Compressed(Compressed { bytes, .. }) => (OpCode::Binary, bytes),
                 Event::Ping(payload) => {
                     if self.conduct != Conduct::SinkWithoutPong {
                         write_frame(io.buffer(id).unwrap(), OpCode::Pong, payload, None);
@@ -212,7 +264,10 @@ impl Handler for App {
                     break;
                 }
             };
-            if self.is_v1 && answer_system(io, id, payload) {
+            let is_compressed = matches!(event, Event::Compressed(_));
+            let opened = peer.layer.take_off(is_compressed, opcode, received);
+            let payload = opened.as_deref().unwrap_or(received);
+            if self.is_v1 && answer_system(&mut peer.layer, io, id, payload) {
                 continue;
             }
             peer.messages += 1;
@@ -220,7 +275,11 @@ impl Handler for App {
                 refuse(self.conduct, peer, io, id);
                 continue;
             }
-            echo(self.conduct, peer.messages, io, id, opcode, payload);
+            let out = io.buffer(id).unwrap();
+            let payload = cut(self.conduct, payload);
+            for _ in 0..echoes(self.conduct, peer.messages) {
+                peer.layer.reply(out, opcode, payload, received);
+            }
             if let Conduct::ClosingAfter(limit) = self.conduct
                 && peer.messages == limit
             {
@@ -228,16 +287,8 @@ impl Handler for App {
                 break;
             }
         }
-        let total = self
-            .received
-            .fetch_add(peer.messages - before, Ordering::Relaxed);
-        if let Conduct::EchoStalling(after, stall_ms) = self.conduct
-            && total > after
-            && !self.stalled
-        {
-            self.stalled = true;
-            std::thread::sleep(Duration::from_millis(stall_ms));
-        }
+        let fresh = peer.messages - before;
+        self.stall(fresh);
         head_bytes + input.consumed()
     }
 
@@ -259,8 +310,7 @@ impl Handler for App {
 
 /// Answers the upgrade; how many bytes it took.
 fn accept(
-    conduct: Conduct,
-    is_v1: bool,
+    (conduct, is_v1, skill): (Conduct, bool, Skill),
     open: usize,
     io: &mut Io,
     id: ConnectionId,
@@ -282,7 +332,14 @@ fn accept(
         io.close(id);
         return data.len();
     }
-    write_accept(request.key(), None, &[("Server", "test/1")], out);
+    let extensions = skill.extensions(request.extensions());
+    let mut headers = vec![("Server", "test/1")];
+    headers.extend(
+        extensions
+            .iter()
+            .map(|value| ("Sec-WebSocket-Extensions", value.as_str())),
+    );
+    write_accept(request.key(), None, &headers, out);
     if is_v1 {
         let ready = br#"{"c":"WSE","t":"server_ready","p":{"details":{"version":"test/1"}}}"#;
         write_frame(out, OpCode::Text, ready, None);
@@ -291,21 +348,25 @@ fn accept(
 }
 
 /// Answers a message of version 1 itself; whether it was one.
-fn answer_system(io: &mut Io, id: ConnectionId, payload: &[u8]) -> bool {
+fn answer_system(layer: &mut PeerLayer, io: &mut Io, id: ConnectionId, payload: &[u8]) -> bool {
     if !payload.starts_with(br#"{"c":"WSE""#) {
         return false;
     }
     let text = std::str::from_utf8(payload).unwrap();
     let out = io.buffer(id).unwrap();
     if text.contains(r#""t":"client_hello""#) {
+        let key = layer
+            .agree(text)
+            .map(|key| format!(r#""encryption_public_key":"{key}","#))
+            .unwrap_or_default();
         let hello = format!(
-            r#"{{"c":"WSE","t":"server_hello","p":{{"limits":{{"rate_limit_capacity":{LIMIT},"rate_limit_refill":1}}}}}}"#
+            r#"{{"c":"WSE","t":"server_hello","p":{{{key}"limits":{{"rate_limit_capacity":{LIMIT},"rate_limit_refill":1}}}}}}"#
         );
         write_frame(out, OpCode::Text, hello.as_bytes(), None);
     } else if let Some((_, rest)) = text.split_once(r#""timestamp":"#) {
         let stamp: String = rest.chars().take_while(char::is_ascii_digit).collect();
         let pong = format!(r#"{{"c":"WSE","t":"PONG","p":{{"client_timestamp":{stamp}}}}}"#);
-        write_frame(out, OpCode::Text, pong.as_bytes(), None);
+        layer.write(out, OpCode::Text, pong.as_bytes());
     }
     true
 }
@@ -336,19 +397,13 @@ fn tell_refusals(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionI
     };
     let error = format!(r#"{{"c":"WSE","t":"error","p":{{"code":{told}}}}}"#);
     if let Some(out) = io.buffer(id) {
-        write_frame(out, OpCode::Text, error.as_bytes(), None);
+        peer.layer.write(out, OpCode::Text, error.as_bytes());
     }
 }
 
-fn echo(
-    conduct: Conduct,
-    number: u64,
-    io: &mut Io,
-    id: ConnectionId,
-    opcode: OpCode,
-    payload: &[u8],
-) {
-    let times = match conduct {
+/// How often a server sends the message with this number back.
+fn echoes(conduct: Conduct, number: u64) -> u8 {
+    match conduct {
         Conduct::Echo
         | Conduct::EchoCutting
         | Conduct::EchoStalling(..)
@@ -357,15 +412,6 @@ fn echo(
         Conduct::EchoDropping(nth) => u8::from(!number.is_multiple_of(nth)),
         Conduct::EchoTwice => 2,
         _ => 0,
-    };
-    let payload = match conduct {
-        Conduct::EchoCutting => &payload[..payload.len() - 1],
-        _ => payload,
-    };
-    for _ in 0..times {
-        if let Some(out) = io.buffer(id) {
-            write_frame(out, opcode, payload, None);
-        }
     }
 }
 

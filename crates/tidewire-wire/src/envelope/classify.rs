@@ -50,6 +50,8 @@ pub enum SystemType {
     PresenceUpdate,
     /// `batch`, both ways.
     Batch,
+    /// `key_update`, both ways.
+    KeyUpdate,
     /// `rate_limit_warning`, to the client.
     RateLimitWarning,
     /// `error`, to the client.
@@ -177,6 +179,7 @@ impl SystemType {
             Self::PresenceLeave => "presence_leave",
             Self::PresenceUpdate => "presence_update",
             Self::Batch => "batch",
+            Self::KeyUpdate => "key_update",
             Self::RateLimitWarning => "rate_limit_warning",
             Self::Error => "error",
         }
@@ -260,6 +263,7 @@ fn kind_of(name: &[u8]) -> Kind {
         },
         (5, Some(b'b')) => T::Batch,
         (5, Some(b'e')) => T::Error,
+        (10, Some(b'k')) => T::KeyUpdate,
         (12, Some(b'c')) => T::ClientHello,
         (12, Some(b'h')) => T::HealthCheck,
         (12, Some(b's')) => match name {
@@ -319,6 +323,7 @@ mod tests {
             T::PresenceLeave,
             T::PresenceUpdate,
             T::Batch,
+            T::KeyUpdate,
             T::RateLimitWarning,
             T::Error,
         ];

@@ -1,7 +1,7 @@
 //! Reading a whole envelope. Off the hot path: system messages, and applications that ask for it.
 
 use super::scan::{Fields, string_is};
-use super::{Category, EnvelopeError, strip_category};
+use super::{Category, EnvelopeError, classify_msgpack, strip_category};
 use crate::format::msgpack_to_json;
 use serde_json::Value;
 
@@ -83,6 +83,8 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
 /// # Errors
 /// As [`parse_json`].
 pub fn parse_msgpack(bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
+    // A type made of bytes would become a string below, and the two ways to read it would differ.
+    classify_msgpack(bytes)?;
     let mut text = Vec::with_capacity(bytes.len() * 2);
     msgpack_to_json(bytes, &mut text)?;
     parse_json(&text)
@@ -163,6 +165,13 @@ mod tests {
         let envelope = parse_json(br#"S{"payload":1,"type":"a","t":"b","p":2}"#).unwrap();
         assert_eq!(envelope.category, Some(Category::Snapshot));
         assert_eq!((envelope.t.as_str(), &envelope.payload), ("a", &json!(1)));
+    }
+
+    #[test]
+    fn a_type_made_of_bytes_is_none_in_either_reading() {
+        let packed = b"\x81\xa1t\xc4\x04ping";
+        assert_eq!(classify_msgpack(packed), Err(EnvelopeError::InvalidType));
+        assert_eq!(parse_msgpack(packed), Err(EnvelopeError::InvalidType));
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub struct EnvelopeHeader<'a> {
     pub seq: u64,
     /// `cid`, if any.
     pub correlation_id: Option<&'a str>,
+    /// `sig`, if any.
+    pub signature: Option<&'a str>,
 }
 
 impl EnvelopeHeader<'_> {
@@ -80,6 +82,10 @@ impl EnvelopeHeader<'_> {
             out.extend_from_slice(b",\"cid\":");
             write_string(correlation_id, out);
         }
+        if let Some(signature) = self.signature {
+            out.extend_from_slice(b",\"sig\":");
+            write_string(signature, out);
+        }
         out.extend_from_slice(b",\"p\":");
         write_payload(out);
         out.extend_from_slice(b",\"v\":1}");
@@ -92,12 +98,9 @@ impl EnvelopeHeader<'_> {
         write_payload: impl FnOnce(&mut Vec<u8>),
     ) {
         out.extend_from_slice(MESSAGEPACK_PREFIX);
-        // A map of 7 or 8 pairs, whose keys are strings of one to three bytes.
-        out.push(if self.correlation_id.is_some() {
-            0x88
-        } else {
-            0x87
-        });
+        // A map of 7 to 9 pairs, whose keys are strings of one to three bytes.
+        let optional = [self.correlation_id, self.signature];
+        out.push(0x87 + optional.into_iter().flatten().count() as u8);
         out.extend_from_slice(b"\xa1c");
         pack_text(self.category.as_str(), out);
         out.extend_from_slice(b"\xa1t");
@@ -113,6 +116,10 @@ impl EnvelopeHeader<'_> {
         if let Some(correlation_id) = self.correlation_id {
             out.extend_from_slice(b"\xa3cid");
             pack_text(correlation_id, out);
+        }
+        if let Some(signature) = self.signature {
+            out.extend_from_slice(b"\xa3sig");
+            pack_text(signature, out);
         }
         out.extend_from_slice(b"\xa1p");
         write_payload(out);
@@ -145,6 +152,7 @@ mod tests {
             unix_ms: 1_732_212_345_678,
             seq: 3,
             correlation_id: None,
+            signature: None,
         };
         let mut out = Vec::new();
         header.write_json(b"{}", &mut out);
@@ -164,6 +172,7 @@ mod tests {
             unix_ms: 0,
             seq: 0,
             correlation_id: None,
+            signature: None,
         };
         let mut out = b"x".to_vec();
         assert!(header.write(Format::MessagePack, b"{", &mut out).is_err());
@@ -175,6 +184,7 @@ mod tests {
         fn both_formats_read_back(
             t in "\\PC{1,40}",
             cid in prop::option::of("\\PC{0,300}"),
+            sig in prop::option::of("\\PC{0,300}"),
             seq: u64,
             number: i64,
         ) {
@@ -185,6 +195,7 @@ mod tests {
                 unix_ms: 5,
                 seq,
                 correlation_id: cid.as_deref(),
+                signature: sig.as_deref(),
             };
             let payload = serde_json::json!({ "n": number, "t": t.clone() });
             let payload_text = payload.to_string();
@@ -197,6 +208,7 @@ mod tests {
             prop_assert_eq!(envelope.t, t);
             prop_assert_eq!(envelope.seq, Some(seq));
             prop_assert_eq!(envelope.correlation_id, cid);
+            prop_assert_eq!(envelope.signature, sig);
             prop_assert_eq!(envelope.payload, payload);
             prop_assert_eq!(envelope.version, Some(1));
         }

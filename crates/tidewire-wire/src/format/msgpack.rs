@@ -111,11 +111,23 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// The bytes of the next value, of which `depth` levels are open around it.
+    pub(crate) fn value(&mut self, depth: usize) -> Result<&'a [u8], FormatError> {
+        let all = self.rest;
+        self.skip(depth)?;
+        Ok(&all[..all.len() - self.rest.len()])
+    }
+
     /// Goes to the value under `name` in a map whose `pairs` pairs come next; false if there is none.
     pub(crate) fn seek(&mut self, pairs: u32, name: &[u8]) -> Result<bool, FormatError> {
+        self.seek_any(pairs, &[name])
+    }
+
+    /// The same for the first of several names.
+    pub(crate) fn seek_any(&mut self, pairs: u32, names: &[&[u8]]) -> Result<bool, FormatError> {
         for _ in 0..pairs {
             let mut key = self.clone();
-            if key.item()? == Item::Str(name) {
+            if matches!(key.item()?, Item::Str(name) if names.contains(&name)) {
                 *self = key;
                 return Ok(true);
             }

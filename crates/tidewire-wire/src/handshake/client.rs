@@ -1,8 +1,10 @@
 //! The client's side: writing the request, reading the answer.
 
 use super::{
-    HEADERS_MAX, accept_value, is_header_value, is_token, is_visible, list_has, trim, write_header,
+    HEADERS_MAX, accept_value, has_bare_line_feed, is_header_value, is_token, is_visible, list_has,
+    trim, write_header,
 };
+use crate::deflate::{DeflateError, DeflateParameters};
 use base64::Engine as _;
 
 /// What a client asks for.
@@ -12,12 +14,21 @@ pub struct RequestHead<'a> {
     pub host: &'a str,
     /// Path and query, percent-encoded; starts with `/`.
     pub target: &'a str,
+    /// What the server's answer has to fit.
+    pub offer: Offer<'a>,
+    /// Further headers.
+    pub headers: &'a [(&'a str, &'a str)],
+}
+
+/// The part of a request that the answer refers to.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer<'a> {
     /// 16 random bytes, sent as `Sec-WebSocket-Key`.
     pub key: &'a [u8; 16],
     /// Subprotocols offered, the preferred one first.
     pub protocols: &'a [&'a str],
-    /// Further headers.
-    pub headers: &'a [(&'a str, &'a str)],
+    /// permessage-deflate, if it is offered.
+    pub deflate: Option<DeflateParameters>,
 }
 
 /// Part of a [`RequestHead`] that would break the request. The caller's fault.
@@ -42,9 +53,9 @@ impl RequestHead<'_> {
         write_header("Host", self.host, out);
         out.extend_from_slice(b"Upgrade: websocket\r\nConnection: Upgrade\r\n");
         out.extend_from_slice(b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ");
-        out.extend_from_slice(&encode_key(self.key));
+        out.extend_from_slice(&encode_key(self.offer.key));
         out.extend_from_slice(b"\r\n");
-        for (index, protocol) in self.protocols.iter().enumerate() {
+        for (index, protocol) in self.offer.protocols.iter().enumerate() {
             out.extend_from_slice(if index == 0 {
                 b"Sec-WebSocket-Protocol: "
             } else {
@@ -52,8 +63,11 @@ impl RequestHead<'_> {
             });
             out.extend_from_slice(protocol.as_bytes());
         }
-        if !self.protocols.is_empty() {
+        if !self.offer.protocols.is_empty() {
             out.extend_from_slice(b"\r\n");
+        }
+        if let Some(deflate) = &self.offer.deflate {
+            write_header("Sec-WebSocket-Extensions", &deflate.offer(), out);
         }
         for (name, value) in self.headers {
             write_header(name, value, out);
@@ -77,7 +91,7 @@ impl RequestHead<'_> {
             is_visible(self.target) && self.target.starts_with('/'),
             "target",
         )?;
-        for protocol in self.protocols {
+        for protocol in self.offer.protocols {
             require(is_token(protocol), "protocol")?;
         }
         for (name, value) in self.headers {
@@ -94,6 +108,8 @@ pub struct Response {
     pub head_bytes: usize,
     /// The subprotocol chosen; one of those offered.
     pub protocol: Option<String>,
+    /// How both sides compress, if the server agreed to do so.
+    pub deflate: Option<DeflateParameters>,
     /// `Server`, if it says what it is.
     pub server: Option<String>,
 }
@@ -121,17 +137,19 @@ pub enum ResponseError {
     /// 101, but not for this request (RFC 6455, section 4.1).
     #[error("the answer does not accept a WebSocket connection: {0}")]
     NotAccepted(&'static str),
+    /// 101 with extensions that do not fit the offer.
+    #[error("the answer does not accept a WebSocket connection: {0}")]
+    Extensions(#[from] DeflateError),
 }
 
-/// Reads the answer from the bytes received so far; `Ok(None)` if its end is not among them. `key` and
-/// `offered_protocols` are those of the request.
+/// Reads the answer to a request with this offer from the bytes received so far; `Ok(None)` if its end is
+/// not among them.
 ///
 /// # Errors
 /// As soon as the bytes cannot become an acceptance any more, or fill `head_bytes_max`.
 pub fn parse_response(
     bytes: &[u8],
-    key: &[u8; 16],
-    offered_protocols: &[&str],
+    offer: &Offer<'_>,
     head_bytes_max: usize,
 ) -> Result<Option<Response>, ResponseError> {
     let window = &bytes[..bytes.len().min(head_bytes_max)];
@@ -150,6 +168,9 @@ pub fn parse_response(
             ));
         }
     };
+    if has_bare_line_feed(&window[..head_bytes]) {
+        return Err(ResponseError::Malformed("a line ends with LF alone"));
+    }
     let status = parsed.code.unwrap_or_default();
     let headers = Headers(parsed.headers);
     if status != 101 {
@@ -164,9 +185,10 @@ pub fn parse_response(
     if parsed.version != Some(1) {
         return Err(ResponseError::Malformed("the HTTP version is not 1.1"));
     }
-    headers.check_acceptance(key)?;
+    headers.check_acceptance(offer.key)?;
+    let deflate = headers.extensions(offer.deflate)?;
     let protocol = headers.first("sec-websocket-protocol");
-    if protocol.is_some_and(|protocol| !offered_protocols.contains(&protocol)) {
+    if protocol.is_some_and(|protocol| !offer.protocols.contains(&protocol)) {
         return Err(ResponseError::NotAccepted(
             "a subprotocol that was not offered",
         ));
@@ -174,6 +196,7 @@ pub fn parse_response(
     Ok(Some(Response {
         head_bytes,
         protocol: protocol.map(str::to_owned),
+        deflate,
         server: headers.first("server").map(str::to_owned),
     }))
 }
@@ -202,12 +225,22 @@ impl<'a> Headers<'_, 'a> {
                 "Sec-WebSocket-Accept does not match",
             ));
         }
-        if self.all("sec-websocket-extensions").next().is_some() {
-            return Err(ResponseError::NotAccepted(
-                "an extension that was not offered",
-            ));
-        }
         Ok(())
+    }
+
+    /// What was agreed, if anything.
+    fn extensions(
+        &self,
+        offered: Option<DeflateParameters>,
+    ) -> Result<Option<DeflateParameters>, DeflateError> {
+        let mut answers = self.all("sec-websocket-extensions");
+        let Some(answer) = answers.next() else {
+            return Ok(None);
+        };
+        match offered {
+            Some(offered) if answers.next().is_none() => offered.parse_response(answer).map(Some),
+            _ => Err(DeflateError::NotOffered),
+        }
     }
 
     fn first(&self, name: &str) -> Option<&'a str> {
@@ -245,14 +278,19 @@ mod tests {
         RequestHead {
             host: "localhost:1",
             target: "/ws?a=b",
-            key: KEY,
-            protocols: &["a", "b"],
+            offer: OFFER,
             headers: &[("Authorization", "Bearer t")],
         }
     }
 
+    const OFFER: Offer<'_> = Offer {
+        key: KEY,
+        protocols: &["a", "b"],
+        deflate: None,
+    };
+
     fn parse(text: &str) -> Result<Option<Response>, ResponseError> {
-        parse_response(text.as_bytes(), KEY, &["a", "b"], 1000)
+        parse_response(text.as_bytes(), &OFFER, 1000)
     }
 
     #[test]
@@ -272,15 +310,14 @@ mod tests {
         );
         let head_bytes = answer.len();
         answer.extend_from_slice(b"\x81\x00");
-        let response = parse_response(&answer, KEY, &["a", "b"], 1000)
-            .unwrap()
-            .unwrap();
+        let response = parse_response(&answer, &OFFER, 1000).unwrap().unwrap();
         let (protocol, server) = (Some("b".into()), Some("tidewire".into()));
         assert_eq!(
             response,
             Response {
                 head_bytes,
                 protocol,
+                deflate: None,
                 server
             }
         );
@@ -290,7 +327,7 @@ mod tests {
     fn a_refusal_says_when_to_come_back() {
         let mut answer = Vec::new();
         write_rejection(503, &[("Retry-After", "7")], "full", &mut answer);
-        let refused = parse_response(&answer, KEY, &[], 1000).unwrap_err();
+        let refused = parse_response(&answer, &OFFER, 1000).unwrap_err();
         let reason = "Service Unavailable".to_owned();
         let expected = ResponseError::Refused {
             status: 503,
@@ -318,7 +355,10 @@ mod tests {
                 ..head()
             },
             RequestHead {
-                protocols: &["a,b"],
+                offer: Offer {
+                    protocols: &["a,b"],
+                    ..OFFER
+                },
                 ..head()
             },
             RequestHead {
@@ -359,7 +399,6 @@ mod tests {
             replace("s3pP", "s3pQ"),
             replace("\r\n\r\n", "\r\nSec-WebSocket-Accept: x\r\n\r\n"),
             replace("\r\n\r\n", "\r\nSec-WebSocket-Protocol: c\r\n\r\n"),
-            replace("\r\n\r\n", "\r\nSec-WebSocket-Extensions: x\r\n\r\n"),
         ] {
             assert!(
                 matches!(answer, Err(ResponseError::NotAccepted(_))),
@@ -368,10 +407,44 @@ mod tests {
         }
     }
 
+    #[test]
+    fn extensions_have_to_be_offered() {
+        let with = |extensions: &str| {
+            let headers = format!("\r\nSec-WebSocket-Extensions: {extensions}\r\n\r\n");
+            ACCEPTED.replace("\r\n\r\n", &headers)
+        };
+        for extensions in ["x", "permessage-deflate"] {
+            assert_eq!(
+                parse(&with(extensions)),
+                Err(ResponseError::Extensions(DeflateError::NotOffered))
+            );
+        }
+        let offer = Offer {
+            deflate: Some(DeflateParameters::default()),
+            ..OFFER
+        };
+        let answer = |text: &str| parse_response(text.as_bytes(), &offer, 1000);
+        let agreed = answer(&with("permessage-deflate; server_max_window_bits=10")).unwrap();
+        let deflate = agreed.unwrap().deflate.unwrap();
+        assert_eq!(deflate.server_max_window_bits, 10);
+        assert_eq!(answer(ACCEPTED).unwrap().unwrap().deflate, None);
+        let twice = with("permessage-deflate\r\nSec-WebSocket-Extensions: permessage-deflate");
+        assert_eq!(
+            answer(&twice),
+            Err(ResponseError::Extensions(DeflateError::NotOffered))
+        );
+    }
+
+    #[test]
+    fn a_line_feed_alone_ends_no_line() {
+        let answer = ACCEPTED.replace("Upgrade: websocket\r\n", "Upgrade: websocket\n");
+        assert!(matches!(parse(&answer), Err(ResponseError::Malformed(_))));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = parse_response(&bytes, KEY, &[], 200);
+            let _ = parse_response(&bytes, &OFFER, 200);
         }
     }
 }

@@ -31,7 +31,7 @@ fn list_has(value: &str, token: &str) -> bool {
 }
 
 /// Takes the optional white space of RFC 9110, section 5.6.3, off both ends.
-fn trim(text: &str) -> &str {
+pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t'])
 }
 
@@ -50,6 +50,16 @@ fn is_visible(text: &str) -> bool {
 fn is_header_value(text: &str) -> bool {
     text.bytes()
         .all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))
+}
+
+/// RFC 9112, section 2.2, lets a receiver take a bare LF for a line end; two programs in a row that differ in
+/// this can be played against each other.
+fn has_bare_line_feed(head: &[u8]) -> bool {
+    let mut before = 0;
+    head.iter().any(|byte| {
+        let before = std::mem::replace(&mut before, *byte);
+        *byte == b'\n' && before != b'\r'
+    })
 }
 
 fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {

@@ -1,20 +1,68 @@
-//! The messages inside a `batch`.
+//! The messages inside a `batch`, both ways.
 
+use super::{Now, Object, op_code};
 use crate::envelope::scan::{Fields, elements};
-use crate::envelope::{EnvelopeError, Kind, SystemType, classify_json};
-use crate::format::{Format, msgpack_to_json};
+use crate::envelope::{
+    Category, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json, classify_msgpack,
+};
+use crate::format::{Format, FormatError, Item, Reader, json_to_msgpack};
+use crate::frame::OpCode;
+use crate::uuid::Uuid;
 
-/// The messages of a batch as JSON bytes each, whatever the batch's own encoding. Each is known to have
-/// a type; the rest of it has not been looked at, as with any message.
+/// The messages of a batch in its own encoding, as they stand in it. Each is known to have a type; the rest
+/// of it has not been looked at, as with any message.
 pub(super) fn unpack(encoding: Format, bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     match encoding {
         Format::Json => unpack_json(bytes),
+        Format::MessagePack => unpack_msgpack(bytes),
+    }
+}
+
+/// Appends a batch of JSON envelopes in `format`; on an error `out` is as it was before.
+pub(super) fn write(
+    messages: &[&[u8]],
+    format: Format,
+    id: Uuid,
+    now: Now,
+    seq: u64,
+    out: &mut Vec<u8>,
+) -> Result<OpCode, FormatError> {
+    let header = EnvelopeHeader {
+        category: Category::System,
+        t: SystemType::Batch.as_str(),
+        id,
+        unix_ms: now.unix_ms,
+        seq,
+        correlation_id: None,
+        signature: None,
+    };
+    match format {
+        Format::Json => header.write_json_with(out, |out| write_payload(messages, out)),
         Format::MessagePack => {
-            let mut text = Vec::with_capacity(bytes.len() * 2);
-            msgpack_to_json(bytes, &mut text)?;
-            unpack_json(&text)
+            let mut text = Vec::new();
+            write_payload(messages, &mut text);
+            let mut payload = Vec::with_capacity(text.len());
+            json_to_msgpack(&text, &mut payload)?;
+            header.write_msgpack(&payload, out);
         }
     }
+    Ok(op_code(format))
+}
+
+fn write_payload(messages: &[&[u8]], out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    object.with("messages", |out| {
+        out.push(b'[');
+        for (index, message) in messages.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(message);
+        }
+        out.push(b']');
+    });
+    object.number("count", messages.len() as u64);
+    object.close();
 }
 
 fn unpack_json(text: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
@@ -28,8 +76,7 @@ fn unpack_json(text: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
         .ok_or(wrong.clone())?;
     let mut messages = Vec::new();
     elements(array, |message| {
-        let nested = classify_json(message)? == Kind::System(SystemType::Batch);
-        if nested || messages.len() == BATCH_MESSAGES_MAX {
+        if comes_alone(classify_json(message)?) || messages.len() == BATCH_MESSAGES_MAX {
             return Err(wrong.clone());
         }
         messages.push(message.to_vec());
@@ -37,6 +84,53 @@ fn unpack_json(text: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     })?;
     Ok(messages)
 }
+
+fn unpack_msgpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
+    let wrong = EnvelopeError::InvalidField("messages");
+    let mut whole = Reader::new(bytes);
+    whole.skip(0)?;
+    whole.finish()?;
+    let mut reader = Reader::new(bytes);
+    let Item::Map(pairs) = reader.item()? else {
+        return Err(EnvelopeError::NotAnObject);
+    };
+    if !reader.seek_any(pairs, &[b"p", b"payload"])? {
+        return Err(wrong);
+    }
+    let Item::Map(pairs) = reader.item()? else {
+        return Err(EnvelopeError::NotAnObject);
+    };
+    if !reader.seek_any(pairs, &[b"messages"])? {
+        return Err(wrong);
+    }
+    let Item::Array(count) = reader.item()? else {
+        return Err(EnvelopeError::Malformed);
+    };
+    if count as usize > BATCH_MESSAGES_MAX {
+        return Err(wrong);
+    }
+    let mut messages = Vec::new();
+    for _ in 0..count {
+        let message = reader.value(LEVELS)?;
+        if comes_alone(classify_msgpack(message)?) {
+            return Err(wrong);
+        }
+        messages.push(message.to_vec());
+    }
+    Ok(messages)
+}
+
+/// Whether a message may not stand in a batch: what comes after a hello or a key update is encrypted in another
+/// way, so that they come alone.
+fn comes_alone(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::System(SystemType::Batch | SystemType::ClientHello | SystemType::KeyUpdate)
+    )
+}
+
+/// The levels that a batch puts around a message: itself, its payload, its array.
+const LEVELS: usize = 3;
 
 /// Messages that one `batch` may hold.
 pub const BATCH_MESSAGES_MAX: usize = 1000;

@@ -2,13 +2,17 @@
 
 use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
-use super::{Features, Now, Object, PROTOCOL_VERSION, batch, write_message};
+use super::reply::write_key_update;
+use super::server::key_update_request;
+use super::{
+    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, write_message,
+};
 use crate::codes::ErrorCode;
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json,
     classify_msgpack, parse_json, parse_msgpack,
 };
-use crate::format::Format;
+use crate::format::{Format, FormatError};
 use crate::frame::OpCode;
 use crate::uuid::Uuid;
 use serde_json::Value;
@@ -23,6 +27,7 @@ pub struct ClientSession {
     format: Format,
     ready: bool,
     established: bool,
+    key_offered: bool,
 }
 
 /// What a message from the server means. What the server leaves out is empty, 0 or `None`.
@@ -53,6 +58,14 @@ pub enum ClientEvent {
         rate_limit_refill_per_s: u64,
         /// Time between two pings of the server; 0 if it sends none.
         ping_interval_ms: u64,
+        /// The server's key, if this is its first answer to ours; what comes after it is encrypted. `None`
+        /// if the server does not encrypt.
+        encryption: Option<Box<HelloEncryption>>,
+    },
+    /// `key_update`: the server's next message is encrypted with its next key.
+    KeyUpdate {
+        /// Whether to answer with [`ClientSession::write_key_update`] and change our key too.
+        request: bool,
     },
     /// `PONG`.
     Pong {
@@ -83,7 +96,7 @@ pub enum ClientEvent {
         /// How many messages it answers: usually one.
         refused: u64,
     },
-    /// JSON messages to be treated as if each had come alone.
+    /// Messages in the encoding of the batch, to be treated as if each had come alone.
     Batch(Vec<Vec<u8>>),
     /// Any other message of the protocol's.
     System(SystemType, Box<Envelope>),
@@ -97,7 +110,11 @@ pub struct ClientHello<'a> {
     /// Name and version.
     pub client_version: &'a str,
     /// What the client can do.
+    ///
+    /// `encryption` does not count: it is said to be so if a key is offered.
     pub features: Features,
+    /// A public key, to ask for encryption.
+    pub encryption: Option<KeyOffer>,
 }
 
 impl ClientSession {
@@ -111,6 +128,7 @@ impl ClientSession {
             format,
             ready: false,
             established: false,
+            key_offered: false,
         }
     }
 
@@ -203,7 +221,7 @@ impl ClientSession {
                     Format::Json => parse_json(bytes)?,
                     Format::MessagePack => parse_msgpack(bytes)?,
                 };
-                Ok(self.handle_envelope(system, envelope))
+                self.handle_envelope(system, envelope)
             }
         }
     }
@@ -216,14 +234,55 @@ impl ClientSession {
         now: Now,
         out: &mut Vec<u8>,
     ) -> OpCode {
+        self.key_offered = hello.encryption.is_some();
+        let features = Features {
+            encryption: hello.encryption.is_some(),
+            ..hello.features
+        };
         self.write(SystemType::ClientHello, id, now, out, |out| {
             let mut object = Object::open(out);
             object.text("client_version", hello.client_version);
             object.number("protocol_version", PROTOCOL_VERSION.into());
-            object.with("features", |out| hello.features.write(out));
+            object.with("features", |out| features.write(out));
             object.texts("capabilities", &[]);
+            if let Some(offer) = &hello.encryption {
+                offer.write(&mut object);
+            }
             object.close();
         })
+    }
+
+    /// Appends `key_update`, after which the caller encrypts with its next key, and says which kind of
+    /// frame it goes into. `request` asks the server to do the same.
+    pub fn write_key_update(
+        &mut self,
+        request: bool,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        self.write(SystemType::KeyUpdate, id, now, out, |out| {
+            write_key_update(request, out);
+        })
+    }
+
+    /// Appends one `batch` with `messages`, each a JSON envelope that is not checked and none of them a
+    /// batch, at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); says which kind of frame it
+    /// goes into. `id` becomes the batch's id.
+    ///
+    /// # Errors
+    /// Only in MessagePack: a message that is not JSON or, with the two levels that the batch adds, is
+    /// nested too deep; `out` and the session are as they were before.
+    pub fn encode_batch(
+        &mut self,
+        messages: &[&[u8]],
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, FormatError> {
+        let op_code = batch::write(messages, self.format, id, now, self.seq + 1, out)?;
+        self.seq += 1;
+        Ok(op_code)
     }
 
     /// Appends `ping` with the time `now` and says which kind of frame it goes into.
@@ -269,13 +328,18 @@ impl ClientSession {
             unix_ms: now.unix_ms,
             seq: self.seq,
             correlation_id: None,
+            signature: None,
         };
         write_message(&header, self.format, out, write_payload)
     }
 
-    fn handle_envelope(&mut self, system: SystemType, envelope: Envelope) -> ClientEvent {
+    fn handle_envelope(
+        &mut self,
+        system: SystemType,
+        envelope: Envelope,
+    ) -> Result<ClientEvent, EnvelopeError> {
         let payload = &envelope.payload;
-        match system {
+        Ok(match system {
             SystemType::ServerReady => {
                 self.ready = true;
                 let details = &payload["details"];
@@ -285,23 +349,11 @@ impl ClientSession {
                     user_id: details["user_id"].as_str().map(str::to_owned),
                 }
             }
-            SystemType::ServerHello => {
-                self.established = true;
-                let limits = &payload["limits"];
-                let number = |value: &Value| value.as_f64().unwrap_or_default() as u64;
-                let ping_interval_ms = number(&payload["ping_interval"]);
-                if ping_interval_ms > 0 {
-                    self.ping_interval_ms = ping_interval_ms.max(PING_INTERVAL_MS_MIN);
-                }
-                ClientEvent::Established {
-                    server_version: text(&payload["server_version"]),
-                    protocol_version: number(&payload["protocol_version"]),
-                    connection_id: text(&payload["connection_id"]),
-                    message_bytes_max: number(&limits["max_message_size"]),
-                    rate_limit_capacity: number(&limits["rate_limit_capacity"]),
-                    rate_limit_refill_per_s: number(&limits["rate_limit_refill"]),
-                    ping_interval_ms,
-                }
+            SystemType::ServerHello => self.handle_hello(payload)?,
+            SystemType::KeyUpdate => {
+                let request = key_update_request(payload);
+                let request = request.ok_or(EnvelopeError::InvalidField("request"))?;
+                ClientEvent::KeyUpdate { request }
             }
             SystemType::Error => {
                 let code = text(&payload["code"]);
@@ -319,7 +371,34 @@ impl ClientSession {
                 }
             }
             _ => ClientEvent::System(system, Box::new(envelope)),
+        })
+    }
+
+    /// A key counts in the first answer to ours alone: a second hello never replaces what it settled.
+    fn handle_hello(&mut self, payload: &Value) -> Result<ClientEvent, EnvelopeError> {
+        let encryption = if self.key_offered {
+            HelloEncryption::read(payload)?.map(Box::new)
+        } else {
+            None
+        };
+        self.key_offered = false;
+        self.established = true;
+        let limits = &payload["limits"];
+        let number = |value: &Value| value.as_f64().unwrap_or_default() as u64;
+        let ping_interval_ms = number(&payload["ping_interval"]);
+        if ping_interval_ms > 0 {
+            self.ping_interval_ms = ping_interval_ms.max(PING_INTERVAL_MS_MIN);
         }
+        Ok(ClientEvent::Established {
+            server_version: text(&payload["server_version"]),
+            protocol_version: number(&payload["protocol_version"]),
+            connection_id: text(&payload["connection_id"]),
+            message_bytes_max: number(&limits["max_message_size"]),
+            rate_limit_capacity: number(&limits["rate_limit_capacity"]),
+            rate_limit_refill_per_s: number(&limits["rate_limit_refill"]),
+            ping_interval_ms,
+            encryption,
+        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod batch;
 mod client;
+mod encryption;
 mod liveness;
 mod numbers;
 mod object;
@@ -14,6 +15,9 @@ mod server;
 
 pub use batch::BATCH_MESSAGES_MAX;
 pub use client::{ClientEvent, ClientHello, ClientSession};
+pub use encryption::{
+    EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
+};
 pub use liveness::TimeoutAction;
 pub use reply::{Reply, TopicRecovery};
 pub use request::{

@@ -1,7 +1,7 @@
 //! What a server says of its own accord or in answer to a system message.
 
 use super::request::Action;
-use super::{Features, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile};
+use super::{Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile};
 use crate::codes::ErrorCode;
 use crate::envelope::{SystemType, pack_number};
 use crate::timestamp::write_rfc3339_ms;
@@ -23,6 +23,13 @@ pub enum Reply {
     Hello {
         /// `cid`.
         correlation_id: Option<String>,
+        /// The answer to a [`SystemEvent::KeyExchange`](super::SystemEvent::KeyExchange).
+        encryption: Option<Box<HelloEncryption>>,
+    },
+    /// `key_update`: what this side sends after it is encrypted with the next key.
+    KeyUpdate {
+        /// Whether the client shall change its key too.
+        request: bool,
     },
     /// `PONG`.
     Pong {
@@ -123,6 +130,7 @@ impl Reply {
         match self {
             Self::Ready { .. } => SystemType::ServerReady,
             Self::Hello { .. } => SystemType::ServerHello,
+            Self::KeyUpdate { .. } => SystemType::KeyUpdate,
             Self::Pong { .. } => SystemType::Pong,
             Self::Ping => SystemType::Ping,
             Self::Error { .. } => SystemType::Error,
@@ -136,10 +144,12 @@ impl Reply {
 
     pub(super) fn correlation_id(&self) -> Option<&str> {
         match self {
-            Self::Ready { .. } | Self::Pong { .. } | Self::Ping | Self::RateLimitWarning { .. } => {
-                None
-            }
-            Self::Hello { correlation_id }
+            Self::Ready { .. }
+            | Self::KeyUpdate { .. }
+            | Self::Pong { .. }
+            | Self::Ping
+            | Self::RateLimitWarning { .. } => None,
+            Self::Hello { correlation_id, .. }
             | Self::Error { correlation_id, .. }
             | Self::SubscriptionUpdate { correlation_id, .. }
             | Self::ConfigResponse { correlation_id, .. }
@@ -157,17 +167,14 @@ impl Reply {
             } => {
                 write_ready(context, *connection_id, user_id.as_deref(), out);
             }
-            Self::Hello { .. } => write_hello(context, out),
+            Self::Hello { encryption, .. } => write_hello(context, encryption.as_deref(), out),
+            Self::KeyUpdate { request } => write_key_update(*request, out),
             Self::Pong {
                 client_timestamp_ms,
             } => {
                 write_pong(*client_timestamp_ms, context.unix_ms, out);
             }
-            Self::Ping => {
-                let mut object = Object::open(out);
-                object.number("timestamp", context.unix_ms);
-                object.close();
-            }
+            Self::Ping => write_numbers(&[("timestamp", context.unix_ms)], out),
             Self::Error {
                 code,
                 message,
@@ -210,12 +217,13 @@ impl Reply {
                 remaining,
                 retry_after_s,
             } => {
-                let mut object = Object::open(out);
-                object.number("current_rate", *current_rate);
-                object.number("limit", *limit);
-                object.number("remaining", *remaining);
-                object.number("retry_after", *retry_after_s);
-                object.close();
+                let numbers = [
+                    ("current_rate", *current_rate),
+                    ("limit", *limit),
+                    ("remaining", *remaining),
+                    ("retry_after", *retry_after_s),
+                ];
+                write_numbers(&numbers, out);
             }
         }
     }
@@ -228,6 +236,14 @@ pub(super) struct Context<'a> {
     pub(super) protocol_version: u8,
     pub(super) connection_id: Uuid,
     pub(super) unix_ms: u64,
+}
+
+fn write_numbers(fields: &[(&str, u64)], out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    for (name, number) in fields {
+        object.number(name, *number);
+    }
+    object.close();
 }
 
 fn write_ready(
@@ -254,7 +270,7 @@ fn write_ready(
     object.close();
 }
 
-fn write_hello(context: &Context<'_>, out: &mut Vec<u8>) {
+fn write_hello(context: &Context<'_>, encryption: Option<&HelloEncryption>, out: &mut Vec<u8>) {
     let profile = context.profile;
     let mut object = Object::open(out);
     object.text("server_version", &profile.server_version);
@@ -270,6 +286,16 @@ fn write_hello(context: &Context<'_>, out: &mut Vec<u8>) {
     object.number("ping_interval", profile.ping_interval_ms);
     object.with("connection_id", |out| write_id(context.connection_id, out));
     object.with("server_time", |out| write_time(context.unix_ms, out));
+    if let Some(encryption) = encryption {
+        encryption.write(&mut object);
+    }
+    object.close();
+}
+
+/// The payload of `key_update`, from either side.
+pub(super) fn write_key_update(request: bool, out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    object.boolean("request", request);
     object.close();
 }
 

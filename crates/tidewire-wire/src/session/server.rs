@@ -4,12 +4,12 @@ use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::reply::{Context, Reply, pack_pong};
 use super::request::{self, Refusal, Request};
-use super::{Features, Now, PROTOCOL_VERSION, batch, op_code, write_message};
+use super::{Features, KeyOffer, Now, PROTOCOL_VERSION, batch, op_code, write_message};
 use crate::codes::ErrorCode;
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, SystemType, parse_json, parse_msgpack,
 };
-use crate::format::Format;
+use crate::format::{Format, FormatError};
 use crate::frame::OpCode;
 use crate::uuid::Uuid;
 use serde_json::Value;
@@ -61,6 +61,7 @@ pub struct ServerSession {
     format: Format,
     compression: bool,
     established: bool,
+    takes_batches: bool,
 }
 
 /// What a system message calls for.
@@ -72,8 +73,23 @@ pub enum SystemEvent {
     Ignore,
     /// The engine's to answer.
     Request(Request),
-    /// JSON messages to be treated as if each had come alone.
+    /// Messages in the encoding of the batch, to be treated as if each had come alone.
     Batch(Vec<Vec<u8>>),
+    /// The first `client_hello`, with a public key: agree on a key, answer with a [`Reply::Hello`] that
+    /// has this `correlation_id` and ours, and encrypt everything after it. If the key proves
+    /// unusable, the answer is `KEY_EXCHANGE_FAILED` and the end.
+    KeyExchange {
+        /// The client's public key and the version to speak.
+        offer: Box<KeyOffer>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `key_update`: the client's next message is encrypted with its next key. To be refused without
+    /// encryption of version 2.
+    KeyUpdate {
+        /// Whether to answer with a [`Reply::KeyUpdate`] and change our key too.
+        request: bool,
+    },
 }
 
 impl ServerSession {
@@ -89,6 +105,7 @@ impl ServerSession {
             format,
             compression,
             established: false,
+            takes_batches: false,
         }
     }
 
@@ -121,6 +138,12 @@ impl ServerSession {
         self.features
     }
 
+    /// Whether the client's hello asked for `batch` messages by name and the server has them: only then
+    /// may [`Self::encode_batch`] be used.
+    pub fn client_takes_batches(&self) -> bool {
+        self.takes_batches
+    }
+
     /// The smaller of both sides' versions of the protocol.
     pub fn protocol_version(&self) -> u8 {
         self.protocol_version
@@ -146,7 +169,6 @@ impl ServerSession {
         system: SystemType,
         encoding: Format,
         bytes: &[u8],
-        _now: Now,
     ) -> SystemEvent {
         match system {
             SystemType::Ping => match payload_numbers(encoding, bytes, ["timestamp"]) {
@@ -201,6 +223,7 @@ impl ServerSession {
             unix_ms: now.unix_ms,
             seq: self.seq,
             correlation_id: reply.correlation_id(),
+            signature: None,
         };
         if let (
             Reply::Pong {
@@ -224,6 +247,25 @@ impl ServerSession {
         })
     }
 
+    /// Appends one `batch` with `messages`, each a JSON envelope that is not checked and none of them a
+    /// batch, at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); says which kind of frame it
+    /// goes into. `id` becomes the batch's id.
+    ///
+    /// # Errors
+    /// Only in MessagePack: a message that is not JSON or, with the two levels that the batch adds, is
+    /// nested too deep; `out` and the session are as they were before.
+    pub fn encode_batch(
+        &mut self,
+        messages: &[&[u8]],
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, FormatError> {
+        let op_code = batch::write(messages, self.format, id, now, self.seq + 1, out)?;
+        self.seq += 1;
+        Ok(op_code)
+    }
+
     fn handle_envelope(
         &mut self,
         profile: &ServerProfile,
@@ -233,8 +275,27 @@ impl ServerSession {
         let correlation_id = envelope.correlation_id;
         let refused = if system == SystemType::ClientHello {
             match self.handle_hello(profile, &envelope.payload) {
-                Ok(()) => return SystemEvent::Reply(Reply::Hello { correlation_id }),
+                Ok(Some(offer)) => {
+                    return SystemEvent::KeyExchange {
+                        offer: Box::new(offer),
+                        correlation_id,
+                    };
+                }
+                Ok(None) => {
+                    return SystemEvent::Reply(Reply::Hello {
+                        correlation_id,
+                        encryption: None,
+                    });
+                }
                 Err(refusal) => refusal,
+            }
+        } else if system == SystemType::KeyUpdate {
+            match key_update_request(&envelope.payload) {
+                Some(request) => return SystemEvent::KeyUpdate { request },
+                None => (
+                    ErrorCode::InvalidMessage,
+                    "request is neither true nor false",
+                ),
             }
         } else {
             match request::parse(system, envelope.payload) {
@@ -258,10 +319,15 @@ impl ServerSession {
         })
     }
 
-    /// A second hello changes nothing; it is answered with what the first one settled.
-    fn handle_hello(&mut self, profile: &ServerProfile, payload: &Value) -> Result<(), Refusal> {
+    /// A second hello changes nothing; it is answered with what the first one settled. Gives the key
+    /// to answer, if the first has one and the server encrypts.
+    fn handle_hello(
+        &mut self,
+        profile: &ServerProfile,
+        payload: &Value,
+    ) -> Result<Option<KeyOffer>, Refusal> {
         if self.established {
-            return Ok(());
+            return Ok(None);
         }
         if !(payload.is_object() || payload.is_null()) {
             return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
@@ -273,14 +339,31 @@ impl ServerSession {
                 "protocol_version is not a number from 1 on",
             ))?,
         };
-        self.protocol_version =
-            u8::try_from(version).map_or(PROTOCOL_VERSION, |v| v.min(PROTOCOL_VERSION));
-        self.features = match payload.get("features") {
+        let mut features = match payload.get("features") {
             Some(features) => profile.features.negotiate(features),
             None => profile.features,
         };
+        let offer = if features.encryption {
+            KeyOffer::read(payload)?
+        } else {
+            None
+        };
+        features.encryption = offer.is_some();
+        self.features = features;
+        self.takes_batches =
+            features.batching && payload["features"]["batching"] == Value::Bool(true);
+        self.protocol_version =
+            u8::try_from(version).map_or(PROTOCOL_VERSION, |v| v.min(PROTOCOL_VERSION));
         self.established = true;
-        Ok(())
+        Ok(offer)
+    }
+}
+
+/// Whether a `key_update` asks for another; `None` if it says so in no known way.
+pub(super) fn key_update_request(payload: &Value) -> Option<bool> {
+    match payload.get("request") {
+        None | Some(Value::Null) => Some(false),
+        Some(request) => request.as_bool(),
     }
 }
 

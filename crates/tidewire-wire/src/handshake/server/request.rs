@@ -3,7 +3,7 @@
 //! Where HTTP leaves room, the strict reading is taken: a request that a proxy in front could
 //! understand differently is refused.
 
-use super::super::{HEADERS_MAX, is_token, is_visible, list, list_has};
+use super::super::{HEADERS_MAX, has_bare_line_feed, is_token, is_visible, list, list_has};
 use super::{Limits, RequestError};
 use base64::Engine as _;
 use std::borrow::Cow;
@@ -139,6 +139,13 @@ impl<'a> Request<'a> {
             .flat_map(list)
     }
 
+    /// The values of `Sec-WebSocket-Extensions`, for
+    /// [`DeflateParameters::accept`](crate::deflate::DeflateParameters::accept).
+    pub fn extensions(&self) -> impl Iterator<Item = &'a str> {
+        self.values("sec-websocket-extensions")
+            .filter_map(|value| std::str::from_utf8(value).ok())
+    }
+
     /// Bytes of the head, with the empty line. What follows them are frames.
     pub fn head_bytes(&self) -> usize {
         self.head_bytes
@@ -237,15 +244,9 @@ fn check_method_start(bytes: &[u8]) -> Result<(), RequestError> {
     }
 }
 
-/// RFC 9112, section 2.2, lets a server take a bare LF for a line end; two servers in a row that differ
-/// in this can be played against each other.
 fn check_line_ends(head: &[u8]) -> Result<(), RequestError> {
-    let mut before = 0;
-    for byte in head {
-        if *byte == b'\n' && before != b'\r' {
-            return Err(RequestError::Malformed("a line ends with LF alone"));
-        }
-        before = *byte;
+    if has_bare_line_feed(head) {
+        return Err(RequestError::Malformed("a line ends with LF alone"));
     }
     Ok(())
 }
@@ -261,6 +262,8 @@ fn http_error(error: httparse::Error, bytes: &[u8], method: Option<&str>) -> Req
                 .unwrap_or_default();
             let version = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
             match version {
+                // The version is the right one, but not where the second word ends.
+                b"HTTP/1.1" => RequestError::Malformed("the request line is broken"),
                 [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', ..] => RequestError::HttpVersion,
                 _ => RequestError::Malformed("the request line is broken"),
             }

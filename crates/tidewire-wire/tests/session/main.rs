@@ -1,9 +1,12 @@
 //! Both sides of a version 1 session against each other and against odd peers.
 
+mod batches;
+mod encryption;
+
 use serde_json::{Value, json};
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Category, Kind, SystemType, classify_json, parse_json, parse_msgpack,
+    Category, EnvelopeError, Kind, SystemType, classify_json, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
@@ -52,11 +55,11 @@ fn handle(session: &mut ServerSession, text: &str) -> SystemEvent {
     let Ok(Kind::System(system)) = classify_json(text.as_bytes()) else {
         panic!("not a system message: {text}")
     };
-    let event = session.handle_system(&profile(), system, Format::Json, text.as_bytes(), NOW);
+    let event = session.handle_system(&profile(), system, Format::Json, text.as_bytes());
     let mut packed = Vec::new();
     if json_to_msgpack(text.as_bytes(), &mut packed).is_ok() {
         let mut twin = session.clone();
-        let same = twin.handle_system(&profile(), system, Format::MessagePack, &packed, NOW);
+        let same = twin.handle_system(&profile(), system, Format::MessagePack, &packed);
         if !matches!(event, SystemEvent::Batch(_)) {
             assert_eq!(same, event, "{text}");
         }
@@ -129,11 +132,12 @@ fn opening_from_both_sides() {
         let hello = ClientHello {
             client_version: "c/1",
             features,
+            encryption: None,
         };
         let op_code = client.write_hello(&hello, id(), NOW, &mut out);
         let hello = content(format, op_code, &out).to_vec();
         let system = SystemType::ClientHello;
-        let event = server.handle_system(&profile(), system, format, &hello, NOW);
+        let event = server.handle_system(&profile(), system, format, &hello);
         let SystemEvent::Reply(reply) = event else {
             panic!("{event:?}")
         };
@@ -157,6 +161,7 @@ fn opening_from_both_sides() {
             rate_limit_capacity: 100_000,
             rate_limit_refill_per_s: 10_000,
             ping_interval_ms: 25_000,
+            encryption: None,
         };
         assert_eq!(event, Ok(expected));
         assert!(client.is_established());
@@ -174,7 +179,7 @@ fn pings_both_ways() {
         let mut out = Vec::new();
         let op_code = client.write_ping(id(), NOW, &mut out);
         let ping = content(format, op_code, &out).to_vec();
-        let event = server.handle_system(&profile(), SystemType::Ping, format, &ping, later);
+        let event = server.handle_system(&profile(), SystemType::Ping, format, &ping);
         let SystemEvent::Reply(reply) = event else {
             panic!("{event:?}")
         };
@@ -200,7 +205,7 @@ fn pings_both_ways() {
         out.clear();
         let op_code = client.write_pong(timestamp_ms, id(), later, &mut out);
         let pong = content(format, op_code, &out);
-        let event = server.handle_system(&profile(), SystemType::Pong, format, pong, later);
+        let event = server.handle_system(&profile(), SystemType::Pong, format, pong);
         assert_eq!(event, SystemEvent::Ignore);
     }
 }
@@ -429,55 +434,6 @@ fn an_error_names_the_request_and_reaches_the_client() {
             refused: 4,
         };
         assert_eq!(event, Ok(expected));
-    }
-}
-
-#[test]
-fn batches() {
-    let mut session = fresh(Format::Json);
-    let text =
-        r#"{"t":"batch","p":{"count":2,"messages":[{"t":"a","p":{"x":[1]}}, {"t":"ping"}]}}"#;
-    let expected = vec![
-        br#"{"t":"a","p":{"x":[1]}}"#.to_vec(),
-        br#"{"t":"ping"}"#.to_vec(),
-    ];
-    assert_eq!(
-        handle(&mut session, text),
-        SystemEvent::Batch(expected.clone())
-    );
-    let event =
-        ClientSession::new(Format::Json, NOW).handle_message(Format::Json, text.as_bytes(), NOW);
-    assert_eq!(event, Ok(ClientEvent::Batch(expected)));
-
-    let mut packed = Vec::new();
-    json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
-    let system = SystemType::Batch;
-    let event = session.handle_system(&profile(), system, Format::MessagePack, &packed, NOW);
-    let SystemEvent::Batch(messages) = event else {
-        panic!("{event:?}")
-    };
-    assert_eq!(parse_json(&messages[0]).unwrap().payload, json!({"x": [1]}));
-    assert_eq!(messages.len(), 2);
-
-    let of = |messages: &str| format!(r#"{{"t":"batch","p":{{"messages":[{messages}]}}}}"#);
-    let full = of(&vec![r#"{"t":"a"}"#; BATCH_MESSAGES_MAX].join(","));
-    assert!(matches!(handle(&mut session, &full), SystemEvent::Batch(_)));
-    for refused in [
-        of(&vec![r#"{"t":"a"}"#; BATCH_MESSAGES_MAX + 1].join(",")),
-        of(r#"{"t":"batch","p":{"messages":[]}}"#),
-        of(r#"{"t":"b\u0061tch"}"#),
-        of(r#"{"x":1}"#),
-        of("1"),
-        of(r#"{"t":"a"},"#),
-        r#"{"t":"batch"}"#.to_owned(),
-        r#"{"t":"batch","p":{}}"#.to_owned(),
-        r#"{"t":"batch","p":{"messages":{}}}"#.to_owned(),
-    ] {
-        assert_eq!(
-            error_code(handle(&mut session, &refused)),
-            ErrorCode::InvalidMessage,
-            "{refused}"
-        );
     }
 }
 

@@ -1,0 +1,170 @@
+//! The options about what lies between messages and frames: compression, encryption, signatures.
+
+use super::keys::{read, secret_of};
+use crate::failure::Failure;
+use base64::Engine as _;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+use tidewire_engine::{Compression, Deflate, Encryption, SignatureKey, Signing};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Compression")]
+pub(crate) struct CompressionFlags {
+    /// permessage-deflate for clients that offer it: with the shards' own compressors, at no memory for
+    /// each connection, or with a memory of what each connection said before (some 370 KB of it)
+    #[arg(long, value_enum, default_value = "off")]
+    deflate: DeflateFlag,
+    /// 1 (fastest) to 9 (smallest), also of messages sent as `C:`
+    #[arg(long, value_name = "LEVEL", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=9))]
+    compression_level: u32,
+    /// Shorter messages are not compressed
+    #[arg(long, value_name = "BYTES", default_value_t = Compression::default().threshold_bytes)]
+    compression_threshold_bytes: usize,
+    /// How far back compressed messages refer, as a power of two
+    #[arg(long, value_name = "BITS", default_value_t = 15, value_parser = clap::value_parser!(u8).range(9..=15))]
+    deflate_window_bits: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DeflateFlag {
+    Off,
+    Shared,
+    PerConnection,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Encryption and signatures inside the WebSocket (protocol version 1)"
+)]
+pub(crate) struct SecurityFlags {
+    /// Whether clients can encrypt their messages, or must
+    #[arg(long, value_enum, default_value = "off")]
+    encryption: EncryptionFlag,
+    /// The private key, PEM (PKCS#8, P-256), by which clients tell this server from somebody in between
+    #[arg(long, value_name = "FILE")]
+    identity_key: Option<PathBuf>,
+    /// Check the signatures of messages with the secret in this file, at least 32 bytes
+    #[arg(long, value_name = "FILE")]
+    signature_secret_file: Option<PathBuf>,
+    /// Check the signatures of messages with this ECDSA key, PEM (P-256)
+    #[arg(long, value_name = "FILE")]
+    signature_public_key: Option<PathBuf>,
+    /// Refuse messages without a signature
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    require_signatures: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EncryptionFlag {
+    Off,
+    Optional,
+    Required,
+}
+
+impl CompressionFlags {
+    pub(crate) fn compression(&self) -> Compression {
+        Compression {
+            deflate: match self.deflate {
+                DeflateFlag::Off => Deflate::Off,
+                DeflateFlag::Shared => Deflate::Shared,
+                DeflateFlag::PerConnection => Deflate::PerConnection,
+            },
+            level: self.compression_level,
+            threshold_bytes: self.compression_threshold_bytes,
+            window_bits: self.deflate_window_bits,
+        }
+    }
+}
+
+impl SecurityFlags {
+    pub(crate) fn encryption(&self) -> Encryption {
+        match self.encryption {
+            EncryptionFlag::Off => Encryption::Off,
+            EncryptionFlag::Optional => Encryption::Optional,
+            EncryptionFlag::Required => Encryption::Required,
+        }
+    }
+
+    /// Where the identity key is.
+    ///
+    /// # Errors
+    /// It is given though nothing is encrypted.
+    pub(crate) fn identity_key(&self) -> Result<Option<PathBuf>, Failure> {
+        if self.identity_key.is_some() && self.encryption == EncryptionFlag::Off {
+            return Err(Failure::usage(
+                "--identity-key is of use with encryption only: give --encryption optional or required",
+            ));
+        }
+        Ok(self.identity_key.clone())
+    }
+
+    /// How signatures are checked.
+    ///
+    /// # Errors
+    /// A file cannot be read or is no key, there are two, or none though signatures are required.
+    pub(crate) fn signing(&self) -> Result<Option<Signing>, Failure> {
+        let key = match (&self.signature_secret_file, &self.signature_public_key) {
+            (None, None) if self.require_signatures => {
+                return Err(Failure::usage(
+                    "--require-signatures needs a key to check them with: give --signature-secret-file or \
+                     --signature-public-key",
+                ));
+            }
+            (None, None) => return Ok(None),
+            (Some(_), Some(_)) => {
+                return Err(Failure::usage(
+                    "--signature-secret-file and --signature-public-key exclude each other: give one of them",
+                ));
+            }
+            (Some(path), None) => SignatureKey::Hmac(secret_of(path)?),
+            (None, Some(path)) => SignatureKey::Ecdsa(public_point(path)?),
+        };
+        Ok(Some(Signing::new(key, self.require_signatures)))
+    }
+}
+
+/// The point in a PEM file with a public key on P-256.
+fn public_point(path: &Path) -> Result<[u8; 65], Failure> {
+    let pem = read("a public key", path)?;
+    point_of_pem(&pem).ok_or_else(|| {
+        Failure::usage(format!(
+            "{} is not a public key on P-256 in PEM: `openssl pkey -pubout` writes one",
+            path.display()
+        ))
+    })
+}
+
+fn point_of_pem(pem: &[u8]) -> Option<[u8; 65]> {
+    let text = std::str::from_utf8(pem).ok()?;
+    let (_, rest) = text.split_once("-----BEGIN PUBLIC KEY-----")?;
+    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
+    let encoded: String = body.split_ascii_whitespace().collect();
+    let der = base64::engine::general_purpose::STANDARD
+        .decode(encoded)
+        .ok()?;
+    der.strip_prefix(P256_SPKI_HEAD)?.try_into().ok()
+}
+
+/// What comes before the point in the DER of a public key on P-256 (RFC 5480, section 2).
+const P256_SPKI_HEAD: &[u8] = &[
+    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_public_key_that_openssl_wrote() {
+        let pem = "-----BEGIN PUBLIC KEY-----\n\
+            MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEczs0MHjtsk9OPcN2J8jB211HGMqb\n\
+            uVw9gwgSili0IDjlEvP2Hawvh0qo6TR+bd68/lSqRfmZxl5vd5Gviu0GvQ==\n\
+            -----END PUBLIC KEY-----\n";
+        let point = point_of_pem(pem.as_bytes()).expect("a point");
+        assert_eq!((point[0], point[1], point[64]), (0x04, 0x73, 0xbd));
+        assert_eq!(point_of_pem(pem.replace("MFkw", "MFow").as_bytes()), None);
+        assert_eq!(point_of_pem(b"no PEM"), None);
+    }
+}

@@ -1,0 +1,259 @@
+//! Messages on their way out: through the layers of a connection into a frame.
+
+use crate::application::Outgoing;
+use crate::connection::{Phase, State};
+use crate::core::{Core, wire_now};
+use crate::layers::DeflateLayer;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+use tidewire_net::Io;
+use tidewire_wire::deflate::WINDOW_BITS_MAX;
+use tidewire_wire::format::{Deflater, MESSAGEPACK_PREFIX, ZLIB_PREFIX};
+use tidewire_wire::frame::{self, OpCode};
+
+/// A message that goes to many connections. What compression makes of it is made once, by the first that
+/// needs it, on whatever shard.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    message: Outgoing,
+    /// By log 2 of the window.
+    deflated: [OnceLock<Box<[u8]>>; WINDOW_BITS_MAX as usize + 1],
+    zlib: OnceLock<Box<[u8]>>,
+}
+
+/// One message to one connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    pub(crate) opcode: OpCode,
+    /// What marks its encoding, in front of the bytes.
+    pub(crate) prefix: &'a [u8],
+    pub(crate) bytes: &'a [u8],
+    /// Where its compressed forms are kept, if it goes to others as well.
+    pub(crate) publication: Option<&'a Publication>,
+}
+
+impl Publication {
+    pub(crate) fn new(message: Outgoing) -> Self {
+        Self {
+            message,
+            deflated: Default::default(),
+            zlib: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        Payload {
+            publication: Some(self),
+            ..self.message.payload()
+        }
+    }
+}
+
+impl Outgoing {
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        match self {
+            Self::Text(text) => Payload::new(OpCode::Text, text.as_bytes()),
+            Self::Binary(bytes) => Payload::new(OpCode::Binary, bytes),
+        }
+    }
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn new(opcode: OpCode, bytes: &'a [u8]) -> Self {
+        Self {
+            opcode,
+            prefix: &[],
+            bytes,
+            publication: None,
+        }
+    }
+
+    /// MessagePack without its prefix.
+    pub(crate) fn messagepack(bytes: &'a [u8]) -> Self {
+        Self {
+            prefix: MESSAGEPACK_PREFIX,
+            ..Self::new(OpCode::Binary, bytes)
+        }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.prefix.len() + self.bytes.len()
+    }
+
+    /// Appends the payload in a frame, as it is; how many bytes it has.
+    #[inline]
+    fn write_frame(&self, out: &mut Vec<u8>) -> usize {
+        frame::write_header(out, true, self.opcode, self.len(), None);
+        out.extend_from_slice(self.prefix);
+        out.extend_from_slice(self.bytes);
+        self.len()
+    }
+
+    /// The prefix and the bytes in one piece.
+    fn joined(&self) -> Cow<'a, [u8]> {
+        if self.prefix.is_empty() {
+            Cow::Borrowed(self.bytes)
+        } else {
+            Cow::Owned([self.prefix, self.bytes].concat())
+        }
+    }
+}
+
+impl Core {
+    /// Sends a message, unless this side has said its last (RFC 6455, section 5.5.1).
+    #[inline]
+    pub(crate) fn send(&mut self, io: &mut Io, state: &mut State, payload: Payload<'_>) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        if state.layers.is_some() {
+            return self.send_layered(io, state, payload);
+        }
+        let Some(buffer) = io.buffer(state.key.id) else {
+            return;
+        };
+        payload.write_frame(buffer);
+        self.count_sent(payload.len());
+    }
+
+    pub(crate) fn count_sent(&self, payload_bytes: usize) {
+        self.counters.messages_sent.add(1);
+        self.counters.bytes_sent.add(payload_bytes as u64);
+    }
+
+    #[inline(never)]
+    fn send_layered(&mut self, io: &mut Io, state: &mut State, payload: Payload<'_>) {
+        let session = &state.session;
+        let takes_zlib = !session.is_established() || session.features().compression;
+        let Some(layers) = &mut state.layers else {
+            return;
+        };
+        let Some(buffer) = io.buffer(state.key.id) else {
+            return;
+        };
+        let is_long = payload.len() >= self.shared.config.compression.threshold_bytes;
+        let uses_zlib = is_long && layers.zlib && takes_zlib && payload.opcode == OpCode::Text;
+        if let Some(encryption) = &mut layers.encryption {
+            let sent = if uses_zlib {
+                self.with_zlib(payload, |zlib| {
+                    if zlib.len() < payload.len() {
+                        Self::write_sealed(encryption, zlib, buffer)
+                    } else {
+                        Self::write_sealed(encryption, &payload.joined(), buffer)
+                    }
+                })
+            } else {
+                Self::write_sealed(encryption, &payload.joined(), buffer)
+            };
+            let wants_key_update = encryption.cipher.wants_key_update();
+            return match sent {
+                Ok(sent_bytes) => {
+                    self.count_sent(sent_bytes);
+                    if wants_key_update {
+                        self.renew_sealing_key(io, state, wire_now(io));
+                    }
+                }
+                // After more messages than any connection lives to see.
+                Err(error) => {
+                    tracing::error!(%error, "a connection cannot encrypt any more");
+                    io.close(state.key.id);
+                }
+            };
+        }
+        let sent_bytes = match &mut layers.deflate {
+            Some(deflate) if is_long => self.write_deflated(deflate, payload, buffer),
+            _ if uses_zlib => self.with_zlib(payload, |zlib| {
+                if zlib.len() < payload.len() {
+                    frame::write_frame(buffer, OpCode::Binary, zlib, None);
+                    zlib.len()
+                } else {
+                    payload.write_frame(buffer)
+                }
+            }),
+            _ => payload.write_frame(buffer),
+        };
+        self.count_sent(sent_bytes);
+    }
+
+    /// Appends a frame with the payload compressed, if that makes it smaller.
+    fn write_deflated(
+        &mut self,
+        layer: &mut DeflateLayer,
+        payload: Payload<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> usize {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let deflated: &[u8] = match payload.publication {
+            Some(publication) => {
+                layer.skip();
+                let window_bits = layer.window_bits();
+                publication.deflated[usize::from(window_bits.min(WINDOW_BITS_MAX))]
+                    .get_or_init(|| self.compress_alone(window_bits, payload))
+            }
+            None => {
+                layer.compress(self, &payload.joined(), &mut scratch);
+                &scratch
+            }
+        };
+        let sent_bytes = if deflated.len() < payload.len() {
+            frame::write_compressed_frame(buffer, payload.opcode, deflated, None);
+            deflated.len()
+        } else {
+            layer.skip();
+            payload.write_frame(buffer)
+        };
+        self.keep_scratch(scratch);
+        sent_bytes
+    }
+
+    /// The compressed form that any connection with this window or a larger one understands.
+    fn compress_alone(&mut self, window_bits: u8, payload: Payload<'_>) -> Box<[u8]> {
+        self.counters.messages_compressed.add(1);
+        let level = self.shared.config.compression.level;
+        let mut deflated = Vec::new();
+        self.deflate
+            .compressor(level, window_bits)
+            .compress(&payload.joined(), &mut deflated);
+        deflated.into_boxed_slice()
+    }
+
+    /// Calls `write` with `C:` and the payload as a zlib stream.
+    fn with_zlib<T>(&mut self, payload: Payload<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let zlib: &[u8] = match payload.publication {
+            Some(publication) => publication.zlib.get_or_init(|| {
+                let mut zlib = Vec::new();
+                self.write_zlib_form(payload, &mut zlib);
+                zlib.into_boxed_slice()
+            }),
+            None => {
+                self.write_zlib_form(payload, &mut scratch);
+                &scratch
+            }
+        };
+        let result = write(zlib);
+        self.keep_scratch(scratch);
+        result
+    }
+
+    fn write_zlib_form(&mut self, payload: Payload<'_>, out: &mut Vec<u8>) {
+        self.counters.messages_compressed.add(1);
+        let level = self.shared.config.compression.level;
+        out.extend_from_slice(ZLIB_PREFIX);
+        self.deflater
+            .get_or_insert_with(|| Deflater::new(level))
+            .deflate(&payload.joined(), out);
+    }
+
+    fn keep_scratch(&mut self, mut scratch: Vec<u8>) {
+        scratch.clear();
+        scratch.shrink_to(SCRATCH_BYTES_KEPT);
+        self.scratch = scratch;
+    }
+}
+
+/// Room that a shard keeps between messages.
+pub(crate) const SCRATCH_BYTES_KEPT: usize = 64 * 1024;

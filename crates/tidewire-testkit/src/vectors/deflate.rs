@@ -1,0 +1,86 @@
+//! `deflate.json` and `deflate-negotiation.json`.
+
+use super::Hex;
+use super::frames::Broken;
+use serde::Deserialize;
+
+/// The compressed messages of one connection, one after another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// What the case is about.
+    pub name: String,
+    /// Log 2 of the window in bytes.
+    pub window_bits: u8,
+    /// Whether a message may refer to those before it.
+    pub keeps_context: bool,
+    /// The messages; one that cannot be inflated comes last.
+    pub messages: Vec<Message>,
+    /// The most that one may inflate to, in bytes; 1 MiB by default.
+    #[serde(default = "inflated_bytes_max")]
+    pub inflated_bytes_max: usize,
+    /// What the last message is refused for.
+    pub error: Option<Broken>,
+}
+
+/// One compressed message.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    /// The payload of its frames.
+    pub payload: Hex,
+    /// What it inflates to.
+    pub plain: Option<Hex>,
+}
+
+/// What is agreed, or offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parameters {
+    /// The server's messages do not refer to those before them.
+    pub server_no_context_takeover: bool,
+    /// Nor the client's.
+    pub client_no_context_takeover: bool,
+    /// Log 2 of the server's window in bytes.
+    pub server_max_window_bits: u8,
+    /// Log 2 of the client's.
+    pub client_max_window_bits: u8,
+}
+
+/// One side of a negotiation.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "side", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Negotiation {
+    /// A server and what it is offered.
+    Server {
+        /// What the case is about.
+        name: String,
+        /// What the server wants.
+        wanted: Parameters,
+        /// The values of the headers.
+        offers: Vec<String>,
+        /// What holds; nothing if the server declines.
+        agreed: Option<Parameters>,
+        /// The value of the header that says so.
+        response: Option<String>,
+    },
+    /// A client and what it is answered.
+    Client {
+        /// What the case is about.
+        name: String,
+        /// What the client offers.
+        offered: Parameters,
+        /// The value of the header that says so.
+        offer: String,
+        /// The value of the header that comes back.
+        response: String,
+        /// What holds.
+        agreed: Option<Parameters>,
+        /// Why nothing does.
+        error: Option<String>,
+    },
+}
+
+fn inflated_bytes_max() -> usize {
+    1024 * 1024
+}

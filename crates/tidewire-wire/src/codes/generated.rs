@@ -1,0 +1,129 @@
+//! Generated from `protocol/codes.toml` by `cargo xtask codes`. Do not edit.
+
+use super::{Condition, Fault, Retry};
+
+/// Every error code of protocol version 1. Its spelling on the wire is [`ErrorCode::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// `AUTH_FAILED`: the token is missing, expired or not to be trusted.
+    AuthFailed,
+    /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to go on.
+    RateLimited,
+    /// `MESSAGE_TOO_LARGE`: a message, or what it inflates to, is past the limit.
+    MessageTooLarge,
+    /// `INVALID_MESSAGE`: not an envelope, or a field of a wrong type.
+    InvalidMessage,
+    /// `INVALID_SUBSCRIPTION`: a subscription without usable topics, or with a field of a wrong type.
+    InvalidSubscription,
+    /// `INVALID_ACTION`: an action that the protocol does not have or this server does not offer.
+    InvalidAction,
+    /// `TOPIC_FORBIDDEN`: this user may not have this topic.
+    TopicForbidden,
+    /// `KEY_EXCHANGE_FAILED`: the peer's public key is unusable.
+    KeyExchangeFailed,
+    /// `ENCRYPTION_REQUIRED`: the server takes only encrypted messages.
+    EncryptionRequired,
+    /// `HANDLER_ERROR`: the application's handler failed; how far it came is not known.
+    HandlerError,
+    /// `CIRCUIT_BREAKER_OPEN`: the server is resting after failures.
+    CircuitBreakerOpen,
+    /// `SERVER_ERROR`: the server failed.
+    ServerError,
+    /// `INIT_ERROR`: the session could not be set up.
+    InitError,
+}
+
+impl ErrorCode {
+    /// All codes, in the order of the table.
+    pub const ALL: [Self; 13] = [
+        Self::AuthFailed,
+        Self::RateLimited,
+        Self::MessageTooLarge,
+        Self::InvalidMessage,
+        Self::InvalidSubscription,
+        Self::InvalidAction,
+        Self::TopicForbidden,
+        Self::KeyExchangeFailed,
+        Self::EncryptionRequired,
+        Self::HandlerError,
+        Self::CircuitBreakerOpen,
+        Self::ServerError,
+        Self::InitError,
+    ];
+
+    /// The spelling on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthFailed => "AUTH_FAILED",
+            Self::RateLimited => "RATE_LIMITED",
+            Self::MessageTooLarge => "MESSAGE_TOO_LARGE",
+            Self::InvalidMessage => "INVALID_MESSAGE",
+            Self::InvalidSubscription => "INVALID_SUBSCRIPTION",
+            Self::InvalidAction => "INVALID_ACTION",
+            Self::TopicForbidden => "TOPIC_FORBIDDEN",
+            Self::KeyExchangeFailed => "KEY_EXCHANGE_FAILED",
+            Self::EncryptionRequired => "ENCRYPTION_REQUIRED",
+            Self::HandlerError => "HANDLER_ERROR",
+            Self::CircuitBreakerOpen => "CIRCUIT_BREAKER_OPEN",
+            Self::ServerError => "SERVER_ERROR",
+            Self::InitError => "INIT_ERROR",
+        }
+    }
+
+    /// Whose fault it is.
+    pub const fn fault(self) -> Fault {
+        match self {
+            Self::AuthFailed => Fault::Peer,
+            Self::RateLimited => Fault::Peer,
+            Self::MessageTooLarge => Fault::Peer,
+            Self::InvalidMessage => Fault::Peer,
+            Self::InvalidSubscription => Fault::Peer,
+            Self::InvalidAction => Fault::Peer,
+            Self::TopicForbidden => Fault::Peer,
+            Self::KeyExchangeFailed => Fault::Peer,
+            Self::EncryptionRequired => Fault::Peer,
+            Self::HandlerError => Fault::Caller,
+            Self::CircuitBreakerOpen => Fault::Server,
+            Self::ServerError => Fault::Server,
+            Self::InitError => Fault::Server,
+        }
+    }
+
+    /// Whether the session goes on after it, so that a later or a corrected message can succeed.
+    pub const fn recoverable(self) -> bool {
+        match self {
+            Self::AuthFailed => false,
+            Self::RateLimited => true,
+            Self::MessageTooLarge => true,
+            Self::InvalidMessage => true,
+            Self::InvalidSubscription => true,
+            Self::InvalidAction => true,
+            Self::TopicForbidden => true,
+            Self::KeyExchangeFailed => false,
+            Self::EncryptionRequired => false,
+            Self::HandlerError => true,
+            Self::CircuitBreakerOpen => true,
+            Self::ServerError => true,
+            Self::InitError => false,
+        }
+    }
+
+    /// Whether the refused message may be sent again.
+    pub const fn retry(self) -> Retry {
+        match self {
+            Self::AuthFailed => Retry::After(Condition::NewToken),
+            Self::RateLimited => Retry::After(Condition::Delay),
+            Self::MessageTooLarge => Retry::No,
+            Self::InvalidMessage => Retry::No,
+            Self::InvalidSubscription => Retry::No,
+            Self::InvalidAction => Retry::No,
+            Self::TopicForbidden => Retry::No,
+            Self::KeyExchangeFailed => Retry::No,
+            Self::EncryptionRequired => Retry::After(Condition::KeyExchange),
+            Self::HandlerError => Retry::No,
+            Self::CircuitBreakerOpen => Retry::After(Condition::Delay),
+            Self::ServerError => Retry::After(Condition::Delay),
+            Self::InitError => Retry::After(Condition::Delay),
+        }
+    }
+}

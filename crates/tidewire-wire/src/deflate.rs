@@ -1,0 +1,172 @@
+//! permessage-deflate (RFC 7692): messages compressed one by one, with or without memory between them.
+
+mod parameters;
+
+pub use parameters::{Accepted, DeflateError, DeflateParameters, EXTENSION_NAME};
+
+use crate::frame::ProtocolError;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+
+/// Compresses the messages of one connection, or of many that agreed to have no memory between messages.
+///
+/// Holds about 320 KiB with a window of 15 bits and 270 KiB with one of 9.
+#[derive(Debug)]
+pub struct Compressor {
+    state: Compress,
+    keeps_context: bool,
+}
+
+impl Compressor {
+    /// `level` is 1 (fastest) to 9 (smallest), `window_bits` 9 to 15; other numbers count as the nearest
+    /// of these. With `keeps_context` a message may refer to those before it, and one connection alone
+    /// may use this compressor.
+    #[must_use]
+    pub fn new(level: u32, window_bits: u8, keeps_context: bool) -> Self {
+        let level = Compression::new(level.clamp(1, 9));
+        Self {
+            state: Compress::new_with_window_bits(level, false, clamp_window(window_bits)),
+            keeps_context,
+        }
+    }
+
+    /// Appends the compressed form of `payload` to `out`, as it stands in a frame with RSV1
+    /// ([`write_compressed_frame`](crate::frame::write_compressed_frame)).
+    pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
+        if !self.keeps_context {
+            self.state.reset();
+        }
+        if payload.is_empty() {
+            // The block that RFC 7692, section 7.2.3.6, names: a flush with nothing to flush says nothing.
+            out.push(0);
+            return;
+        }
+        let start = self.state.total_in();
+        out.reserve(payload.len() / 2 + ROOM_BYTES_MIN);
+        loop {
+            let consumed = (self.state.total_in() - start) as usize;
+            self.state
+                .compress_vec(&payload[consumed..], out, FlushCompress::Sync)
+                .expect("a compressor that is never finished takes any input");
+            let is_flushed = out.len() < out.capacity();
+            if is_flushed && self.state.total_in() - start == payload.len() as u64 {
+                break;
+            }
+            out.reserve(payload.len() / 2 + ROOM_BYTES_MIN);
+        }
+        debug_assert!(out.ends_with(&TAIL));
+        out.truncate(out.len() - TAIL.len());
+    }
+
+    /// Forgets the messages before, so that the next one refers to none of them. What the peer decompresses
+    /// stays right: it is asked to remember more than is used.
+    pub fn forget(&mut self) {
+        self.state.reset();
+    }
+}
+
+/// Inflates the messages of one connection, or of many that agreed to have no memory between messages.
+///
+/// Holds about 48 KiB.
+#[derive(Debug)]
+pub struct Decompressor {
+    state: Decompress,
+    keeps_context: bool,
+}
+
+impl Decompressor {
+    /// `window_bits` (8 to 15) and `keeps_context` as the peer compresses; a larger window does no harm.
+    #[must_use]
+    pub fn new(window_bits: u8, keeps_context: bool) -> Self {
+        Self {
+            state: Decompress::new_with_window_bits(false, clamp_window(window_bits)),
+            keeps_context,
+        }
+    }
+
+    /// Appends what the compressed message `payload` holds to `out`.
+    ///
+    /// Stops as soon as more than `out_bytes_max` bytes come out. On an error `out` is as it was before.
+    ///
+    /// # Errors
+    /// [`ProtocolError::MessageTooLarge`], or [`ProtocolError::InvalidDeflate`] for what does not inflate.
+    /// A connection of its own context cannot go on after it.
+    pub fn decompress(
+        &mut self,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+        out_bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        if !self.keeps_context {
+            self.state.reset(false);
+        }
+        let start = out.len();
+        let result = self
+            .inflate(payload, out, start, out_bytes_max)
+            .and_then(|()| self.inflate(&TAIL, out, start, out_bytes_max));
+        if result.is_err() {
+            out.truncate(start);
+        }
+        result
+    }
+
+    /// Inflates a part of a message whose result starts at `start`.
+    fn inflate(
+        &mut self,
+        part: &[u8],
+        out: &mut Vec<u8>,
+        start: usize,
+        out_bytes_max: usize,
+    ) -> Result<(), ProtocolError> {
+        let mut unread = part;
+        loop {
+            let produced = out.len() - start;
+            // One byte more than allowed is asked for, to tell a full result from one that goes on.
+            let room = (unread.len() * 3)
+                .max(produced)
+                .clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX)
+                .min((out_bytes_max - produced).saturating_add(1));
+            out.reserve(room);
+            let (read_before, written_before) = (self.state.total_in(), self.state.total_out());
+            let status = self
+                .state
+                .decompress_vec(unread, out, FlushDecompress::Sync)
+                .map_err(|_| ProtocolError::InvalidDeflate)?;
+            let read = self.state.total_in() - read_before;
+            let is_stuck = read == 0 && self.state.total_out() == written_before;
+            unread = &unread[read as usize..];
+            if out.len() - start > out_bytes_max {
+                return Err(ProtocolError::MessageTooLarge);
+            }
+            let has_room = out.len() < out.capacity();
+            match status {
+                // A last block inside a message is allowed (RFC 7692, section 7.2.3.4); a new stream follows.
+                Status::StreamEnd => {
+                    self.state.reset(false);
+                    if unread.is_empty() {
+                        return Ok(());
+                    }
+                }
+                _ if unread.is_empty() && has_room => return Ok(()),
+                _ if is_stuck => return Err(ProtocolError::InvalidDeflate),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// zlib takes no smaller window than 9 bits for a raw stream.
+fn clamp_window(window_bits: u8) -> u8 {
+    window_bits.clamp(WINDOW_BITS_MIN, WINDOW_BITS_MAX)
+}
+
+/// The smallest window that this side compresses with.
+pub const WINDOW_BITS_MIN: u8 = 9;
+
+/// The largest window, 32 KiB, and what holds unless something else was agreed.
+pub const WINDOW_BITS_MAX: u8 = 15;
+
+/// The end of every flushed message, which is not sent (RFC 7692, section 7.2.1).
+const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
+
+const ROOM_BYTES_MIN: usize = 64;
+const ROOM_BYTES_MAX: usize = 64 * 1024;

@@ -1,0 +1,293 @@
+//! Dialogues of a server's session.
+
+use super::json_of;
+use serde_json::{Value, json};
+use tidewire_testkit::vectors::dialogue::{self, Case, Say, Step};
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{
+    Envelope, Kind, classify_json, classify_msgpack, parse_json, parse_msgpack,
+};
+use tidewire_wire::format::Format;
+use tidewire_wire::session::{
+    Action, Features, Now, Reply, Request, RequestKind, ServerProfile, ServerSession, SystemEvent,
+    TopicRecovery,
+};
+use tidewire_wire::uuid::Uuid;
+
+pub(crate) const NOW: Now = Now {
+    monotonic_ms: 1000,
+    unix_ms: 1_732_212_345_678,
+};
+const TS: &str = "2024-11-21T18:05:45.678Z";
+
+pub(crate) fn run(case: &Case) {
+    let profile = ServerProfile {
+        server_version: "test/1".to_owned(),
+        features: features(case.features.expect("a server's features")),
+        ..ServerProfile::default()
+    };
+    for format in [Format::Json, Format::MessagePack] {
+        let mut session = ServerSession::new(format, false, NOW);
+        for (index, step) in case.steps.iter().enumerate() {
+            let name = format!("{}, step {index}, {format:?}", case.name);
+            take_step(&name, &profile, &mut session, format, step);
+        }
+    }
+}
+
+fn take_step(
+    name: &str,
+    profile: &ServerProfile,
+    session: &mut ServerSession,
+    format: Format,
+    step: &Step,
+) {
+    let event = match (&step.receive, &step.say) {
+        (Some(received), None) => {
+            let bytes = content(format, received);
+            let kind = match format {
+                Format::Json => classify_json(bytes),
+                Format::MessagePack => classify_msgpack(bytes),
+            };
+            let Ok(Kind::System(system)) = kind else {
+                panic!("{name}: {kind:?}")
+            };
+            session.handle_system(profile, system, format, bytes)
+        }
+        (None, Some(say)) => SystemEvent::Reply(reply(say)),
+        _ => panic!("{name}: either receive or say"),
+    };
+    match event {
+        SystemEvent::Reply(reply) => {
+            let mut out = Vec::new();
+            session.encode(
+                profile,
+                &reply,
+                id("0193501a-6a5e-7000-8000-0000000000f1"),
+                NOW,
+                &mut out,
+            );
+            check_reply(name, format, &out, step);
+        }
+        SystemEvent::Ignore => assert!(step.ignored, "{name}"),
+        SystemEvent::Request(request) => {
+            assert_eq!(Some(describe(request)), step.request, "{name}");
+        }
+        SystemEvent::Batch(messages) => {
+            let parsed = |message: Vec<u8>| json_of(format, &message);
+            let messages: Vec<Value> = messages.into_iter().map(parsed).collect();
+            assert_eq!(Some(messages), step.batch, "{name}");
+        }
+        SystemEvent::KeyExchange {
+            offer,
+            correlation_id,
+        } => {
+            let expected = step
+                .key_exchange
+                .as_ref()
+                .unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(offer.public_key[..], expected.public_key[..], "{name}");
+            assert_eq!(offer.version.number(), expected.version, "{name}");
+            assert_eq!(correlation_id, expected.cid, "{name}");
+        }
+        SystemEvent::KeyUpdate { request } => {
+            assert_eq!(
+                step.key_update.map(|update| update.request),
+                Some(request),
+                "{name}"
+            );
+        }
+    }
+}
+
+/// What either side said, against the message or the error that the step wants.
+pub(crate) fn check_reply(name: &str, format: Format, message: &[u8], step: &Step) {
+    let envelope = read(name, format, message);
+    let category = envelope.category.map(|category| category.as_str());
+    assert_eq!(category, Some("WSE"), "{name}");
+    assert_eq!(envelope.version, Some(1), "{name}");
+    assert_eq!(
+        envelope.id.as_deref(),
+        Some("0193501a-6a5e-7000-8000-0000000000f1"),
+        "{name}"
+    );
+    assert_eq!(envelope.ts.as_deref(), Some(TS), "{name}");
+    assert!(envelope.seq.is_some_and(|seq| seq > 0), "{name}");
+    match (&step.reply, &step.error) {
+        (Some(expected), None) => {
+            assert_eq!(envelope.t, expected.t, "{name}");
+            assert_eq!(envelope.payload, expected.p, "{name}");
+            assert_eq!(envelope.correlation_id, expected.cid, "{name}");
+            assert!(
+                expected.seq.is_none() || envelope.seq == expected.seq,
+                "{name}"
+            );
+        }
+        (None, Some(expected)) => check_error(name, &envelope, expected),
+        _ => panic!("{name}: said {envelope:?}"),
+    }
+}
+
+fn check_error(name: &str, envelope: &Envelope, expected: &dialogue::Error) {
+    assert_eq!(envelope.t, "error", "{name}");
+    let mut fields = json!({
+        "code": expected.code,
+        "recoverable": expected.recoverable,
+        "retry_after": expected.retry_after,
+    });
+    if let Some(refused) = expected.refused {
+        fields["refused"] = refused.into();
+    }
+    let mut found = envelope.payload.clone();
+    let message = found
+        .as_object_mut()
+        .and_then(|found| found.remove("message"));
+    let is_said = message
+        .as_ref()
+        .and_then(Value::as_str)
+        .is_some_and(|text| !text.is_empty());
+    assert!(is_said, "{name}: {message:?}");
+    assert_eq!(found, fields, "{name}");
+    assert_eq!(envelope.correlation_id, expected.cid, "{name}");
+}
+
+fn read(name: &str, format: Format, message: &[u8]) -> Envelope {
+    let envelope = match format {
+        Format::Json => parse_json(message),
+        Format::MessagePack => parse_msgpack(message.strip_prefix(b"M:").expect("the prefix")),
+    };
+    envelope.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+pub(crate) fn content(format: Format, received: &dialogue::Received) -> &[u8] {
+    match format {
+        Format::Json => received.json.as_bytes(),
+        Format::MessagePack => &received.msgpack,
+    }
+}
+
+pub(crate) fn features(features: dialogue::Features) -> Features {
+    Features {
+        compression: features.compression,
+        encryption: features.encryption,
+        batching: features.batching,
+        priority_queue: features.priority_queue,
+        circuit_breaker: features.circuit_breaker,
+        recovery: features.recovery,
+    }
+}
+
+pub(crate) fn id(text: &str) -> Uuid {
+    Uuid::parse(text).expect("a UUID")
+}
+
+fn describe(request: Request) -> Value {
+    let mut described = match request.kind {
+        RequestKind::HealthCheck => json!({"kind": "health_check"}),
+        RequestKind::MetricsRequest => json!({"kind": "metrics_request"}),
+        RequestKind::ConfigUpdate(payload) => json!({"kind": "config_update", "payload": payload}),
+        RequestKind::Subscription(subscription) => {
+            let position = |position: &tidewire_wire::session::RecoveryPosition| json!({"topic": position.topic, "epoch": position.epoch, "offset": position.offset});
+            json!({
+                "kind": "subscription",
+                "action": subscription.action.as_str(),
+                "topics": subscription.topics,
+                "presence": subscription.presence,
+                "recover": subscription.recover,
+                "recovery": subscription.recovery.iter().map(position).collect::<Vec<_>>(),
+                "queue_group": subscription.queue_group,
+            })
+        }
+        RequestKind::Sync(sync) => json!({
+            "kind": "sync",
+            "topics": sync.topics,
+            "include_snapshots": sync.include_snapshots,
+            "last_sequence": sync.last_sequence,
+        }),
+    };
+    if let Some(correlation_id) = request.correlation_id {
+        described["cid"] = correlation_id.into();
+    }
+    described
+}
+
+fn reply(say: &Say) -> Reply {
+    match say.clone() {
+        Say::Ready { user_id } => Reply::Ready {
+            connection_id: id("0193501a-6a5e-7000-8000-0000000000c1"),
+            user_id,
+        },
+        Say::Ping(_) => Reply::Ping,
+        Say::KeyUpdate(update) => Reply::KeyUpdate {
+            request: update.request,
+        },
+        Say::Error {
+            code,
+            retry_after,
+            refused,
+            cid,
+        } => Reply::Error {
+            code: ErrorCode::parse(&code).expect("a code"),
+            message: "in words".into(),
+            retry_after_s: retry_after,
+            refused,
+            correlation_id: cid,
+        },
+        Say::RateLimitWarning {
+            current_rate,
+            limit,
+            remaining,
+            retry_after,
+        } => Reply::RateLimitWarning {
+            current_rate,
+            limit,
+            remaining,
+            retry_after_s: retry_after,
+        },
+        Say::ConfigResponse(answer) => Reply::ConfigResponse {
+            payload: answer.payload,
+            correlation_id: answer.cid,
+        },
+        Say::HealthCheckResponse(answer) => Reply::HealthCheckResponse {
+            payload: answer.payload,
+            correlation_id: answer.cid,
+        },
+        Say::MetricsResponse(answer) => Reply::MetricsResponse {
+            payload: answer.payload,
+            correlation_id: answer.cid,
+        },
+        subscription @ Say::SubscriptionUpdate { .. } => subscription_update(subscription),
+        Say::Hello { .. } | Say::Pong { .. } => panic!("a server does not say that by itself"),
+    }
+}
+
+fn subscription_update(say: Say) -> Reply {
+    let Say::SubscriptionUpdate {
+        action,
+        success_topics,
+        failed_topics,
+        recovery,
+        cid,
+    } = say
+    else {
+        panic!("no subscription_update: {say:?}")
+    };
+    let topic = |topic: dialogue::TopicRecovery| TopicRecovery {
+        topic: topic.topic,
+        epoch: topic.epoch,
+        offset: topic.offset,
+        recovered: topic.recovered,
+        count: topic.count,
+    };
+    Reply::SubscriptionUpdate {
+        action: match action.as_str() {
+            "subscribe" => Action::Subscribe,
+            "unsubscribe" => Action::Unsubscribe,
+            other => panic!("no action: {other}"),
+        },
+        success_topics,
+        failed_topics,
+        recovery: recovery.into_iter().map(topic).collect(),
+        correlation_id: cid,
+    }
+}
