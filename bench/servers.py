@@ -16,6 +16,7 @@ PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/targ
 SECRET = secrets.token_hex(32)
 SERVER_CORE = "0"
 PEER = "fastwebsockets"  # the one that the targets are about
+WS = ["node", ROOT / "bench/peers/ws/server.js"]
 
 
 class Server(contextlib.AbstractContextManager):
@@ -78,17 +79,28 @@ def peers(mode):
     commands = {
         PEER: [PEERS / "peer-fastwebsockets"],
         "tokio-tungstenite": [PEERS / "peer-tungstenite"],
-        "ws (Node)": ["node", folder / "ws/server.js"],
+        "ws (Node)": WS,
         "picows (Python)": [picows, folder / "picows/server.py"],
     }
+    return installed(commands, "--mode", mode)
+
+
+def compressing_peers(level):
+    """The peers whose library has permessage-deflate, as echo servers."""
+    commands = {"yawc": [PEERS / "peer-yawc"], "ws (Node)": WS}
+    return installed(commands, "--mode", "echo", "--deflate-level", level)
+
+
+def installed(commands, *flags):
+    peers = ROOT / "bench/peers"
     is_installed = {
-        "ws (Node)": (folder / "ws/node_modules/ws").is_dir(),
-        "picows (Python)": any(folder.glob("picows/.venv/lib/python*/site-packages/picows")),
+        "ws (Node)": (peers / "ws/node_modules/ws").is_dir(),
+        "picows (Python)": any(peers.glob("picows/.venv/lib/python*/site-packages/picows")),
     }
     for name, command in commands.items():
         if shutil.which(command[0]) and is_installed.get(name, True):
-            yield name, [*command, "--port", "0", "--mode", mode]
-        elif name == PEER:
-            raise SystemExit(f"{command[0]} is not there: build it with bench/run")
-        else:
+            yield name, [*command, "--port", "0", *flags]
+        elif name in is_installed:
             print(f"{name} is not installed and is left out.\n")
+        else:
+            raise SystemExit(f"{command[0]} is not there: build it with bench/run")

@@ -9,7 +9,10 @@ const server = new WebSocketServer({
   host: "127.0.0.1",
   port: options.port,
   backlog: 4096,
-  perMessageDeflate: false,
+  perMessageDeflate: options.deflateLevel > 0 && {
+    zlibDeflateOptions: { level: options.deflateLevel },
+    threshold: 0,
+  },
   // The set of all clients, which only a broadcast would use.
   clientTracking: false,
 });
@@ -30,13 +33,16 @@ function sink() {}
 
 function readOptions() {
   try {
-    const { values } = parseArgs({ options: { port: { type: "string" }, mode: { type: "string" } } });
+    const text = { type: "string" };
+    const { values } = parseArgs({ options: { port: text, mode: text, "deflate-level": text } });
     const port = Number(values.port ?? NaN);
     if (!Number.isInteger(port) || port < 0 || port > 65535) throw new Error("--port is not a TCP port");
     if (values.mode !== "echo" && values.mode !== "sink") throw new Error("--mode is not echo or sink");
-    return { port, mode: values.mode };
+    const deflateLevel = Number(values["deflate-level"] ?? 0);
+    if (!(deflateLevel >= 0 && deflateLevel <= 9)) throw new Error("--deflate-level is not from 1 to 9");
+    return { port, mode: values.mode, deflateLevel };
   } catch (error) {
-    return fail(`${error.message}; usage: --port N --mode echo|sink`, 2);
+    return fail(`${error.message}; usage: --port N --mode echo|sink [--deflate-level N]`, 2);
   }
 }
 

@@ -18,19 +18,22 @@ pub enum Mode {
     Sink,
 }
 
-/// The command line: `--port N --mode echo|sink`.
+/// The command line: `--port N --mode echo|sink [--deflate-level N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// TCP port on 127.0.0.1; 0 lets the system choose.
     pub port: u16,
     /// What to do with a data message.
     pub mode: Mode,
+    /// Level of permessage-deflate, 1 to 9; without one, no compression. Servers
+    /// whose library does not compress take no notice of it.
+    pub deflate_level: Option<u32>,
 }
 
 impl Options {
     /// Reads the arguments after the program's name. The error is one line for the user.
     pub fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let (mut port, mut mode) = (None, None);
+        let (mut port, mut mode, mut deflate_level) = (None, None, None);
         while let Some(flag) = arguments.next() {
             let value = arguments
                 .next()
@@ -42,13 +45,23 @@ impl Options {
                             .map_err(|_| format!("--port {text}: not a TCP port"))?,
                     );
                 }
+                ("--deflate-level", text) => {
+                    let level = text.parse().ok().filter(|level| (1..=9).contains(level));
+                    deflate_level = Some(
+                        level.ok_or_else(|| format!("--deflate-level {text}: not from 1 to 9"))?,
+                    );
+                }
                 ("--mode", "echo") => mode = Some(Mode::Echo),
                 ("--mode", "sink") => mode = Some(Mode::Sink),
                 _ => return Err(format!("{flag} {value}: not understood")),
             }
         }
         match (port, mode) {
-            (Some(port), Some(mode)) => Ok(Self { port, mode }),
+            (Some(port), Some(mode)) => Ok(Self {
+                port,
+                mode,
+                deflate_level,
+            }),
             _ => Err("both --port and --mode are needed".into()),
         }
     }
@@ -56,14 +69,14 @@ impl Options {
 
 /// Runs a server: parses the arguments, listens, says so, and hands each accepted socket (with
 /// `TCP_NODELAY` set) to `serve` as a task of its own, all on one thread. Returns only on an error.
-pub fn run<F>(serve: impl Fn(TcpStream, Mode) -> F) -> ExitCode
+pub fn run<F>(serve: impl Fn(TcpStream, Options) -> F) -> ExitCode
 where
     F: Future<Output = ()> + 'static,
 {
     let options = match Options::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(message) => {
-            eprintln!("{message}; usage: --port N --mode echo|sink");
+            eprintln!("{message}; usage: --port N --mode echo|sink [--deflate-level N]");
             return ExitCode::from(2);
         }
     };
@@ -74,7 +87,7 @@ where
 
 fn run_loop<F>(
     options: Options,
-    serve: impl Fn(TcpStream, Mode) -> F,
+    serve: impl Fn(TcpStream, Options) -> F,
 ) -> io::Result<std::convert::Infallible>
 where
     F: Future<Output = ()> + 'static,
@@ -93,7 +106,7 @@ where
                 continue;
             };
             stream.set_nodelay(true)?;
-            tokio::task::spawn_local(serve(stream, options.mode));
+            tokio::task::spawn_local(serve(stream, options));
         }
     })
 }
@@ -121,9 +134,16 @@ mod tests {
         let expected = Options {
             port: 9001,
             mode: Mode::Sink,
+            deflate_level: None,
         };
         assert_eq!(parse("--port 9001 --mode sink"), Ok(expected));
         assert_eq!(parse("--mode sink --port 9001"), Ok(expected));
+        let compressing = Options {
+            deflate_level: Some(6),
+            ..expected
+        };
+        let line = "--mode sink --port 9001 --deflate-level 6";
+        assert_eq!(parse(line), Ok(compressing));
     }
 
     #[test]
@@ -135,6 +155,7 @@ mod tests {
             "--port x --mode echo",
             "--port 1 --mode loud",
             "--port",
+            "--port 1 --mode echo --deflate-level 10",
         ] {
             assert!(parse(line).is_err(), "{line:?} was accepted");
         }

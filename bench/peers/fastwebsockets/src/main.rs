@@ -11,14 +11,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use peer_args::Mode;
+use peer_args::{Mode, Options};
 use tokio::net::TcpStream;
 
 fn main() -> ExitCode {
     peer_args::run(accept)
 }
 
-async fn accept(stream: TcpStream, mode: Mode) {
+async fn accept(stream: TcpStream, options: Options) {
+    let mode = options.mode;
     let service = service_fn(move |request| ready(Ok::<_, Infallible>(answer(request, mode))));
     // An error here is a client that spoke no HTTP or went away: its own affair.
     let _ = http1::Builder::new()

@@ -3,15 +3,15 @@
 use std::process::ExitCode;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};
-use peer_args::Mode;
+use peer_args::{Mode, Options};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Error;
 
 fn main() -> ExitCode {
-    peer_args::run(async |stream, mode| {
+    peer_args::run(async |stream, options: Options| {
         // An error is a client that broke the protocol or went away: its own affair.
-        let _ = serve(stream, mode).await;
+        let _ = serve(stream, options.mode).await;
     })
 }
 
