@@ -4,10 +4,10 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers check test
+.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke test
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 bench: ## Build the engine, load it with every test, write a report to target/bench
 	cargo build --release --package tidewire-cli
@@ -28,9 +28,20 @@ bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo fmt --check
 	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
+	cargo fmt --all --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo xtask tidy
 	cargo xtask wasm
 
-test: ## Every test
+conformance: ## Every case of the Autobahn suite, as server and as client
+	conformance/autobahn/run
+
+conformance-quick: ## Its quick sections; skipped where the suite is not installed
+	conformance/autobahn/run --quick
+
+fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
+	fuzz/run 60
+
+test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
+	conformance/interop/run
