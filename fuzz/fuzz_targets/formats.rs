@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::io::Read;
 use tidewire_wire::envelope::{
-    Category, Envelope, EnvelopeError, Kind, SystemType, classify_json, classify_msgpack,
-    parse_json, parse_msgpack,
+    Category, Envelope, Kind, SystemType, classify_json, classify_msgpack, parse_json,
+    parse_msgpack,
 };
 use tidewire_wire::format::{
     Deflater, FormatError, Framing, Inflater, NESTING_MAX, identify, inflate, json_to_msgpack,
@@ -83,12 +83,9 @@ fn json(text: &str) {
 }
 
 fn msgpack(bytes: &[u8]) {
-    match (parse_msgpack(bytes), classify_msgpack(bytes)) {
-        // Bytes and times turn into text on the way to JSON; the quick look, which comes first, does not
-        // take them for a type.
-        (_, Err(EnvelopeError::InvalidType)) => {}
-        (Ok(envelope), classified) => assert_eq!(classified, Ok(kind(&envelope))),
-        (Err(_), _) => {}
+    let classified = classify_msgpack(bytes);
+    if let Ok(envelope) = parse_msgpack(bytes) {
+        assert_eq!(classified, Ok(kind(&envelope)));
     }
     let mut text = Vec::new();
     if msgpack_to_json(bytes, &mut text).is_err() {

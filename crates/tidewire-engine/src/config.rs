@@ -164,8 +164,8 @@ pub enum Deflate {
 pub struct Limits {
     /// Sessions in all; the next one gets HTTP 503. Default 1,000,000.
     pub connections_max: usize,
-    /// Connections that have not finished the opening handshake, in all; further ones wait to be
-    /// accepted. Default 512.
+    /// Connections that have not finished the opening handshake, in all. Past it a further one takes the
+    /// place of the oldest, which is cut off, or waits until that has had half a second. Default 512.
     pub handshakes_max: usize,
     /// Time for the opening handshake, TLS included, in milliseconds. Default 10,000.
     pub handshake_timeout_ms: u64,

@@ -1,19 +1,26 @@
 //! permessage-deflate (RFC 7692): messages compressed one by one, with or without memory between them.
 
 mod parameters;
+mod small;
 
 pub use parameters::{Accepted, DeflateError, DeflateParameters, EXTENSION_NAME};
 
 use crate::frame::ProtocolError;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use small::{PAYLOAD_BYTES_MAX, SmallCompressor};
 
 /// Compresses the messages of one connection, or of many that agreed to have no memory between messages.
 ///
 /// Holds about 320 KiB with a window of 15 bits and 270 KiB with one of 9.
+///
+/// At level 1 and without context, messages of up to 16 KiB go through a compressor of our own, which is four times as
+/// fast at the same size.
 #[derive(Debug)]
 pub struct Compressor {
     state: Compress,
     keeps_context: bool,
+    /// For small messages, if it is to be fast and remembers nothing.
+    small: Option<SmallCompressor>,
 }
 
 impl Compressor {
@@ -22,23 +29,34 @@ impl Compressor {
     /// may use this compressor.
     #[must_use]
     pub fn new(level: u32, window_bits: u8, keeps_context: bool) -> Self {
-        let level = Compression::new(level.clamp(1, 9));
+        let window_bits = clamp_window(window_bits);
+        let is_fast = level <= 1 && !keeps_context;
         Self {
-            state: Compress::new_with_window_bits(level, false, clamp_window(window_bits)),
+            state: Compress::new_with_window_bits(
+                Compression::new(level.clamp(1, 9)),
+                false,
+                window_bits,
+            ),
             keeps_context,
+            small: is_fast.then(|| SmallCompressor::new(window_bits)),
         }
     }
 
     /// Appends the compressed form of `payload` to `out`, as it stands in a frame with RSV1
     /// ([`write_compressed_frame`](crate::frame::write_compressed_frame)).
     pub fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
-        if !self.keeps_context {
-            self.state.reset();
-        }
         if payload.is_empty() {
             // The block that RFC 7692, section 7.2.3.6, names: a flush with nothing to flush says nothing.
             out.push(0);
             return;
+        }
+        if let Some(small) = &mut self.small
+            && payload.len() <= PAYLOAD_BYTES_MAX
+        {
+            return small.compress(payload, out);
+        }
+        if !self.keeps_context {
+            self.state.reset();
         }
         let start = self.state.total_in();
         out.reserve(payload.len() / 2 + ROOM_BYTES_MIN);
@@ -125,19 +143,19 @@ impl Decompressor {
                 .max(produced)
                 .clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX)
                 .min((out_bytes_max - produced).saturating_add(1));
-            out.reserve(room);
             let (read_before, written_before) = (self.state.total_in(), self.state.total_out());
+            out.resize(start + produced + room, 0);
             let status = self
                 .state
-                .decompress_vec(unread, out, FlushDecompress::Sync)
+                .decompress(unread, &mut out[start + produced..], FlushDecompress::Sync)
                 .map_err(|_| ProtocolError::InvalidDeflate)?;
-            let read = self.state.total_in() - read_before;
-            let is_stuck = read == 0 && self.state.total_out() == written_before;
-            unread = &unread[read as usize..];
-            if out.len() - start > out_bytes_max {
+            let read = (self.state.total_in() - read_before) as usize;
+            let written = (self.state.total_out() - written_before) as usize;
+            unread = &unread[read..];
+            out.truncate(start + produced + written);
+            if produced + written > out_bytes_max {
                 return Err(ProtocolError::MessageTooLarge);
             }
-            let has_room = out.len() < out.capacity();
             match status {
                 // A last block inside a message is allowed (RFC 7692, section 7.2.3.4); a new stream follows.
                 Status::StreamEnd => {
@@ -146,8 +164,8 @@ impl Decompressor {
                         return Ok(());
                     }
                 }
-                _ if unread.is_empty() && has_room => return Ok(()),
-                _ if is_stuck => return Err(ProtocolError::InvalidDeflate),
+                _ if unread.is_empty() && written < room => return Ok(()),
+                _ if read == 0 && written == 0 => return Err(ProtocolError::InvalidDeflate),
                 _ => {}
             }
         }

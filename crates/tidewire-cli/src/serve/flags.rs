@@ -106,7 +106,7 @@ struct LimitFlags {
     /// Sessions in all; the next one gets HTTP 503
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections_max)]
     connections_max: usize,
-    /// Connections still in the opening handshake, in all
+    /// Connections still in the opening handshake, in all; past it a newcomer takes the place of the oldest
     #[arg(long, value_name = "N", default_value_t = Limits::default().handshakes_max)]
     handshakes_max: usize,
     /// Time for the opening handshake, TLS included
