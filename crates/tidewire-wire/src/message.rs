@@ -1,7 +1,9 @@
 //! Messages out of bytes: frames parsed and unmasked in place, fragments joined, rules enforced.
 
 use crate::close::CloseCode;
-use crate::frame::{Extensions, FrameHeader, OpCode, ProtocolError, Role, parse_extended_header};
+use crate::frame::{
+    Extensions, FrameHeader, OpCode, ProtocolError, Role, parse_extended_header, parse_header,
+};
 use crate::mask;
 use crate::utf8::Utf8Validator;
 
@@ -149,6 +151,35 @@ impl MessageReader {
         &'s mut self,
         input: &'s mut Input<'_>,
     ) -> Result<Option<Event<'s>>, ProtocolError> {
+        if self.assembly.is_some() || self.extensions != Extensions::None {
+            return self.read_with_care(input);
+        }
+        let unread = &input.bytes[input.at..];
+        let Some(header) = parse_header(unread, self.role)? else {
+            return Ok(None);
+        };
+        if !header.opcode.is_control() {
+            if header.opcode == OpCode::Continuation {
+                return Err(ProtocolError::UnexpectedContinuation);
+            }
+            if header.payload_bytes > self.message_bytes_max as u64 {
+                return Err(ProtocolError::MessageTooLarge);
+            }
+            let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
+            if !header.fin || missing {
+                return self.start_assembly(header.opcode == OpCode::Text, false, input);
+            }
+        }
+        take_whole(header, input)
+    }
+
+    /// Inside a message, or on a connection with extensions. Apart from [`Self::read`], which would be a third
+    /// slower if it knew of both.
+    #[inline(never)]
+    fn read_with_care<'s>(
+        &'s mut self,
+        input: &'s mut Input<'_>,
+    ) -> Result<Option<Event<'s>>, ProtocolError> {
         if self.assembly.is_some() {
             return self.read_assembling(input);
         }
@@ -156,17 +187,23 @@ impl MessageReader {
         let Some(header) = parse_extended_header(unread, self.role, self.extensions)? else {
             return Ok(None);
         };
-        if !header.opcode.is_control() {
-            if header.opcode == OpCode::Continuation {
-                return Err(ProtocolError::UnexpectedContinuation);
-            }
-            if header.payload_bytes > bytes_max(header.is_compressed, self.message_bytes_max) {
-                return Err(ProtocolError::MessageTooLarge);
-            }
-            let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
-            if !header.fin || missing {
-                return self.start_assembly(header, input);
-            }
+        if header.opcode.is_control() {
+            return take_whole(header, input);
+        }
+        if header.opcode == OpCode::Continuation {
+            return Err(ProtocolError::UnexpectedContinuation);
+        }
+        if header.payload_bytes > bytes_max(header.is_compressed, self.message_bytes_max) {
+            return Err(ProtocolError::MessageTooLarge);
+        }
+        let missing = header.payload_bytes > (unread.len() - header.header_bytes) as u64;
+        let is_text = header.opcode == OpCode::Text;
+        if !header.fin || missing {
+            return self.start_assembly(is_text, header.is_compressed, input);
+        }
+        if header.is_compressed {
+            let bytes = unmask_whole(&header, input);
+            return Ok(Some(Event::Compressed(Compressed { is_text, bytes })));
         }
         take_whole(header, input)
     }
@@ -175,10 +212,11 @@ impl MessageReader {
     #[cold]
     fn start_assembly<'s>(
         &'s mut self,
-        header: FrameHeader,
+        is_text: bool,
+        is_compressed: bool,
         input: &'s mut Input<'_>,
     ) -> Result<Option<Event<'s>>, ProtocolError> {
-        self.assembly = Some(Box::new(Assembly::new(header)));
+        self.assembly = Some(Box::new(Assembly::new(is_text, is_compressed)));
         self.read_assembling(input)
     }
 
@@ -237,10 +275,10 @@ struct Assembly {
 }
 
 impl Assembly {
-    fn new(first: FrameHeader) -> Self {
+    fn new(is_text: bool, is_compressed: bool) -> Self {
         Self {
-            is_text: first.opcode == OpCode::Text,
-            is_compressed: first.is_compressed,
+            is_text,
+            is_compressed,
             buffer: Vec::new(),
             utf8: Utf8Validator::default(),
             frame: None,
@@ -340,12 +378,6 @@ fn take_whole<'s>(
         Some(mask) => mask::apply(payload, mask),
         None => header.opcode == OpCode::Text && payload.is_ascii(),
     };
-    if header.is_compressed {
-        return Ok(Some(Event::Compressed(Compressed {
-            is_text: header.opcode == OpCode::Text,
-            bytes: payload,
-        })));
-    }
     let event = match header.opcode {
         OpCode::Text if is_ascii => Event::Text(Text(payload)),
         OpCode::Text => text_event(payload)?,
@@ -356,6 +388,18 @@ fn take_whole<'s>(
         OpCode::Continuation => return Err(ProtocolError::UnexpectedContinuation),
     };
     Ok(Some(event))
+}
+
+/// Unmasks the payload of the frame at the front of the input, which is all there.
+fn unmask_whole<'s>(header: &FrameHeader, input: &'s mut Input<'_>) -> &'s [u8] {
+    let payload_start = input.at + header.header_bytes;
+    let payload_end = payload_start + header.payload_bytes as usize;
+    input.at = payload_end;
+    let payload = &mut input.bytes[payload_start..payload_end];
+    if let Some(mask) = header.mask {
+        mask::apply(payload, mask);
+    }
+    payload
 }
 
 fn text_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
