@@ -153,7 +153,7 @@ pub enum Deflate {
     /// message refers to the one before it. Costs no memory per connection, and a message to many is compressed once.
     Shared,
     /// Each connection keeps what it sent and received (up to 32 KiB of each) to refer to, as far as
-    /// its client agrees: smaller messages for some 370 KB a connection, allocated with the first compressed message
+    /// its client agrees: smaller messages for some 340 KB a connection, allocated with the first compressed message
     /// of each direction.
     PerConnection,
 }
