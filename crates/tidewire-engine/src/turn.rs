@@ -58,7 +58,13 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
-    #[inline]
+    /// [`Self::handle_message`] for messages that were inflated, so that the fast path keeps its own copy.
+    #[inline(never)]
+    fn handle_inflated(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+        self.handle_message(state, encoding, bytes);
+    }
+
+    #[inline(always)]
     fn handle_message(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
         match self.core.shared.config.protocol {
             Protocol::Raw => self.deliver(state, Message { encoding, bytes }),
@@ -96,7 +102,7 @@ impl<A: Application> Turn<'_, A> {
                     _ => Encoding::Binary,
                 };
                 if is_admitted {
-                    self.handle_message(state, encoding, &inflated);
+                    self.handle_inflated(state, encoding, &inflated);
                 } else {
                     self.pass_over(state, encoding, &inflated);
                 }
