@@ -149,12 +149,13 @@ pub enum Deflate {
     /// Not at all.
     #[default]
     Off,
-    /// All connections of a shard share one compressor and one decompressor (some 370 KB a shard); no
-    /// message refers to the one before it. Costs no memory per connection, and a message to many is compressed once.
+    /// All connections of a shard share one compressor and one decompressor (some 430 KiB a shard); no
+    /// message refers to the one before it. Costs no memory per connection, and a message to many is
+    /// compressed once.
     Shared,
-    /// Each connection keeps what it sent and received (up to 32 KiB of each) to refer to, as far as
-    /// its client agrees: smaller messages for some 340 KB a connection, allocated with the first compressed message
-    /// of each direction.
+    /// Each connection keeps what it sent and received (up to 32 KiB of each) to refer to, as far as its
+    /// client agrees: smaller messages, for 340 KB a connection after one message and up to 430 KB later,
+    /// allocated with the first compressed message of each direction.
     PerConnection,
 }
 

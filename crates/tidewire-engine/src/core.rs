@@ -2,7 +2,6 @@
 
 use crate::counters::Counters;
 use crate::layers::SharedDeflate;
-use crate::outgoing::SCRATCH_BYTES_KEPT;
 use crate::server::Shared;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -19,6 +18,7 @@ pub(crate) struct Core {
     pub(crate) counters: Arc<Counters>,
     pub(crate) rng: StdRng,
     pub(crate) inflater: Inflater,
+    /// Where a message is inflated, and empty as the next two are: see [`emptied`].
     pub(crate) inflated: Vec<u8>,
     /// Where a message is decrypted.
     pub(crate) decrypted: Vec<u8>,
@@ -47,24 +47,24 @@ impl Core {
         }
     }
 
-    /// Takes the buffer of inflated messages back, without the room that a long one took.
-    pub(crate) fn keep_inflated(&mut self, mut inflated: Vec<u8>) {
-        inflated.clear();
-        inflated.shrink_to(SCRATCH_BYTES_KEPT);
-        self.inflated = inflated;
-    }
-
-    /// The same of decrypted ones.
-    pub(crate) fn keep_decrypted(&mut self, mut decrypted: Vec<u8>) {
-        decrypted.clear();
-        decrypted.shrink_to(SCRATCH_BYTES_KEPT);
-        self.decrypted = decrypted;
+    /// Counts a message with a payload of so many bytes that has been written.
+    #[inline]
+    pub(crate) fn count_sent(&self, payload_bytes: usize) {
+        self.counters.messages_sent.add(1);
+        self.counters.bytes_sent.add(payload_bytes as u64);
     }
 
     /// A new message or connection id.
     pub(crate) fn new_id(&mut self, unix_ms: u64) -> Uuid {
         uuid_v7(unix_ms, self.rng.random())
     }
+}
+
+/// A buffer to be used again, without what it holds and without the room that a long message took.
+pub(crate) fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    buffer.shrink_to(BUFFER_BYTES_KEPT);
+    buffer
 }
 
 /// The shard's clocks as the protocol takes them.
@@ -75,3 +75,6 @@ pub(crate) fn wire_now(io: &Io) -> Now {
         unix_ms: now.unix_ms,
     }
 }
+
+/// Room that a shard keeps in each of its buffers between messages.
+const BUFFER_BYTES_KEPT: usize = 64 * 1024;

@@ -3,14 +3,18 @@
 use crate::application::{Application, Encoding};
 use crate::config::Encryption;
 use crate::connection::{Phase, State};
-use crate::core::Core;
+use crate::core::{Core, emptied};
 use crate::turn::Turn;
 use rand::Rng;
+use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, Framing, MESSAGEPACK_PREFIX, identify};
-use tidewire_wire::secure::{ExchangeError, ExchangeKeyPair, OpenError, SealError, SessionCipher};
+use tidewire_wire::frame::{OpCode, write_header};
+use tidewire_wire::secure::{
+    ExchangeError, ExchangeKeyPair, OpenError, SEALED_OVERHEAD_BYTES, SealError, SessionCipher,
+};
 use tidewire_wire::session::{
     EncryptionVersion, HelloEncryption, KeyOffer, Now, Reply, ServerSession, SystemEvent,
 };
@@ -22,6 +26,23 @@ pub(crate) struct EncryptionLayer {
     pub(crate) cipher: SessionCipher,
     /// What the first hello settled, for those that follow.
     hello: HelloEncryption,
+}
+
+impl EncryptionLayer {
+    /// Appends the frame of an encrypted message; how many bytes its payload has.
+    pub(crate) fn write_frame(
+        &mut self,
+        plain: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize, SealError> {
+        let before = buffer.len();
+        let sealed_bytes = plain.len() + SEALED_OVERHEAD_BYTES;
+        write_header(buffer, true, OpCode::Binary, sealed_bytes, None);
+        self.cipher
+            .seal(plain, buffer)
+            .inspect_err(|_| buffer.truncate(before))?;
+        Ok(sealed_bytes)
+    }
 }
 
 impl<A: Application> Turn<'_, A> {
@@ -123,7 +144,6 @@ impl<A: Application> Turn<'_, A> {
             return self.refuse(state, "no encryption was negotiated");
         };
         let mut plain = std::mem::take(&mut self.core.decrypted);
-        plain.clear();
         match layer.cipher.open(bytes, &mut plain) {
             Ok(()) => match identify(&plain) {
                 Framing::Encrypted => {
@@ -133,7 +153,7 @@ impl<A: Application> Turn<'_, A> {
             },
             Err(error) => self.refuse_sealed(state, error),
         }
-        self.core.keep_decrypted(plain);
+        self.core.decrypted = emptied(plain);
     }
 
     /// A message that the rate limit refused. One of version 2 is opened all the same, because it counts for the
@@ -147,12 +167,11 @@ impl<A: Application> Turn<'_, A> {
             return;
         }
         let mut plain = std::mem::take(&mut self.core.decrypted);
-        plain.clear();
         match layer.cipher.open(bytes, &mut plain) {
             Ok(()) => self.pass_over_update(state, &plain),
             Err(_) => self.start_close(state, CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC),
         }
-        self.core.keep_decrypted(plain);
+        self.core.decrypted = emptied(plain);
     }
 
     fn pass_over_update(&mut self, state: &mut State, plain: &[u8]) {
@@ -221,35 +240,8 @@ impl Core {
         pair.accept(offer, session.connection_id(), identity, self.rng.random())
     }
 
-    /// Appends the frame of an encrypted message; how many bytes its payload has.
-    pub(crate) fn write_sealed(
-        layer: &mut EncryptionLayer,
-        plain: &[u8],
-        buffer: &mut Vec<u8>,
-    ) -> Result<usize, SealError> {
-        let before = buffer.len();
-        let sealed_bytes = plain.len() + tidewire_wire::secure::SEALED_OVERHEAD_BYTES;
-        tidewire_wire::frame::write_header(
-            buffer,
-            true,
-            tidewire_wire::frame::OpCode::Binary,
-            sealed_bytes,
-            None,
-        );
-        layer
-            .cipher
-            .seal(plain, buffer)
-            .inspect_err(|_| buffer.truncate(before))?;
-        Ok(sealed_bytes)
-    }
-
     /// Says `key_update` under the old key and seals what follows with the next.
-    pub(crate) fn renew_sealing_key(
-        &mut self,
-        io: &mut tidewire_net::Io,
-        state: &mut State,
-        now: Now,
-    ) {
+    pub(crate) fn renew_sealing_key(&mut self, io: &mut Io, state: &mut State, now: Now) {
         if state.phase != Phase::Open {
             return;
         }
@@ -264,7 +256,7 @@ impl Core {
         let Some(layer) = encryption(state) else {
             return;
         };
-        if let Ok(sent_bytes) = Self::write_sealed(layer, &message, buffer)
+        if let Ok(sent_bytes) = layer.write_frame(&message, buffer)
             && layer.cipher.update_sealing_key()
         {
             self.count_sent(sent_bytes);

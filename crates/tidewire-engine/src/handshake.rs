@@ -128,8 +128,7 @@ impl<A: Application> EngineShard<A> {
             };
             if let Some(buffer) = io.buffer(id) {
                 let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
-                self.core.counters.messages_sent.add(1);
-                self.core.counters.bytes_sent.add(bytes);
+                self.core.count_sent(bytes);
             }
         }
         io.set_timer(id, session.poll_deadline_ms(profile));

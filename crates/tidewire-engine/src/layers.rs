@@ -70,19 +70,15 @@ impl DeflateLayer {
 
     /// Appends the compressed form of one message.
     pub(crate) fn compress(&mut self, core: &mut Core, payload: &[u8], out: &mut Vec<u8>) {
+        let window_bits = self.window_bits();
+        if self.parameters.server_no_context_takeover {
+            return core.compress_alone(window_bits, payload, out);
+        }
         core.counters.messages_compressed.add(1);
         let level = core.shared.config.compression.level;
-        if self.parameters.server_no_context_takeover {
-            core.deflate
-                .compressor(level, self.window_bits())
-                .compress(payload, out);
-        } else {
-            self.compressor
-                .get_or_insert_with(|| {
-                    Compressor::new(level, self.parameters.server_max_window_bits, true)
-                })
-                .compress(payload, out);
-        }
+        self.compressor
+            .get_or_insert_with(|| Compressor::new(level, window_bits, true))
+            .compress(payload, out);
     }
 
     /// A message was sent that this connection's compressor has not seen.

@@ -76,9 +76,7 @@ impl Openings {
             self.queue.pop_front();
         }
     }
-}
 
-impl Openings {
     fn eviction(&self, is_opening: impl Fn(ConnectionId) -> bool) -> Option<Instant> {
         if self.count < self.limit {
             return None;

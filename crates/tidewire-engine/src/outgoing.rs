@@ -2,7 +2,7 @@
 
 use crate::application::Outgoing;
 use crate::connection::{Phase, State};
-use crate::core::{Core, wire_now};
+use crate::core::{Core, emptied, wire_now};
 use crate::layers::DeflateLayer;
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -117,11 +117,6 @@ impl Core {
         self.count_sent(payload.len());
     }
 
-    pub(crate) fn count_sent(&self, payload_bytes: usize) {
-        self.counters.messages_sent.add(1);
-        self.counters.bytes_sent.add(payload_bytes as u64);
-    }
-
     #[inline(never)]
     fn send_layered(&mut self, io: &mut Io, state: &mut State, payload: Payload<'_>) {
         let session = &state.session;
@@ -135,16 +130,12 @@ impl Core {
         let is_long = payload.len() >= self.shared.config.compression.threshold_bytes;
         let uses_zlib = is_long && layers.zlib && takes_zlib && payload.opcode == OpCode::Text;
         if let Some(encryption) = &mut layers.encryption {
+            let mut write =
+                |payload: Payload<'_>| encryption.write_frame(&payload.joined(), buffer);
             let sent = if uses_zlib {
-                self.with_zlib(payload, |zlib| {
-                    if zlib.len() < payload.len() {
-                        Self::write_sealed(encryption, zlib, buffer)
-                    } else {
-                        Self::write_sealed(encryption, &payload.joined(), buffer)
-                    }
-                })
+                self.with_zlib(payload, write)
             } else {
-                Self::write_sealed(encryption, &payload.joined(), buffer)
+                write(payload)
             };
             let wants_key_update = encryption.cipher.wants_key_update();
             return match sent {
@@ -163,14 +154,7 @@ impl Core {
         }
         let sent_bytes = match &mut layers.deflate {
             Some(deflate) if is_long => self.write_deflated(deflate, payload, buffer),
-            _ if uses_zlib => self.with_zlib(payload, |zlib| {
-                if zlib.len() < payload.len() {
-                    frame::write_frame(buffer, OpCode::Binary, zlib, None);
-                    zlib.len()
-                } else {
-                    payload.write_frame(buffer)
-                }
-            }),
+            _ if uses_zlib => self.with_zlib(payload, |payload| payload.write_frame(buffer)),
             _ => payload.write_frame(buffer),
         };
         self.count_sent(sent_bytes);
@@ -184,13 +168,17 @@ impl Core {
         buffer: &mut Vec<u8>,
     ) -> usize {
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
         let deflated: &[u8] = match payload.publication {
             Some(publication) => {
                 layer.skip();
                 let window_bits = layer.window_bits();
-                publication.deflated[usize::from(window_bits.min(WINDOW_BITS_MAX))]
-                    .get_or_init(|| self.compress_alone(window_bits, payload))
+                publication.deflated[usize::from(window_bits.min(WINDOW_BITS_MAX))].get_or_init(
+                    || {
+                        let mut deflated = Vec::new();
+                        self.compress_alone(window_bits, &payload.joined(), &mut deflated);
+                        deflated.into_boxed_slice()
+                    },
+                )
             }
             None => {
                 layer.compress(self, &payload.joined(), &mut scratch);
@@ -204,25 +192,22 @@ impl Core {
             layer.skip();
             payload.write_frame(buffer)
         };
-        self.keep_scratch(scratch);
+        self.scratch = emptied(scratch);
         sent_bytes
     }
 
-    /// The compressed form that any connection with this window or a larger one understands.
-    fn compress_alone(&mut self, window_bits: u8, payload: Payload<'_>) -> Box<[u8]> {
+    /// Appends the compressed form that any connection with this window or a larger one understands.
+    pub(crate) fn compress_alone(&mut self, window_bits: u8, payload: &[u8], out: &mut Vec<u8>) {
         self.counters.messages_compressed.add(1);
         let level = self.shared.config.compression.level;
-        let mut deflated = Vec::new();
         self.deflate
             .compressor(level, window_bits)
-            .compress(&payload.joined(), &mut deflated);
-        deflated.into_boxed_slice()
+            .compress(payload, out);
     }
 
-    /// Calls `write` with `C:` and the payload as a zlib stream.
-    fn with_zlib<T>(&mut self, payload: Payload<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
+    /// Calls `write` with `C:` and the payload as a zlib stream or, if that is no smaller, the payload itself.
+    fn with_zlib<T>(&mut self, payload: Payload<'_>, write: impl FnOnce(Payload<'_>) -> T) -> T {
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
         let zlib: &[u8] = match payload.publication {
             Some(publication) => publication.zlib.get_or_init(|| {
                 let mut zlib = Vec::new();
@@ -234,8 +219,12 @@ impl Core {
                 &scratch
             }
         };
-        let result = write(zlib);
-        self.keep_scratch(scratch);
+        let result = if zlib.len() < payload.len() {
+            write(Payload::new(OpCode::Binary, zlib))
+        } else {
+            write(payload)
+        };
+        self.scratch = emptied(scratch);
         result
     }
 
@@ -247,13 +236,4 @@ impl Core {
             .get_or_insert_with(|| Deflater::new(level))
             .deflate(&payload.joined(), out);
     }
-
-    fn keep_scratch(&mut self, mut scratch: Vec<u8>) {
-        scratch.clear();
-        scratch.shrink_to(SCRATCH_BYTES_KEPT);
-        self.scratch = scratch;
-    }
 }
-
-/// Room that a shard keeps between messages.
-pub(crate) const SCRATCH_BYTES_KEPT: usize = 64 * 1024;

@@ -360,9 +360,7 @@ impl Shared {
             config,
         }
     }
-}
 
-impl Shared {
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)
     }
@@ -377,7 +375,7 @@ impl Shared {
 
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
-        !self.draining.load(Ordering::Acquire)
+        !self.is_draining()
     }
 
     fn shards(&self) -> Vec<Snapshot> {

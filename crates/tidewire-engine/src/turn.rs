@@ -3,13 +3,12 @@
 use crate::application::{Application, CloseReason, Context, Encoding, Message, Peer};
 use crate::config::Protocol;
 use crate::connection::{Phase, State, Unannounced};
-use crate::core::Core;
+use crate::core::{Core, emptied};
 use crate::counters::Counters;
 use crate::encryption::encryption;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::frame::ProtocolError;
-use tidewire_wire::frame::{self, OpCode};
+use tidewire_wire::frame::{self, OpCode, ProtocolError};
 use tidewire_wire::handshake::server::write_rejection;
 use tidewire_wire::message::{Compressed, Event};
 use tidewire_wire::session::{Now, Reply, TimeoutAction};
@@ -89,7 +88,6 @@ impl<A: Application> Turn<'_, A> {
         }
         let limit = self.core.shared.config.limits.message_bytes_max;
         let mut inflated = std::mem::take(&mut self.core.inflated);
-        inflated.clear();
         let result = deflate
             .decompress(&mut self.core.deflate, message.bytes, &mut inflated, limit)
             .and_then(|()| message.event(&inflated));
@@ -115,7 +113,7 @@ impl<A: Application> Turn<'_, A> {
                 self.end_for(state, error, is_admitted);
             }
         }
-        self.core.keep_inflated(inflated);
+        self.core.inflated = emptied(inflated);
     }
 
     /// Ends a connection whose peer broke RFC 6455; `counts` if the message was not refused before.

@@ -2,6 +2,7 @@
 
 use crate::application::{Application, Encoding, Message};
 use crate::connection::{Phase, State};
+use crate::core::emptied;
 use crate::outgoing::Payload;
 use crate::turn::Turn;
 use tidewire_wire::close::CloseCode;
@@ -29,16 +30,7 @@ impl<A: Application> Turn<'_, A> {
     fn handle_json(&mut self, state: &mut State, text: &[u8]) {
         match classify_json(text) {
             Ok(Kind::Application) => {
-                if !self.may_be_unsigned(state, Format::Json, text, None) {
-                    return;
-                }
-                self.deliver(
-                    state,
-                    Message {
-                        encoding: Encoding::Text,
-                        bytes: text,
-                    },
-                );
+                self.handle_application(state, Format::Json, Encoding::Text, text);
             }
             Ok(Kind::System(system)) => self.handle_system(state, system, Format::Json, text),
             Err(error) => self.refuse(state, &error.to_string()),
@@ -48,21 +40,25 @@ impl<A: Application> Turn<'_, A> {
     fn handle_message_pack(&mut self, state: &mut State, bytes: &[u8]) {
         match classify_msgpack(bytes) {
             Ok(Kind::Application) => {
-                if !self.may_be_unsigned(state, Format::MessagePack, bytes, None) {
-                    return;
-                }
-                self.deliver(
-                    state,
-                    Message {
-                        encoding: Encoding::MessagePack,
-                        bytes,
-                    },
-                );
+                self.handle_application(state, Format::MessagePack, Encoding::MessagePack, bytes);
             }
             Ok(Kind::System(system)) => {
                 self.handle_system(state, system, Format::MessagePack, bytes);
             }
             Err(error) => self.refuse(state, &error.to_string()),
+        }
+    }
+
+    #[inline]
+    fn handle_application(
+        &mut self,
+        state: &mut State,
+        format: Format,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) {
+        if self.may_be_unsigned(state, format, bytes, None) {
+            self.deliver(state, Message { encoding, bytes });
         }
     }
 
@@ -100,7 +96,6 @@ impl<A: Application> Turn<'_, A> {
     fn handle_zlib(&mut self, state: &mut State, compressed: &[u8]) {
         let limit = self.core.shared.config.limits.message_bytes_max;
         let mut inflated = std::mem::take(&mut self.core.inflated);
-        inflated.clear();
         match self.core.inflater.inflate(compressed, &mut inflated, limit) {
             Ok(()) => {
                 self.core.counters.messages_inflated.add(1);
@@ -117,7 +112,7 @@ impl<A: Application> Turn<'_, A> {
             }
             Err(error) => self.refuse(state, &error.to_string()),
         }
-        self.core.keep_inflated(inflated);
+        self.core.inflated = emptied(inflated);
     }
 
     /// A message that is not one of version 1: counted, answered, and nothing else.
@@ -207,8 +202,7 @@ impl<A: Application> Turn<'_, A> {
         };
         let profile = &self.core.shared.profile;
         let payload_bytes = write_message(buffer, &mut state.session, profile, reply, id, now);
-        self.core.counters.messages_sent.add(1);
-        self.core.counters.bytes_sent.add(payload_bytes);
+        self.core.count_sent(payload_bytes);
     }
 }
 
@@ -220,12 +214,12 @@ pub(crate) fn write_message(
     reply: &Reply,
     id: Uuid,
     now: Now,
-) -> u64 {
+) -> usize {
     let mut payload_bytes = 0;
     write_frame_with(buffer, None, |out| {
         let before = out.len();
         let opcode = session.encode(profile, reply, id, now, out);
-        payload_bytes = (out.len() - before) as u64;
+        payload_bytes = out.len() - before;
         opcode
     });
     payload_bytes

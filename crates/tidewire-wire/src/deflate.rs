@@ -11,7 +11,7 @@ use small::{PAYLOAD_BYTES_MAX, SmallCompressor};
 
 /// Compresses the messages of one connection, or of many that agreed to have no memory between messages.
 ///
-/// Holds about 320 KiB with a window of 15 bits and 270 KiB with one of 9.
+/// Holds 371 KiB with a window of 15 bits and 245 KiB with one of 9, and 16 KiB more at level 1 without context.
 ///
 /// At level 1 and without context, messages of up to 16 KiB go through a compressor of our own, which is four times as
 /// fast at the same size.
@@ -84,7 +84,7 @@ impl Compressor {
 
 /// Inflates the messages of one connection, or of many that agreed to have no memory between messages.
 ///
-/// Holds about 48 KiB.
+/// Holds 46 KiB.
 #[derive(Debug)]
 pub struct Decompressor {
     state: Decompress,

@@ -11,7 +11,7 @@ use tidewire_engine::{Compression, Deflate, Encryption, SignatureKey, Signing};
 #[command(next_help_heading = "Compression")]
 pub(crate) struct CompressionFlags {
     /// permessage-deflate for clients that offer it: with the shards' own compressors, at no memory for
-    /// each connection, or with a memory of what each connection said before (some 340 KB of it)
+    /// each connection, or with a memory of what each connection said before (340 to 430 KB of it)
     #[arg(long, value_enum, default_value = "off")]
     deflate: DeflateFlag,
     /// 1 (fastest) to 9 (smallest), also of messages sent as `C:`
