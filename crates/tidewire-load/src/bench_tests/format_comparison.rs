@@ -1,7 +1,7 @@
 //! `format-comparison`: the same message as JSON, MessagePack and zlib.
 
 use super::measure::Bench;
-use super::throughput::send_each;
+use super::throughput::{Sending, send_each};
 use crate::payload::{Encoding, Payload};
 use crate::report::TestResult;
 use crate::report::model::FORMAT_COMPARISON;
@@ -13,7 +13,12 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
             encoding,
             ..Payload::TRADE
         });
-    let mut results = send_each(bench, FORMAT_COMPARISON, connections, &payloads)?;
+    let mut results = send_each(
+        bench,
+        &Sending::one_way(FORMAT_COMPARISON),
+        connections,
+        &payloads,
+    )?;
     let json_rate = results.first().and_then(|json| json.rate_per_s);
     for result in &mut results {
         result.ratio_to_json = result

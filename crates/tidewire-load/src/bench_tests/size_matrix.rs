@@ -1,7 +1,7 @@
 //! `size-matrix`: throughput for each payload size, on the same connections.
 
 use super::measure::Bench;
-use super::throughput::send_each;
+use super::throughput::{Sending, send_each};
 use crate::payload::Payload;
 use crate::report::TestResult;
 use crate::report::model::SIZE_MATRIX;
@@ -10,5 +10,10 @@ use crate::run::RunError;
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
     let sizes = bench.options.sizes.iter();
     let payloads: Vec<Payload> = sizes.map(|&bytes| bench.payload(bytes)).collect();
-    send_each(bench, SIZE_MATRIX, connections, &payloads)
+    send_each(
+        bench,
+        &Sending::one_way(SIZE_MATRIX),
+        connections,
+        &payloads,
+    )
 }

@@ -9,13 +9,41 @@ use crate::report::model::THROUGHPUT;
 use crate::run::RunError;
 
 pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
-    send_each(bench, THROUGHPUT, connections, &[Payload::TRADE])
+    send_each(
+        bench,
+        &Sending::one_way(THROUGHPUT),
+        connections,
+        &[Payload::TRADE],
+    )
+}
+
+/// A test whose connections send messages.
+pub(super) struct Sending<'a> {
+    pub(super) name: &'a str,
+    /// Whether the server sends every message back.
+    pub(super) expects_replies: bool,
+    /// What is said of a message when its measurement starts.
+    pub(super) detail: &'a dyn Fn(&Payload) -> String,
+    /// What is said of each result.
+    pub(super) note: Option<String>,
+}
+
+impl<'a> Sending<'a> {
+    /// Messages that nobody answers.
+    pub(super) fn one_way(name: &'a str) -> Self {
+        Self {
+            name,
+            expects_replies: false,
+            detail: &|payload| format!("{} B {}", payload.json_bytes, payload.encoding.as_str()),
+            note: None,
+        }
+    }
 }
 
 /// One measurement for each kind of message, all on the same connections.
 pub(super) fn send_each(
     bench: &mut Bench<'_>,
-    name: &str,
+    sending: &Sending<'_>,
     connections: usize,
     payloads: &[Payload],
 ) -> Result<Vec<TestResult>, RunError> {
@@ -23,7 +51,7 @@ pub(super) fn send_each(
         return Ok(Vec::new());
     };
     // Opening is a part of the first: with many connections it takes its time.
-    announce(bench, name, connections, first);
+    announce(bench, sending, connections, first);
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, connections)?;
     let mut results: Vec<TestResult> = Vec::new();
@@ -32,35 +60,36 @@ pub(super) fn send_each(
             if bench.is_stopped() {
                 break;
             }
-            announce(bench, name, connections, payload);
+            announce(bench, sending, connections, payload);
         }
-        let mut result = bench.result(name, connections, &opened);
-        send(bench, &mut fleet, &opened, *payload, &mut result)?;
+        let mut result = bench.result(sending.name, connections, &opened);
+        send(bench, sending, &mut fleet, &opened, *payload, &mut result)?;
         results.push(bench.finished(result));
     }
     fleet.close()?;
     Ok(results)
 }
 
-fn announce(bench: &mut Bench<'_>, name: &str, connections: usize, payload: &Payload) {
-    let (bytes, format) = (payload.json_bytes, payload.encoding.as_str());
-    let detail = format!("{connections} connections, {bytes} B {format}");
-    bench.started(name, &detail, bench.options.duration);
+fn announce(bench: &mut Bench<'_>, sending: &Sending<'_>, connections: usize, payload: &Payload) {
+    let detail = format!("{connections} connections, {}", (sending.detail)(payload));
+    bench.started(sending.name, &detail, bench.options.duration);
 }
 
 fn send(
     bench: &mut Bench<'_>,
+    sending: &Sending<'_>,
     fleet: &mut Fleet,
     opened: &Opened,
     payload: Payload,
     result: &mut TestResult,
 ) -> Result<(), RunError> {
     let ring = bench.ring(payload);
-    let activity = bench.sending(&ring, false);
+    let activity = bench.sending(&ring, sending.expects_replies);
     let measured = bench.measure(fleet, activity, bench.sending_stop())?;
 
     let saturating = bench.options.rate_per_s.is_none();
     bench.judge(result, opened, &measured, saturating);
     bench.describe(result, payload, &ring);
+    result.notes.extend(sending.note.clone());
     Ok(())
 }
