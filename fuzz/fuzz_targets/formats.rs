@@ -204,6 +204,12 @@ fn envelope(category: Option<Category>, fields: &[(String, Value)]) -> Option<En
         topic: text("tp")?,
         epoch: text("e")?,
         offset: number("o")?,
+        delivery: number("d")?,
+        redelivered: match first(&["rd"]) {
+            Value::Null => None,
+            value => Some(value.as_bool()?),
+        },
+        number: number("n")?,
     })
 }
 

@@ -8,14 +8,15 @@
 use libfuzzer_sys::fuzz_target;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Kind, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Kind, PublicationHeader, SystemType, classify_json, classify_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::{Format, Framing, identify, inflate, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
-    Features, HelloEncryption, KeyOffer, Now, PUBLIC_KEY_BYTES, Reply, RequestKind, ServerProfile,
-    ServerSession, SystemEvent, TOPICS_PER_REQUEST_MAX, TimeoutAction, TopicRecovery,
+    Features, HelloEncryption, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember, ProducerState,
+    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, SystemEvent,
+    TOPICS_PER_REQUEST_MAX, TimeoutAction, TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -54,6 +55,9 @@ impl Pair {
             compression: flags & 2 != 0,
             batching: flags & 4 != 0,
             encryption: flags & 8 != 0,
+            topics: flags & 16 != 0,
+            presence: flags & 32 != 0,
+            calls: flags & 64 != 0,
             ..Features::default()
         };
         let now = Now {
@@ -138,24 +142,68 @@ impl Pair {
                     self.handle_message(Format::Json, &message, true);
                 }
             }
+            SystemEvent::Hello {
+                correlation_id,
+                producer,
+            } => self.answer(&hello(correlation_id, producer, None)),
+            SystemEvent::Publish => self.publish(encoding, bytes),
             SystemEvent::KeyExchange {
                 offer,
                 correlation_id,
+                producer,
             } => {
                 assert!(!established && self.profile.features.encryption);
-                let encryption = Some(Box::new(HelloEncryption {
-                    public_key: offer.public_key,
-                    version: offer.version,
-                    identity: None,
-                }));
-                self.answer(&Reply::Hello {
-                    correlation_id,
-                    encryption,
-                });
+                self.answer(&hello(correlation_id, producer, Some(*offer)));
             }
             SystemEvent::KeyUpdate { request } => self.answer(&Reply::KeyUpdate { request }),
             SystemEvent::Ignore => assert_eq!(system, SystemType::Pong),
         }
+    }
+
+    /// A publication can be handed on in either format, and the client can ask for the same.
+    fn publish(&mut self, encoding: Format, bytes: &[u8]) {
+        let mut scratch = Vec::new();
+        let (request, correlation_id) = match PublishRequest::parse(encoding, bytes, &mut scratch) {
+            Ok(parsed) => parsed,
+            Err(refusal) => return self.answer(&refusal.into()),
+        };
+        assert!(SystemType::parse(&request.t).is_none());
+        let header = PublicationHeader {
+            category: request.category,
+            t: &request.t,
+            topic: Some(&request.topic),
+            position: Some((0x0bad_cafe, 7)),
+            id: request.id.as_deref(),
+            priority: request.priority.unwrap_or_default(),
+            delivery: None,
+            correlation_id: correlation_id.as_deref(),
+        };
+        let (mut text, mut payload, mut packed) = (Vec::new(), Vec::new(), Vec::new());
+        header.write_json(&request.payload, &mut text);
+        json_to_msgpack(&request.payload, &mut payload).expect("a payload that was checked");
+        header.write_msgpack(&payload, &mut packed);
+        let publication = parse_json(&text).expect("a publication");
+        assert_eq!(publication.topic.as_deref(), Some(&*request.topic));
+        assert!(parse_msgpack(&packed[2..]).is_ok());
+        let mut out = Vec::new();
+        let op_code = self
+            .client
+            .write_publish(
+                &request,
+                correlation_id.as_deref(),
+                Some(1),
+                ID,
+                self.now,
+                &mut out,
+            )
+            .expect("a payload that was checked");
+        self.sent((SystemType::PublishRequest, op_code), &out);
+        let message = content(op_code, &out);
+        let mut scratch = Vec::new();
+        let again = PublishRequest::parse(self.client.format(), message, &mut scratch);
+        let (again, _) = again.expect("a request of our own");
+        assert_eq!((again.topic, again.t), (request.topic, request.t));
+        assert_eq!((again.id, again.key), (request.id, request.key));
     }
 
     /// The same message in the other format calls for the same.
@@ -170,6 +218,7 @@ impl Pair {
         let mut packed = Vec::new();
         if encoding == Format::MessagePack
             || matches!(event, SystemEvent::Batch(_))
+            || is_call(event)
             || json_to_msgpack(bytes, &mut packed).is_err()
         {
             return;
@@ -209,7 +258,16 @@ impl Pair {
             (Reply::Error { code, .. }, ClientEvent::Error { known, .. }) => {
                 assert_eq!(Some(*code), *known);
             }
-            (_, ClientEvent::System(..)) => {}
+            (_, ClientEvent::System(..) | ClientEvent::SubscriptionUpdate { .. })
+            | (Reply::PresenceResponse { .. }, ClientEvent::PresenceResponse { .. })
+            | (Reply::MessageAck { .. }, ClientEvent::MessageAck { .. }) => {}
+            (Reply::CallRequest { call, .. }, ClientEvent::Call { call: heard, .. }) => {
+                assert_eq!(call.t, heard.t)
+            }
+            (
+                Reply::CallResponse { result, .. },
+                ClientEvent::CallResponse { result: heard, .. },
+            ) => assert_eq!(result.is_ok(), heard.is_ok()),
             other => panic!("{other:?}"),
         }
         self.heard(event);
@@ -227,9 +285,24 @@ impl Pair {
                     client_version: "fuzz/1",
                     features: self.profile.features,
                     encryption: self.profile.features.encryption.then_some(OFFER),
+                    producer: None,
                 };
                 let op_code = self.client.write_hello(&hello, ID, self.now, &mut out);
                 (SystemType::ClientHello, op_code)
+            }
+            ClientEvent::Call {
+                call,
+                correlation_id,
+            } => {
+                let result = Ok(call.payload);
+                let op_code = self.client.write_call_response(
+                    &result,
+                    &correlation_id,
+                    ID,
+                    self.now,
+                    &mut out,
+                );
+                (SystemType::CallResponse, op_code)
             }
             ClientEvent::Batch(messages) => {
                 assert!(messages.len() <= BATCH_MESSAGES_MAX);
@@ -275,6 +348,29 @@ impl Pair {
             let op_code = self.client.write_ping(ID, self.now, &mut out);
             self.sent((SystemType::Ping, op_code), &out);
         }
+    }
+}
+
+fn hello(
+    correlation_id: Option<String>,
+    producer: Option<String>,
+    offer: Option<KeyOffer>,
+) -> Reply {
+    let answer = |offer: KeyOffer| {
+        Box::new(HelloEncryption {
+            public_key: offer.public_key,
+            version: offer.version,
+            identity: None,
+        })
+    };
+    Reply::Hello {
+        correlation_id,
+        encryption: offer.map(answer),
+        producer: producer.map(|id| ProducerState {
+            id,
+            epoch: 1,
+            last: 3,
+        }),
     }
 }
 
@@ -329,8 +425,49 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
             let failed = Reply::error(ErrorCode::TopicForbidden, sync.topics.join(","));
             return vec![failed, Reply::Ping];
         }
+        RequestKind::Presence(query) => Reply::PresenceResponse {
+            topics: query.topics.into_iter().map(presence).collect(),
+            failed_topics: Vec::new(),
+            correlation_id,
+        },
+        RequestKind::Acknowledge(deliveries) => Reply::MessageAck {
+            last: deliveries.len() as u64,
+        },
+        RequestKind::Call(call) => Reply::CallRequest {
+            call,
+            correlation_id: correlation_id.expect("a call has one"),
+        },
+        RequestKind::CallResponse(result) => Reply::CallResponse {
+            result,
+            correlation_id: correlation_id.expect("a call has one"),
+        },
     };
     vec![reply]
+}
+
+fn presence(topic: String) -> TopicPresence {
+    TopicPresence {
+        topic,
+        users: 1,
+        connections: 1,
+        truncated: false,
+        members: Some(vec![PresenceMember {
+            user: "u\"".to_owned(),
+            connections: 1,
+            data: Some("{}".to_owned()),
+        }]),
+    }
+}
+
+/// Whose payload is kept as it came, white space and all.
+fn is_call(event: &SystemEvent) -> bool {
+    let SystemEvent::Request(request) = event else {
+        return false;
+    };
+    matches!(
+        request.kind,
+        RequestKind::Call(_) | RequestKind::CallResponse(_)
+    )
 }
 
 /// A message as its receiver sees it, without the prefix of its format.

@@ -1,12 +1,21 @@
 //! The version 1 envelope: telling system messages from the application's, reading and writing.
 
 mod classify;
+pub(crate) mod peek;
+mod priority;
+mod publication;
 mod read;
 pub(crate) mod scan;
+pub(crate) mod strict;
 mod write;
 
 pub(crate) use classify::strip_category;
 pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
+pub use peek::{correlation_id, message_id, message_number};
+pub use priority::Priority;
+pub use publication::{
+    PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
+};
 pub use read::{Envelope, parse_json, parse_msgpack};
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;

@@ -146,15 +146,26 @@ fn number_function(out: &mut String, signature: &str, rows: &[(String, String)],
     line(out, 1, &format!("pub const fn {signature} {{"));
     line(out, 2, "match self.0 {");
     for (pattern, value) in rows {
-        line(out, 3, &format!("{pattern} => {value},"));
+        arm(out, pattern, value);
     }
     line(out, 3, &format!("_ => {otherwise},"));
     line(out, 2, "}");
     line(out, 1, "}\n");
 }
 
+/// An arm as the formatter would have it: one that is too long for its line gets a block.
+fn arm(out: &mut String, pattern: &str, value: &str) {
+    let text = format!("{pattern} => {value},");
+    if text.len() + 3 * INDENT.len() <= LINE_BYTES_MAX {
+        return line(out, 3, &text);
+    }
+    line(out, 3, &format!("{pattern} => {{"));
+    line(out, 4, value);
+    line(out, 3, "}");
+}
+
 fn line(out: &mut String, indent: usize, text: &str) {
-    writeln!(out, "{}{text}", "    ".repeat(indent)).expect("a String takes every write");
+    writeln!(out, "{}{text}", INDENT.repeat(indent)).expect("a String takes every write");
 }
 
 /// `AUTH_FAILED` as `AuthFailed`.
@@ -189,6 +200,11 @@ fn retry(retry: Retry) -> String {
 const HEADER: &str =
     "//! Generated from `protocol/codes.toml` by `cargo xtask codes`. Do not edit.\n\n";
 
+const INDENT: &str = "    ";
+
+/// As in `rustfmt.toml`.
+const LINE_BYTES_MAX: usize = 100;
+
 #[cfg(test)]
 mod tests {
     use super::super::table::samples::TABLE;
@@ -221,5 +237,18 @@ mod tests {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
         assert!(!text.contains("ABNORMAL"), "it is never on the wire");
+    }
+
+    #[test]
+    fn a_long_arm_gets_a_block() {
+        let mut out = String::new();
+        let numbers = ["4000"; 11].join(" | ");
+        arm(&mut out, &numbers, "Some(Fault::Peer)");
+        arm(&mut out, "4300", "Some(Fault::Server)");
+        let expected = format!(
+            "            {numbers} => {{\n                Some(Fault::Peer)\n            }}\n            \
+             4300 => Some(Fault::Server),\n"
+        );
+        assert_eq!(out, expected);
     }
 }

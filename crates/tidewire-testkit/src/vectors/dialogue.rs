@@ -1,4 +1,4 @@
-//! `server-dialogues.json`, `client-dialogues.json` and `recovery.json`.
+//! `server-dialogues.json`, `client-dialogues.json`, `recovery.json` and `topics.json`.
 
 use super::Hex;
 use super::frames::Side;
@@ -19,7 +19,7 @@ pub struct Case {
     pub steps: Vec<Step>,
 }
 
-/// The features of either side.
+/// The features of either side; those that came later are off if they are not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the protocol document says what each field is")]
@@ -31,6 +31,12 @@ pub struct Features {
     pub priority_queue: bool,
     pub circuit_breaker: bool,
     pub recovery: bool,
+    #[serde(default)]
+    pub topics: bool,
+    #[serde(default)]
+    pub presence: bool,
+    #[serde(default)]
+    pub calls: bool,
 }
 
 /// Something that is received or to be said, and what comes of it: exactly one of the others.
@@ -88,6 +94,7 @@ pub enum Say {
         client_version: String,
         features: Features,
         encryption: Option<Key>,
+        producer: Option<String>,
     },
     KeyUpdate(KeyUpdate),
     Error {
@@ -112,6 +119,176 @@ pub enum Say {
         recovery: Vec<TopicRecovery>,
         cid: Option<String>,
     },
+    PublishResponse {
+        topic: String,
+        duplicate: bool,
+        position: Option<Position>,
+        cid: Option<String>,
+    },
+    PresenceResponse {
+        topics: Vec<TopicPresence>,
+        failed_topics: Vec<String>,
+        cid: Option<String>,
+    },
+    PublicationGap {
+        topic: String,
+        reason: String,
+        count: u64,
+        range: Option<GapRange>,
+    },
+    MessageAck {
+        last: u64,
+    },
+    Reconnect {
+        after_ms: u64,
+        reason: String,
+    },
+    CallRequest(Call),
+    CallResponse(CallResponse),
+    Subscribe(Subscribe),
+    Publish(Publish),
+    PublicationAck {
+        deliveries: Vec<u64>,
+    },
+    PresenceRequest {
+        topics: Vec<String>,
+        counts_only: bool,
+        limit: Option<u64>,
+        cid: Option<String>,
+    },
+}
+
+/// A place in a topic's history.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Position {
+    /// 8 hexadecimal digits.
+    pub epoch: String,
+    /// The offset.
+    pub offset: u64,
+}
+
+/// The publications of a gap.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GapRange {
+    /// 8 hexadecimal digits.
+    pub epoch: String,
+    /// The first offset.
+    pub from: u64,
+    /// The last offset.
+    pub to: u64,
+}
+
+/// Who is on a topic.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct TopicPresence {
+    pub topic: String,
+    pub users: u64,
+    pub connections: u64,
+    pub truncated: bool,
+    pub members: Option<Vec<Member>>,
+}
+
+/// A member of a topic's presence.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct Member {
+    pub user: String,
+    pub connections: u64,
+    pub data: Option<Value>,
+}
+
+/// A `call_request` of either side.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub t: String,
+    /// Its payload.
+    pub payload: Value,
+    /// How long the caller waits.
+    pub timeout_ms: Option<u64>,
+    /// `cid`.
+    pub cid: String,
+}
+
+/// A `call_response` of either side: exactly one of payload and error.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallResponse {
+    /// What is answered.
+    pub payload: Option<Value>,
+    /// What went wrong.
+    pub error: Option<CallError>,
+    /// `cid`.
+    pub cid: String,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallError {
+    /// A code.
+    pub code: String,
+    /// Words.
+    pub message: String,
+}
+
+/// A client's `subscription_update`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct Subscribe {
+    pub action: String,
+    pub topics: Vec<String>,
+    pub presence: Option<Value>,
+    #[serde(default)]
+    pub recover: bool,
+    #[serde(default)]
+    pub recovery: Vec<RecoveryPosition>,
+    pub queue_group: Option<String>,
+    pub filter: Option<Value>,
+    pub overload: Option<String>,
+    #[serde(default)]
+    pub acknowledge: bool,
+    pub window: Option<u64>,
+    pub cid: Option<String>,
+}
+
+/// The last publication of a topic that a client has seen.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct RecoveryPosition {
+    pub topic: String,
+    pub epoch: String,
+    pub offset: u64,
+}
+
+/// A client's `publish_request`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct Publish {
+    pub topic: String,
+    #[serde(rename = "type")]
+    pub t: String,
+    pub payload: Value,
+    pub category: Option<String>,
+    pub priority: Option<u64>,
+    pub id: Option<String>,
+    pub key: Option<String>,
+    pub ttl_ms: Option<u64>,
+    #[serde(default)]
+    pub exclude_self: bool,
+    pub cid: Option<String>,
+    /// `n`, which the reply is checked for.
+    pub n: Option<u64>,
 }
 
 /// What became of a topic's recovery.
@@ -148,6 +325,8 @@ pub struct Reply {
     pub cid: Option<String>,
     /// `seq`, if it matters.
     pub seq: Option<u64>,
+    /// `n`.
+    pub n: Option<u64>,
 }
 
 /// An `error` that was written.
@@ -186,6 +365,8 @@ pub struct KeyExchange {
     pub version: u8,
     /// `cid`.
     pub cid: Option<String>,
+    /// The producer that the client says it is.
+    pub producer: Option<String>,
 }
 
 /// A `key_update`.

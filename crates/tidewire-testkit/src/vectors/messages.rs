@@ -74,6 +74,9 @@ pub struct Envelope {
     pub tp: Option<String>,
     pub e: Option<String>,
     pub o: Option<u64>,
+    pub d: Option<u64>,
+    pub rd: Option<bool>,
+    pub n: Option<u64>,
 }
 
 fn both() -> Vec<Side> {

@@ -26,20 +26,28 @@ impl CloseCode {
     pub const TRY_AGAIN_LATER: Self = Self(1013);
     /// 4300: the server drains its connections; reconnect, perhaps to another one.
     pub const DRAINING: Self = Self(4300);
+    /// 4310: what was to be sent waited for longer or grew larger than allowed.
+    pub const SLOW_CONSUMER: Self = Self(4310);
     /// 4401: no valid token.
     pub const NOT_AUTHENTICATED: Self = Self(4401);
     /// 4403: authenticated, but not allowed.
     pub const FORBIDDEN: Self = Self(4403);
     /// 4408: silent for longer than the idle timeout.
     pub const IDLE_TIMEOUT: Self = Self(4408);
+    /// 4409: another connection goes on as this producer.
+    pub const PRODUCER_SUPERSEDED: Self = Self(4409);
     /// 4429: the rate limit was exceeded for too long.
     pub const RATE_LIMITED: Self = Self(4429);
+    /// 4430: the connection kept sending what had to be refused.
+    pub const TOO_MANY_ERRORS: Self = Self(4430);
 
     /// Whose fault the end was; `None` if it was nobody's or the code is not known.
     #[must_use]
     pub const fn fault(self) -> Option<Fault> {
         match self.0 {
-            1002 | 1003 | 1007 | 1008 | 1009 | 4401 | 4403 | 4408 | 4429 => Some(Fault::Peer),
+            1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4408 | 4409 | 4429 | 4430 => {
+                Some(Fault::Peer)
+            }
             1011 | 1012 | 1013 | 4300 => Some(Fault::Server),
             _ => None,
         }
@@ -49,9 +57,9 @@ impl CloseCode {
     #[must_use]
     pub const fn reconnect(self) -> Retry {
         match self.0 {
-            1000 | 1002 | 1003 | 1007 | 1008 | 1009 | 4403 => Retry::No,
-            1001 | 1012 | 4300 | 4408 => Retry::Yes,
-            1011 | 1013 | 4429 => Retry::After(Condition::Delay),
+            1000 | 1002 | 1003 | 1007 | 1008 | 1009 | 4403 | 4409 => Retry::No,
+            1001 | 1012 | 4300 | 4310 | 4408 => Retry::Yes,
+            1011 | 1013 | 4429 | 4430 => Retry::After(Condition::Delay),
             4401 => Retry::After(Condition::NewToken),
             1000..=2999 | 3000..=3999 | 4500..=4599 => Retry::After(Condition::Delay),
             4000..=4199 | 4300..=4399 => Retry::Yes,

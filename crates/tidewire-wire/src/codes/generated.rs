@@ -25,17 +25,29 @@ pub enum ErrorCode {
     EncryptionRequired,
     /// `HANDLER_ERROR`: the application's handler failed; how far it came is not known.
     HandlerError,
-    /// `CIRCUIT_BREAKER_OPEN`: the server is resting after failures.
+    /// `CIRCUIT_BREAKER_OPEN`: the connection erred too often; it is closed.
     CircuitBreakerOpen,
     /// `SERVER_ERROR`: the server failed.
     ServerError,
     /// `INIT_ERROR`: the session could not be set up.
     InitError,
+    /// `NOT_FOUND`: nothing answers to that type, or there is nothing of that name.
+    NotFound,
+    /// `LIMIT_EXCEEDED`: more subscriptions, subscribers or open calls than the server allows.
+    LimitExceeded,
+    /// `QUEUE_FULL`: no room for a publication or a call now; nothing was done.
+    QueueFull,
+    /// `TIMEOUT`: a call was not answered in time; how far it came is not known.
+    Timeout,
+    /// `MESSAGE_GAP`: a number is not the next one: send those from the last acknowledged on.
+    MessageGap,
+    /// `PRODUCER_SUPERSEDED`: another connection goes on as this producer.
+    ProducerSuperseded,
 }
 
 impl ErrorCode {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 19] = [
         Self::AuthFailed,
         Self::RateLimited,
         Self::MessageTooLarge,
@@ -49,6 +61,12 @@ impl ErrorCode {
         Self::CircuitBreakerOpen,
         Self::ServerError,
         Self::InitError,
+        Self::NotFound,
+        Self::LimitExceeded,
+        Self::QueueFull,
+        Self::Timeout,
+        Self::MessageGap,
+        Self::ProducerSuperseded,
     ];
 
     /// The spelling on the wire.
@@ -67,6 +85,12 @@ impl ErrorCode {
             Self::CircuitBreakerOpen => "CIRCUIT_BREAKER_OPEN",
             Self::ServerError => "SERVER_ERROR",
             Self::InitError => "INIT_ERROR",
+            Self::NotFound => "NOT_FOUND",
+            Self::LimitExceeded => "LIMIT_EXCEEDED",
+            Self::QueueFull => "QUEUE_FULL",
+            Self::Timeout => "TIMEOUT",
+            Self::MessageGap => "MESSAGE_GAP",
+            Self::ProducerSuperseded => "PRODUCER_SUPERSEDED",
         }
     }
 
@@ -83,9 +107,15 @@ impl ErrorCode {
             Self::KeyExchangeFailed => Fault::Peer,
             Self::EncryptionRequired => Fault::Peer,
             Self::HandlerError => Fault::Caller,
-            Self::CircuitBreakerOpen => Fault::Server,
+            Self::CircuitBreakerOpen => Fault::Peer,
             Self::ServerError => Fault::Server,
             Self::InitError => Fault::Server,
+            Self::NotFound => Fault::Peer,
+            Self::LimitExceeded => Fault::Peer,
+            Self::QueueFull => Fault::Server,
+            Self::Timeout => Fault::Caller,
+            Self::MessageGap => Fault::Peer,
+            Self::ProducerSuperseded => Fault::Peer,
         }
     }
 
@@ -102,9 +132,15 @@ impl ErrorCode {
             Self::KeyExchangeFailed => false,
             Self::EncryptionRequired => false,
             Self::HandlerError => true,
-            Self::CircuitBreakerOpen => true,
+            Self::CircuitBreakerOpen => false,
             Self::ServerError => true,
             Self::InitError => false,
+            Self::NotFound => true,
+            Self::LimitExceeded => true,
+            Self::QueueFull => true,
+            Self::Timeout => true,
+            Self::MessageGap => true,
+            Self::ProducerSuperseded => false,
         }
     }
 
@@ -124,6 +160,12 @@ impl ErrorCode {
             Self::CircuitBreakerOpen => Retry::After(Condition::Delay),
             Self::ServerError => Retry::After(Condition::Delay),
             Self::InitError => Retry::After(Condition::Delay),
+            Self::NotFound => Retry::No,
+            Self::LimitExceeded => Retry::No,
+            Self::QueueFull => Retry::After(Condition::Delay),
+            Self::Timeout => Retry::No,
+            Self::MessageGap => Retry::Yes,
+            Self::ProducerSuperseded => Retry::No,
         }
     }
 }

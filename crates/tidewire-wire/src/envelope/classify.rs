@@ -56,6 +56,26 @@ pub enum SystemType {
     RateLimitWarning,
     /// `error`, to the client.
     Error,
+    /// `publish_request`, to the server.
+    PublishRequest,
+    /// `publish_response`, to the client.
+    PublishResponse,
+    /// `publication_gap`, to the client.
+    PublicationGap,
+    /// `publication_ack`, to the server.
+    PublicationAck,
+    /// `presence_request`, to the server.
+    PresenceRequest,
+    /// `presence_response`, to the client.
+    PresenceResponse,
+    /// `message_ack`, to the client.
+    MessageAck,
+    /// `call_request`, both ways.
+    CallRequest,
+    /// `call_response`, both ways.
+    CallResponse,
+    /// `reconnect`, to the client.
+    Reconnect,
 }
 
 /// Tells from JSON text, valid UTF-8 already, whose business it is.
@@ -182,6 +202,16 @@ impl SystemType {
             Self::KeyUpdate => "key_update",
             Self::RateLimitWarning => "rate_limit_warning",
             Self::Error => "error",
+            Self::PublishRequest => "publish_request",
+            Self::PublishResponse => "publish_response",
+            Self::PublicationGap => "publication_gap",
+            Self::PublicationAck => "publication_ack",
+            Self::PresenceRequest => "presence_request",
+            Self::PresenceResponse => "presence_response",
+            Self::MessageAck => "message_ack",
+            Self::CallRequest => "call_request",
+            Self::CallResponse => "call_response",
+            Self::Reconnect => "reconnect",
         }
     }
 
@@ -250,8 +280,8 @@ fn type_value(object: &[u8]) -> Result<&[u8], EnvelopeError> {
     fields.find(&["t", "type"])?.ok_or(EnvelopeError::NoType)
 }
 
-/// The first byte and the length leave at most two candidates, so that an application's type costs
-/// one jump and at most two comparisons.
+/// The first byte, the length and at most one byte more leave at most two candidates, so that an
+/// application's type costs one or two jumps and at most two comparisons.
 #[inline]
 fn kind_of(name: &[u8]) -> Kind {
     use SystemType as T;
@@ -264,6 +294,9 @@ fn kind_of(name: &[u8]) -> Kind {
         (5, Some(b'b')) => T::Batch,
         (5, Some(b'e')) => T::Error,
         (10, Some(b'k')) => T::KeyUpdate,
+        (9, Some(b'r')) => T::Reconnect,
+        (11, Some(b'm')) => T::MessageAck,
+        (12, Some(b'c')) if name[1] == b'a' => T::CallRequest,
         (12, Some(b'c')) => T::ClientHello,
         (12, Some(b'h')) => T::HealthCheck,
         (12, Some(b's')) => match name {
@@ -272,13 +305,22 @@ fn kind_of(name: &[u8]) -> Kind {
             b"subscription" => return Kind::System(T::SubscriptionUpdate),
             _ => T::SyncRequest,
         },
+        (13, Some(b'c')) if name[1] == b'a' => T::CallResponse,
         (13, Some(b'c')) => T::ConfigUpdate,
         (13, Some(b'p')) => T::PresenceJoin,
         (14, Some(b'p')) => T::PresenceLeave,
         (15, Some(b'c')) => T::ConfigResponse,
         (15, Some(b'm')) => T::MetricsRequest,
-        (15, Some(b'p')) => T::PresenceUpdate,
+        (15, Some(b'p')) => match name[14] {
+            b't' => T::PublishRequest,
+            b'p' => T::PublicationGap,
+            b'k' => T::PublicationAck,
+            _ => T::PresenceUpdate,
+        },
         (16, Some(b'm')) => T::MetricsResponse,
+        (16, Some(b'p')) if name[1] == b'u' => T::PublishResponse,
+        (16, Some(b'p')) => T::PresenceRequest,
+        (17, Some(b'p')) => T::PresenceResponse,
         (18, Some(b'r')) => T::RateLimitWarning,
         (19, Some(b's')) => T::SubscriptionUpdate,
         (21, Some(b'h')) => T::HealthCheckResponse,
@@ -326,6 +368,16 @@ mod tests {
             T::KeyUpdate,
             T::RateLimitWarning,
             T::Error,
+            T::PublishRequest,
+            T::PublishResponse,
+            T::PublicationGap,
+            T::PublicationAck,
+            T::PresenceRequest,
+            T::PresenceResponse,
+            T::MessageAck,
+            T::CallRequest,
+            T::CallResponse,
+            T::Reconnect,
         ];
         for system in all {
             let name = system.as_str();

@@ -34,6 +34,12 @@ pub struct Envelope {
     pub epoch: Option<String>,
     /// `o`, the offset in the topic's history.
     pub offset: Option<u64>,
+    /// `d`, the number under which a member of a queue group acknowledges a publication.
+    pub delivery: Option<u64>,
+    /// `rd`, whether the publication was delivered before; `None` if it is not said.
+    pub redelivered: Option<bool>,
+    /// `n`, the producer's number of the message.
+    pub number: Option<u64>,
 }
 
 /// Reads an envelope from JSON, with or without one of the older prefixes. Of fields that come twice
@@ -55,7 +61,24 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
             }
         }
     }
-    let [t, c, payload, id, ts, seq, v, pri, cid, sig, tp, e, o] = seen;
+    let [
+        t,
+        c,
+        payload,
+        id,
+        ts,
+        seq,
+        v,
+        pri,
+        cid,
+        sig,
+        tp,
+        e,
+        o,
+        d,
+        rd,
+        n,
+    ] = seen;
     let t = match value(t.ok_or(EnvelopeError::NoType)?)? {
         Value::String(t) if !t.is_empty() => t,
         _ => return Err(EnvelopeError::InvalidType),
@@ -75,6 +98,9 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
         topic: text_field(tp, "tp")?,
         epoch: text_field(e, "e")?,
         offset: number_field(o, "o")?,
+        delivery: number_field(d, "d")?,
+        redelivered: flag_field(rd, "rd")?,
+        number: number_field(n, "n")?,
     })
 }
 
@@ -112,8 +138,16 @@ fn number_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<u64>, 
     }
 }
 
+fn flag_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<bool>, EnvelopeError> {
+    match text.map(value).transpose()? {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(flag)) => Ok(Some(flag)),
+        Some(_) => Err(EnvelopeError::InvalidField(name)),
+    }
+}
+
 /// Each field's name and synonym, in the order in which `parse_json` takes them apart.
-const NAMES: [&[&str]; 13] = [
+const NAMES: [&[&str]; 16] = [
     &["t", "type"],
     &["c"],
     &["p", "payload"],
@@ -127,6 +161,9 @@ const NAMES: [&[&str]; 13] = [
     &["tp"],
     &["e"],
     &["o"],
+    &["d"],
+    &["rd"],
+    &["n"],
 ];
 
 #[cfg(test)]
@@ -137,7 +174,8 @@ mod tests {
     #[test]
     fn all_fields() {
         let text = br#"{"c":"U","t":"a","id":"i","ts":"2024-11-21T18:05:45.678Z","seq":7,
-            "p":{"x":[1]},"v":1,"pri":10,"cid":"k","sig":"s","tp":"top","e":"0badcafe","o":9,"x":0}"#;
+            "p":{"x":[1]},"v":1,"pri":10,"cid":"k","sig":"s","tp":"top","e":"0badcafe","o":9,"d":4,"rd":true,"n":2,
+            "x":0}"#;
         let envelope = parse_json(text).unwrap();
         let expected = Envelope {
             category: Some(Category::Update),
@@ -153,6 +191,9 @@ mod tests {
             topic: Some("top".into()),
             epoch: Some("0badcafe".into()),
             offset: Some(9),
+            delivery: Some(4),
+            redelivered: Some(true),
+            number: Some(2),
         };
         assert_eq!(envelope, expected);
         let mut packed = Vec::new();

@@ -22,6 +22,8 @@ pub struct EnvelopeHeader<'a> {
     pub correlation_id: Option<&'a str>,
     /// `sig`, if any.
     pub signature: Option<&'a str>,
+    /// `n`, if any: a producer's number of the message.
+    pub number: Option<u64>,
 }
 
 impl EnvelopeHeader<'_> {
@@ -86,6 +88,10 @@ impl EnvelopeHeader<'_> {
             out.extend_from_slice(b",\"sig\":");
             write_string(signature, out);
         }
+        if let Some(number) = self.number {
+            out.extend_from_slice(b",\"n\":");
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        }
         out.extend_from_slice(b",\"p\":");
         write_payload(out);
         out.extend_from_slice(b",\"v\":1}");
@@ -98,9 +104,10 @@ impl EnvelopeHeader<'_> {
         write_payload: impl FnOnce(&mut Vec<u8>),
     ) {
         out.extend_from_slice(MESSAGEPACK_PREFIX);
-        // A map of 7 to 9 pairs, whose keys are strings of one to three bytes.
-        let optional = [self.correlation_id, self.signature];
-        out.push(0x87 + optional.into_iter().flatten().count() as u8);
+        // A map of 7 to 10 pairs, whose keys are strings of one to three bytes.
+        let texts = [self.correlation_id, self.signature];
+        let optional = texts.into_iter().flatten().count() as u8;
+        out.push(0x87 + optional + u8::from(self.number.is_some()));
         out.extend_from_slice(b"\xa1c");
         pack_text(self.category.as_str(), out);
         out.extend_from_slice(b"\xa1t");
@@ -121,13 +128,17 @@ impl EnvelopeHeader<'_> {
             out.extend_from_slice(b"\xa3sig");
             pack_text(signature, out);
         }
+        if let Some(number) = self.number {
+            out.extend_from_slice(b"\xa1n");
+            pack_number(number, out);
+        }
         out.extend_from_slice(b"\xa1p");
         write_payload(out);
         out.extend_from_slice(b"\xa1v\x01");
     }
 }
 
-fn pack_text(text: &str, out: &mut Vec<u8>) {
+pub(super) fn pack_text(text: &str, out: &mut Vec<u8>) {
     rmp::encode::write_str(out, text).expect("a Vec takes every write");
 }
 
@@ -153,6 +164,7 @@ mod tests {
             seq: 3,
             correlation_id: None,
             signature: None,
+            number: None,
         };
         let mut out = Vec::new();
         header.write_json(b"{}", &mut out);
@@ -173,6 +185,7 @@ mod tests {
             seq: 0,
             correlation_id: None,
             signature: None,
+            number: None,
         };
         let mut out = b"x".to_vec();
         assert!(header.write(Format::MessagePack, b"{", &mut out).is_err());
@@ -186,6 +199,7 @@ mod tests {
             cid in prop::option::of("\\PC{0,300}"),
             sig in prop::option::of("\\PC{0,300}"),
             seq: u64,
+            n in prop::option::of(any::<u64>()),
             number: i64,
         ) {
             let header = EnvelopeHeader {
@@ -196,6 +210,7 @@ mod tests {
                 seq,
                 correlation_id: cid.as_deref(),
                 signature: sig.as_deref(),
+                number: n,
             };
             let payload = serde_json::json!({ "n": number, "t": t.clone() });
             let payload_text = payload.to_string();
@@ -209,6 +224,7 @@ mod tests {
             prop_assert_eq!(envelope.seq, Some(seq));
             prop_assert_eq!(envelope.correlation_id, cid);
             prop_assert_eq!(envelope.signature, sig);
+            prop_assert_eq!(envelope.number, n);
             prop_assert_eq!(envelope.payload, payload);
             prop_assert_eq!(envelope.version, Some(1));
         }

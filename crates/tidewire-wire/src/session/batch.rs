@@ -35,6 +35,7 @@ pub(super) fn write(
         seq,
         correlation_id: None,
         signature: None,
+        number: None,
     };
     match format {
         Format::Json => header.write_json_with(out, |out| write_payload(messages, out)),

@@ -1,13 +1,17 @@
 //! The client's side of a session.
 
+mod event;
+mod request;
+
+pub use event::{ClientEvent, PresenceChange};
+pub use request::SubscriptionRequest;
+
 use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
-use super::reply::write_key_update;
-use super::server::key_update_request;
+use super::payload::write_key_update;
 use super::{
-    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, write_message,
+    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, call, write_message,
 };
-use crate::codes::ErrorCode;
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json,
     classify_msgpack, parse_json, parse_msgpack,
@@ -30,80 +34,6 @@ pub struct ClientSession {
     key_offered: bool,
 }
 
-/// What a message from the server means. What the server leaves out is empty, 0 or `None`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ClientEvent {
-    /// `server_ready`: time to send [`ClientSession::write_hello`].
-    Ready {
-        /// The connection's id.
-        connection_id: String,
-        /// What the server calls itself.
-        server_version: String,
-        /// The user that the token named.
-        user_id: Option<String>,
-    },
-    /// `server_hello`.
-    Established {
-        /// What the server calls itself.
-        server_version: String,
-        /// The version of the protocol to speak.
-        protocol_version: u64,
-        /// The connection's id.
-        connection_id: String,
-        /// The largest message the server takes.
-        message_bytes_max: u64,
-        /// Messages that may be sent at once.
-        rate_limit_capacity: u64,
-        /// Messages a second that may be sent on end.
-        rate_limit_refill_per_s: u64,
-        /// Time between two pings of the server; 0 if it sends none.
-        ping_interval_ms: u64,
-        /// The server's key, if this is its first answer to ours; what comes after it is encrypted. `None`
-        /// if the server does not encrypt.
-        encryption: Option<Box<HelloEncryption>>,
-    },
-    /// `key_update`: the server's next message is encrypted with its next key.
-    KeyUpdate {
-        /// Whether to answer with [`ClientSession::write_key_update`] and change our key too.
-        request: bool,
-    },
-    /// `PONG`.
-    Pong {
-        /// The timestamp of the ping it answers.
-        client_timestamp_ms: Option<u64>,
-        /// The server's time when it answered.
-        server_timestamp_ms: Option<u64>,
-        /// The way there and back, by this side's clock.
-        latency_ms: Option<u64>,
-    },
-    /// `ping`: to be answered with [`ClientSession::write_pong`].
-    ServerPing {
-        /// To be given back.
-        timestamp_ms: Option<u64>,
-    },
-    /// `error`.
-    Error {
-        /// The code as it was spelled.
-        code: String,
-        /// The code, if this version knows it.
-        known: Option<ErrorCode>,
-        /// What went wrong, in words.
-        message: String,
-        /// Whether the session goes on.
-        recoverable: bool,
-        /// Seconds after which another try makes sense.
-        retry_after_s: Option<u64>,
-        /// How many messages it answers: usually one.
-        refused: u64,
-    },
-    /// Messages in the encoding of the batch, to be treated as if each had come alone.
-    Batch(Vec<Vec<u8>>),
-    /// Any other message of the protocol's.
-    System(SystemType, Box<Envelope>),
-    /// The application's message; the bytes are the caller's to look at.
-    Application,
-}
-
 /// What a client says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientHello<'a> {
@@ -115,6 +45,9 @@ pub struct ClientHello<'a> {
     pub features: Features,
     /// A public key, to ask for encryption.
     pub encryption: Option<KeyOffer>,
+    /// A producer's id of 1 to [`PRODUCER_ID_BYTES_MAX`](super::PRODUCER_ID_BYTES_MAX) bytes, to have
+    /// messages that are numbered acknowledged.
+    pub producer: Option<&'a str>,
 }
 
 impl ClientSession {
@@ -216,6 +149,10 @@ impl ClientSession {
                 Ok(ClientEvent::ServerPing { timestamp_ms })
             }
             SystemType::Batch => batch::unpack(encoding, bytes).map(ClientEvent::Batch),
+            SystemType::CallRequest | SystemType::CallResponse => {
+                let (either, correlation_id) = call::parse(system, encoding, bytes)?;
+                Ok(ClientEvent::of_call(either, correlation_id))
+            }
             _ => {
                 let envelope = match encoding {
                     Format::Json => parse_json(bytes)?,
@@ -244,9 +181,16 @@ impl ClientSession {
             object.text("client_version", hello.client_version);
             object.number("protocol_version", PROTOCOL_VERSION.into());
             object.with("features", |out| features.write(out));
-            object.texts("capabilities", &[]);
+            object.texts("capabilities", &[""; 0]);
             if let Some(offer) = &hello.encryption {
                 offer.write(&mut object);
+            }
+            if let Some(id) = hello.producer {
+                object.with("producer", |out| {
+                    let mut object = Object::open(out);
+                    object.text("id", id);
+                    object.close();
+                });
             }
             object.close();
         })
@@ -320,17 +264,29 @@ impl ClientSession {
         out: &mut Vec<u8>,
         write_payload: impl FnOnce(&mut Vec<u8>),
     ) -> OpCode {
+        let header = self.header(system, None, id, now);
+        write_message(&header, self.format, out, write_payload)
+    }
+
+    /// The header of the next message, which counts as written.
+    fn header<'a>(
+        &mut self,
+        system: SystemType,
+        correlation_id: Option<&'a str>,
+        id: Uuid,
+        now: Now,
+    ) -> EnvelopeHeader<'a> {
         self.seq += 1;
-        let header = EnvelopeHeader {
+        EnvelopeHeader {
             category: Category::System,
             t: system.as_str(),
             id,
             unix_ms: now.unix_ms,
             seq: self.seq,
-            correlation_id: None,
+            correlation_id,
             signature: None,
-        };
-        write_message(&header, self.format, out, write_payload)
+            number: None,
+        }
     }
 
     fn handle_envelope(
@@ -338,40 +294,12 @@ impl ClientSession {
         system: SystemType,
         envelope: Envelope,
     ) -> Result<ClientEvent, EnvelopeError> {
-        let payload = &envelope.payload;
-        Ok(match system {
-            SystemType::ServerReady => {
-                self.ready = true;
-                let details = &payload["details"];
-                ClientEvent::Ready {
-                    connection_id: text(&details["connection_id"]),
-                    server_version: text(&details["version"]),
-                    user_id: details["user_id"].as_str().map(str::to_owned),
-                }
-            }
-            SystemType::ServerHello => self.handle_hello(payload)?,
-            SystemType::KeyUpdate => {
-                let request = key_update_request(payload);
-                let request = request.ok_or(EnvelopeError::InvalidField("request"))?;
-                ClientEvent::KeyUpdate { request }
-            }
-            SystemType::Error => {
-                let code = text(&payload["code"]);
-                let known = ErrorCode::parse(&code);
-                // A code of a later version that does not say otherwise ends nothing.
-                let by_code = known.is_none_or(ErrorCode::recoverable);
-                let retry_after_s = payload["retry_after"].as_f64();
-                ClientEvent::Error {
-                    code,
-                    known,
-                    message: text(&payload["message"]),
-                    recoverable: payload["recoverable"].as_bool().unwrap_or(by_code),
-                    retry_after_s: retry_after_s.map(|seconds| seconds.ceil() as u64),
-                    refused: payload["refused"].as_u64().unwrap_or(1),
-                }
-            }
-            _ => ClientEvent::System(system, Box::new(envelope)),
-        })
+        match system {
+            SystemType::ServerReady => self.ready = true,
+            SystemType::ServerHello => return self.handle_hello(&envelope.payload),
+            _ => {}
+        }
+        ClientEvent::read(system, envelope)
     }
 
     /// A key counts in the first answer to ours alone: a second hello never replaces what it settled.
@@ -390,21 +318,17 @@ impl ClientSession {
             self.ping_interval_ms = ping_interval_ms.max(PING_INTERVAL_MS_MIN);
         }
         Ok(ClientEvent::Established {
-            server_version: text(&payload["server_version"]),
+            server_version: event::text(&payload["server_version"]),
             protocol_version: number(&payload["protocol_version"]),
-            connection_id: text(&payload["connection_id"]),
+            connection_id: event::text(&payload["connection_id"]),
             message_bytes_max: number(&limits["max_message_size"]),
             rate_limit_capacity: number(&limits["rate_limit_capacity"]),
             rate_limit_refill_per_s: number(&limits["rate_limit_refill"]),
             ping_interval_ms,
             encryption,
+            producer: event::producer(&payload["producer"])?,
         })
     }
-}
-
-/// A text, or nothing of it.
-fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// Time between two pings until the server says otherwise.

@@ -1,7 +1,7 @@
 //! What the two hellos say about encryption, as bytes; the cryptography is `secure`'s.
 
 use super::Object;
-use super::request::Refusal;
+use super::request::Objection;
 use crate::codes::ErrorCode;
 use crate::envelope::EnvelopeError;
 use base64::Engine as _;
@@ -71,7 +71,7 @@ pub struct HelloIdentity {
 
 impl KeyOffer {
     /// The offer in the payload of a `client_hello`; `None` if it has no key.
-    pub(super) fn read(payload: &Value) -> Result<Option<Self>, Refusal> {
+    pub(super) fn read(payload: &Value) -> Result<Option<Self>, Objection> {
         let refused = |words| (ErrorCode::KeyExchangeFailed, words);
         let Some(public_key) = present(payload, "encryption_public_key") else {
             return Ok(None);

@@ -4,26 +4,39 @@
 //! `poll_*`. Encoding appends to a buffer of the caller's; ids and with them randomness are arguments.
 
 mod batch;
+mod call;
 mod client;
 mod encryption;
 mod liveness;
 mod numbers;
 mod object;
+mod payload;
+mod publish;
 mod reply;
 mod request;
 mod server;
+mod subscription;
+mod walk;
 
 pub use batch::BATCH_MESSAGES_MAX;
-pub use client::{ClientEvent, ClientHello, ClientSession};
+pub use call::{Call, CallError, CallResult};
+pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, SubscriptionRequest};
 pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
 };
 pub use liveness::TimeoutAction;
-pub use reply::{Reply, TopicRecovery};
-pub use request::{
-    Action, RecoveryPosition, Request, RequestKind, Subscription, Sync, TOPICS_PER_REQUEST_MAX,
+pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
+pub use reply::{
+    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, Reply, TopicPresence,
+    TopicRecovery,
 };
-pub use server::{ServerProfile, ServerSession, SystemEvent};
+pub use request::{
+    DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync,
+    TOPICS_PER_PRESENCE_REQUEST_MAX,
+};
+pub use server::{PRODUCER_ID_BYTES_MAX, ServerProfile, ServerSession, SystemEvent};
+pub use subscription::{Action, Overload, RecoveryPosition, Subscription, TOPICS_PER_REQUEST_MAX};
+pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;
 use crate::format::{Format, json_to_msgpack};
@@ -58,6 +71,13 @@ pub struct Features {
     pub circuit_breaker: bool,
     /// Recovery of missed publications.
     pub recovery: bool,
+    /// Topics with all that the protocol says of them: patterns, filters, overload policies, queue groups
+    /// with acknowledgements and publishing by clients.
+    pub topics: bool,
+    /// Who is on a topic.
+    pub presence: bool,
+    /// `call_request` and `call_response`.
+    pub calls: bool,
 }
 
 impl Features {
@@ -73,6 +93,9 @@ impl Features {
             priority_queue: self.priority_queue && allowed("priority_queue"),
             circuit_breaker: self.circuit_breaker && allowed("circuit_breaker"),
             recovery: self.recovery && allowed("recovery"),
+            topics: self.topics && allowed("topics"),
+            presence: self.presence && allowed("presence"),
+            calls: self.calls && allowed("calls"),
         }
     }
 
@@ -84,6 +107,9 @@ impl Features {
         object.boolean("priority_queue", self.priority_queue);
         object.boolean("circuit_breaker", self.circuit_breaker);
         object.boolean("recovery", self.recovery);
+        object.boolean("topics", self.topics);
+        object.boolean("presence", self.presence);
+        object.boolean("calls", self.calls);
         object.close();
     }
 }

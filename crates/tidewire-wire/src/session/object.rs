@@ -40,14 +40,27 @@ impl<'a> Object<'a> {
         self.name(name).extend_from_slice(word);
     }
 
-    pub(super) fn texts(&mut self, name: &str, texts: &[String]) {
+    pub(super) fn texts(&mut self, name: &str, texts: &[impl AsRef<str>]) {
         let out = self.name(name);
         out.push(b'[');
         for (index, text) in texts.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
-            write_string(text, out);
+            write_string(text.as_ref(), out);
+        }
+        out.push(b']');
+    }
+
+    pub(super) fn numbers(&mut self, name: &str, numbers: &[u64]) {
+        let mut buffer = itoa::Buffer::new();
+        let out = self.name(name);
+        out.push(b'[');
+        for (index, number) in numbers.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(buffer.format(*number).as_bytes());
         }
         out.push(b']');
     }

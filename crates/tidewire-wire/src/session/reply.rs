@@ -1,10 +1,13 @@
 //! What a server says of its own accord or in answer to a system message.
 
-use super::request::Action;
-use super::{Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile};
+use super::call::{self, Call, CallResult};
+use super::payload::{
+    Context, write_error, write_gap, write_hello, write_key_update, write_numbers, write_pong,
+    write_presence, write_publish_response, write_ready, write_reconnect, write_subscription,
+};
+use super::{Action, HelloEncryption};
 use crate::codes::ErrorCode;
-use crate::envelope::{SystemType, pack_number};
-use crate::timestamp::write_rfc3339_ms;
+use crate::envelope::SystemType;
 use crate::uuid::Uuid;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -25,6 +28,8 @@ pub enum Reply {
         correlation_id: Option<String>,
         /// The answer to a [`SystemEvent::KeyExchange`](super::SystemEvent::KeyExchange).
         encryption: Option<Box<HelloEncryption>>,
+        /// Where the producer stands that the client said it is, if the server keeps it.
+        producer: Option<ProducerState>,
     },
     /// `key_update`: what this side sends after it is encrypted with the next key.
     KeyUpdate {
@@ -59,7 +64,7 @@ pub enum Reply {
         success_topics: Vec<String>,
         /// Topics for which it was not.
         failed_topics: Vec<String>,
-        /// What became of each recovery asked for.
+        /// Where each topic of the answer that has history stands, recovery asked for or not.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
         correlation_id: Option<String>,
@@ -96,6 +101,147 @@ pub enum Reply {
         /// Seconds until there are more.
         retry_after_s: u64,
     },
+    /// `publish_response`.
+    PublishResponse {
+        /// The topic.
+        topic: String,
+        /// Whether a publication with the same idempotency key had been taken before, so that this one
+        /// was not.
+        duplicate: bool,
+        /// The epoch and the offset; only with history.
+        position: Option<(u32, u64)>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `presence_response`.
+    PresenceResponse {
+        /// The topics of which the client may know.
+        topics: Vec<TopicPresence>,
+        /// The others.
+        failed_topics: Vec<String>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `publication_gap`.
+    PublicationGap(PublicationGap),
+    /// `message_ack`.
+    MessageAck {
+        /// The last number taken; all before it have been too.
+        last: u64,
+    },
+    /// `call_request`, to be answered by the client's application.
+    CallRequest {
+        /// What is asked; its payload is one JSON value and is not checked.
+        call: Call,
+        /// `cid`.
+        correlation_id: String,
+    },
+    /// `call_response`.
+    CallResponse {
+        /// What is answered; a payload is one JSON value and is not checked.
+        result: CallResult,
+        /// `cid`.
+        correlation_id: String,
+    },
+    /// `reconnect`, before a close.
+    Reconnect {
+        /// How long the client waits before it opens a new connection, in milliseconds.
+        after_ms: u64,
+        /// Why, in words.
+        reason: Cow<'static, str>,
+    },
+}
+
+/// A producer and how far its messages have been taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerState {
+    /// The id that the client gave itself.
+    pub id: String,
+    /// Drawn when the server first heard of the producer: another one than last time means that the
+    /// producer was forgotten, and its numbers begin with 1 again.
+    pub epoch: u32,
+    /// The last number taken; 0 for none.
+    pub last: u64,
+}
+
+/// Who is on a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPresence {
+    /// The topic.
+    pub topic: String,
+    /// How many users.
+    pub users: u64,
+    /// On how many connections.
+    pub connections: u64,
+    /// Whether there are more members than are named.
+    pub truncated: bool,
+    /// The members; `None` if only the counts were asked for.
+    pub members: Option<Vec<PresenceMember>>,
+}
+
+/// A user on a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PresenceMember {
+    /// Who.
+    pub user: String,
+    /// On how many connections.
+    pub connections: u64,
+    /// The subscriber's `presence`, as JSON that is not checked.
+    pub data: Option<String>,
+}
+
+/// Publications of a topic that a subscriber does not get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicationGap {
+    /// The topic.
+    pub topic: String,
+    /// Why.
+    pub reason: GapReason,
+    /// How many.
+    pub count: u64,
+    /// Which; only with history.
+    pub range: Option<GapRange>,
+}
+
+/// Why publications are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GapReason {
+    /// `dropped`: the subscriber did not read them in time.
+    Dropped,
+    /// `conflated`: a newer one of the same key took their place.
+    Conflated,
+    /// `expired`: their time to live ended before they could be sent.
+    Expired,
+}
+
+/// The publications of a gap: all of them lie between two offsets of one epoch, though not all
+/// between them need be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GapRange {
+    /// The epoch of the topic's history.
+    pub epoch: u32,
+    /// The offset of the first one.
+    pub from: u64,
+    /// The offset of the last one.
+    pub to: u64,
+}
+
+impl GapReason {
+    /// The spelling on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::Conflated => "conflated",
+            Self::Expired => "expired",
+        }
+    }
+
+    /// The reason with this spelling.
+    pub fn parse(spelling: &str) -> Option<Self> {
+        [Self::Dropped, Self::Conflated, Self::Expired]
+            .into_iter()
+            .find(|reason| reason.as_str() == spelling)
+    }
 }
 
 /// Where a subscription stands after recovery.
@@ -139,6 +285,13 @@ impl Reply {
             Self::HealthCheckResponse { .. } => SystemType::HealthCheckResponse,
             Self::MetricsResponse { .. } => SystemType::MetricsResponse,
             Self::RateLimitWarning { .. } => SystemType::RateLimitWarning,
+            Self::PublishResponse { .. } => SystemType::PublishResponse,
+            Self::PresenceResponse { .. } => SystemType::PresenceResponse,
+            Self::PublicationGap(_) => SystemType::PublicationGap,
+            Self::MessageAck { .. } => SystemType::MessageAck,
+            Self::CallRequest { .. } => SystemType::CallRequest,
+            Self::CallResponse { .. } => SystemType::CallResponse,
+            Self::Reconnect { .. } => SystemType::Reconnect,
         }
     }
 
@@ -148,13 +301,20 @@ impl Reply {
             | Self::KeyUpdate { .. }
             | Self::Pong { .. }
             | Self::Ping
-            | Self::RateLimitWarning { .. } => None,
+            | Self::RateLimitWarning { .. }
+            | Self::PublicationGap(_)
+            | Self::MessageAck { .. }
+            | Self::Reconnect { .. } => None,
             Self::Hello { correlation_id, .. }
             | Self::Error { correlation_id, .. }
             | Self::SubscriptionUpdate { correlation_id, .. }
             | Self::ConfigResponse { correlation_id, .. }
             | Self::HealthCheckResponse { correlation_id, .. }
-            | Self::MetricsResponse { correlation_id, .. } => correlation_id.as_deref(),
+            | Self::MetricsResponse { correlation_id, .. }
+            | Self::PublishResponse { correlation_id, .. }
+            | Self::PresenceResponse { correlation_id, .. } => correlation_id.as_deref(),
+            Self::CallRequest { correlation_id, .. }
+            | Self::CallResponse { correlation_id, .. } => Some(correlation_id),
         }
     }
 
@@ -167,13 +327,15 @@ impl Reply {
             } => {
                 write_ready(context, *connection_id, user_id.as_deref(), out);
             }
-            Self::Hello { encryption, .. } => write_hello(context, encryption.as_deref(), out),
+            Self::Hello {
+                encryption,
+                producer,
+                ..
+            } => write_hello(context, encryption.as_deref(), producer.as_ref(), out),
             Self::KeyUpdate { request } => write_key_update(*request, out),
             Self::Pong {
                 client_timestamp_ms,
-            } => {
-                write_pong(*client_timestamp_ms, context.unix_ms, out);
-            }
+            } => write_pong(*client_timestamp_ms, context.unix_ms, out),
             Self::Ping => write_numbers(&[("timestamp", context.unix_ms)], out),
             Self::Error {
                 code,
@@ -181,31 +343,14 @@ impl Reply {
                 retry_after_s,
                 refused,
                 ..
-            } => {
-                let mut object = Object::open(out);
-                object.text("code", code.as_str());
-                object.text("message", message);
-                object.boolean("recoverable", code.recoverable());
-                object.optional_number("retry_after", *retry_after_s);
-                if let Some(refused) = refused {
-                    object.number("refused", *refused);
-                }
-                object.close();
-            }
+            } => write_error(*code, message, *retry_after_s, *refused, out),
             Self::SubscriptionUpdate {
                 action,
                 success_topics,
                 failed_topics,
                 recovery,
                 ..
-            } => {
-                let mut object = Object::open(out);
-                object.text("action", action.as_str());
-                object.texts("success_topics", success_topics);
-                object.texts("failed_topics", failed_topics);
-                object.with("recovery", |out| write_recovery(recovery, out));
-                object.close();
-            }
+            } => write_subscription(*action, success_topics, failed_topics, recovery, out),
             Self::ConfigResponse { payload, .. }
             | Self::HealthCheckResponse { payload, .. }
             | Self::MetricsResponse { payload, .. } => {
@@ -225,128 +370,22 @@ impl Reply {
                 ];
                 write_numbers(&numbers, out);
             }
+            Self::PublishResponse {
+                topic,
+                duplicate,
+                position,
+                ..
+            } => write_publish_response(topic, *duplicate, *position, out),
+            Self::PresenceResponse {
+                topics,
+                failed_topics,
+                ..
+            } => write_presence(topics, failed_topics, out),
+            Self::PublicationGap(gap) => write_gap(gap, out),
+            Self::MessageAck { last } => write_numbers(&[("last", *last)], out),
+            Self::CallRequest { call, .. } => call.write_payload(out),
+            Self::CallResponse { result, .. } => call::write_result(result, out),
+            Self::Reconnect { after_ms, reason } => write_reconnect(*after_ms, reason, out),
         }
     }
-}
-
-/// What payloads take from outside the reply.
-pub(super) struct Context<'a> {
-    pub(super) profile: &'a ServerProfile,
-    pub(super) features: Features,
-    pub(super) protocol_version: u8,
-    pub(super) connection_id: Uuid,
-    pub(super) unix_ms: u64,
-}
-
-fn write_numbers(fields: &[(&str, u64)], out: &mut Vec<u8>) {
-    let mut object = Object::open(out);
-    for (name, number) in fields {
-        object.number(name, *number);
-    }
-    object.close();
-}
-
-fn write_ready(
-    context: &Context<'_>,
-    connection_id: Uuid,
-    user_id: Option<&str>,
-    out: &mut Vec<u8>,
-) {
-    let mut object = Object::open(out);
-    object.text("message", "connected");
-    object.with("details", |out| {
-        let mut details = Object::open(out);
-        details.text("version", &context.profile.server_version);
-        details.number("protocol_version", PROTOCOL_VERSION.into());
-        details.with("features", |out| context.profile.features.write(out));
-        details.with("connection_id", |out| write_id(connection_id, out));
-        details.with("server_time", |out| write_time(context.unix_ms, out));
-        match user_id {
-            Some(user_id) => details.text("user_id", user_id),
-            None => details.with("user_id", |out| out.extend_from_slice(b"null")),
-        }
-        details.close();
-    });
-    object.close();
-}
-
-fn write_hello(context: &Context<'_>, encryption: Option<&HelloEncryption>, out: &mut Vec<u8>) {
-    let profile = context.profile;
-    let mut object = Object::open(out);
-    object.text("server_version", &profile.server_version);
-    object.number("protocol_version", context.protocol_version.into());
-    object.with("features", |out| context.features.write(out));
-    object.with("limits", |out| {
-        let mut limits = Object::open(out);
-        limits.number("max_message_size", profile.message_bytes_max as u64);
-        limits.number("rate_limit_capacity", profile.rate_limit_capacity);
-        limits.number("rate_limit_refill", profile.rate_limit_refill_per_s);
-        limits.close();
-    });
-    object.number("ping_interval", profile.ping_interval_ms);
-    object.with("connection_id", |out| write_id(context.connection_id, out));
-    object.with("server_time", |out| write_time(context.unix_ms, out));
-    if let Some(encryption) = encryption {
-        encryption.write(&mut object);
-    }
-    object.close();
-}
-
-/// The payload of `key_update`, from either side.
-pub(super) fn write_key_update(request: bool, out: &mut Vec<u8>) {
-    let mut object = Object::open(out);
-    object.boolean("request", request);
-    object.close();
-}
-
-/// The payload of `PONG`, by pushes alone: pings come by the million in a ping test.
-fn write_pong(client_timestamp_ms: Option<u64>, unix_ms: u64, out: &mut Vec<u8>) {
-    let latency_ms = client_timestamp_ms.map_or(0, |sent_ms| unix_ms.saturating_sub(sent_ms));
-    let mut object = Object::open(out);
-    object.optional_number("client_timestamp", client_timestamp_ms);
-    object.number("server_timestamp", unix_ms);
-    object.number("latency", latency_ms);
-    object.close();
-}
-
-/// [`write_pong`] in MessagePack.
-pub(super) fn pack_pong(client_timestamp_ms: Option<u64>, unix_ms: u64, out: &mut Vec<u8>) {
-    let latency_ms = client_timestamp_ms.map_or(0, |sent_ms| unix_ms.saturating_sub(sent_ms));
-    // A map of three pairs, whose keys are strings of 16, 16 and 7 bytes.
-    out.extend_from_slice(b"\x83\xb0client_timestamp");
-    match client_timestamp_ms {
-        Some(client_timestamp_ms) => pack_number(client_timestamp_ms, out),
-        None => out.push(MESSAGEPACK_NIL),
-    }
-    out.extend_from_slice(b"\xb0server_timestamp");
-    pack_number(unix_ms, out);
-    out.extend_from_slice(b"\xa7latency");
-    pack_number(latency_ms, out);
-}
-
-fn write_recovery(recovery: &[TopicRecovery], out: &mut Vec<u8>) {
-    let mut object = Object::open(out);
-    for topic in recovery {
-        object.with_any_name(&topic.topic, |out| {
-            let mut fields = Object::open(out);
-            fields.text("epoch", &topic.epoch);
-            fields.number("offset", topic.offset);
-            fields.boolean("recovered", topic.recovered);
-            fields.number("count", topic.count);
-            fields.close();
-        });
-    }
-    object.close();
-}
-
-fn write_id(id: Uuid, out: &mut Vec<u8>) {
-    out.push(b'"');
-    id.write(out);
-    out.push(b'"');
-}
-
-fn write_time(unix_ms: u64, out: &mut Vec<u8>) {
-    out.push(b'"');
-    write_rfc3339_ms(unix_ms, out);
-    out.push(b'"');
 }

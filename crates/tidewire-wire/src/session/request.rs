@@ -1,5 +1,7 @@
 //! What a client can ask of the engine.
 
+use super::call::{Call, CallResult, Either};
+use super::subscription::{Subscription, TOPICS_PER_REQUEST_MAX, parse_subscription, parse_topics};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
 use serde_json::{Map, Value};
@@ -26,53 +28,35 @@ pub enum RequestKind {
     Subscription(Subscription),
     /// `sync_request`.
     Sync(Sync),
+    /// `presence_request`.
+    Presence(PresenceQuery),
+    /// `publication_ack`: the numbers (`d`) of 1 to [`DELIVERIES_PER_ACK_MAX`] deliveries that are done.
+    /// It is not answered.
+    Acknowledge(Vec<u64>),
+    /// `call_request`; the correlation id is there.
+    Call(Call),
+    /// `call_response`, to the call of the server's with this correlation id. It is not answered.
+    CallResponse(CallResult),
 }
 
-/// Topics to have or to have no longer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Subscription {
-    /// Which of the two.
-    pub action: Action,
-    /// The topics: 1 to [`TOPICS_PER_REQUEST_MAX`], none of them empty.
-    pub topics: Vec<String>,
-    /// What other subscribers are told about this one.
-    pub presence: Option<Value>,
-    /// Whether missed messages are wanted.
-    pub recover: bool,
-    /// From where on.
-    pub recovery: Vec<RecoveryPosition>,
-    /// The group of which each message goes to one member only.
-    pub queue_group: Option<String>,
-}
-
-/// What to do with topics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// `subscribe`.
-    Subscribe,
-    /// `unsubscribe`.
-    Unsubscribe,
-}
-
-impl Action {
-    /// The spelling on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Subscribe => "subscribe",
-            Self::Unsubscribe => "unsubscribe",
+impl From<Either> for RequestKind {
+    fn from(either: Either) -> Self {
+        match either {
+            Either::Request(call) => Self::Call(call),
+            Either::Response(result) => Self::CallResponse(result),
         }
     }
 }
 
-/// The last message of a topic that the client has seen.
+/// Who is on topics, asked for once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecoveryPosition {
-    /// The topic.
-    pub topic: String,
-    /// The epoch of its history.
-    pub epoch: String,
-    /// The offset.
-    pub offset: u64,
+pub struct PresenceQuery {
+    /// The topics: 1 to [`TOPICS_PER_PRESENCE_REQUEST_MAX`], none of them empty.
+    pub topics: Vec<String>,
+    /// Whether the members are left out.
+    pub counts_only: bool,
+    /// Members to name of each topic at most, if the client has a wish.
+    pub limit: Option<u64>,
 }
 
 /// The state of topics, asked for once.
@@ -87,10 +71,10 @@ pub struct Sync {
 }
 
 /// An error code, and words for it.
-pub(super) type Refusal = (ErrorCode, &'static str);
+pub(super) type Objection = (ErrorCode, &'static str);
 
 /// Reads a request's payload. Fields that may be missing may also be null.
-pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, Refusal> {
+pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, Objection> {
     let fields = match payload {
         Value::Object(fields) => fields,
         Value::Null => Map::new(),
@@ -102,6 +86,8 @@ pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, R
         SystemType::MetricsRequest => Ok(RequestKind::MetricsRequest),
         SystemType::SubscriptionUpdate => parse_subscription(fields).map(RequestKind::Subscription),
         SystemType::SyncRequest => parse_sync(&fields).map(RequestKind::Sync),
+        SystemType::PresenceRequest => parse_presence(&fields).map(RequestKind::Presence),
+        SystemType::PublicationAck => parse_deliveries(&fields).map(RequestKind::Acknowledge),
         _ => Err((
             ErrorCode::InvalidMessage,
             "this type is not a client's to send",
@@ -109,60 +95,17 @@ pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, R
     }
 }
 
-fn parse_subscription(mut fields: Map<String, Value>) -> Result<Subscription, Refusal> {
-    let action = match fields.get("action").and_then(Value::as_str) {
-        Some("subscribe") => Action::Subscribe,
-        Some("unsubscribe") => Action::Unsubscribe,
-        _ => {
-            return Err((
-                ErrorCode::InvalidAction,
-                "action is subscribe or unsubscribe",
-            ));
-        }
-    };
-    let topics = parse_topics(fields.get("topics"))?;
-    if topics.is_empty() {
-        return Err((ErrorCode::InvalidSubscription, "topics is empty"));
-    }
-    let presence = match fields.remove("presence") {
-        None | Some(Value::Null) => None,
-        Some(presence @ Value::Object(_)) => Some(presence),
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "presence is not an object")),
-    };
-    let queue_group = match fields.remove("queue_group") {
-        None | Some(Value::Null) => None,
-        Some(Value::String(group)) if !group.is_empty() => Some(group),
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "queue_group is not a name")),
-    };
-    let recover = parse_flag(fields.get("recover"), "recover is neither true nor false")?;
-    let recovery = parse_recovery(fields.remove("recovery"))?;
-    Ok(Subscription {
-        action,
-        topics,
-        presence,
-        recover,
-        recovery,
-        queue_group,
-    })
-}
-
-fn parse_sync(fields: &Map<String, Value>) -> Result<Sync, Refusal> {
-    let last_sequence = match fields.get("last_sequence") {
-        None | Some(Value::Null) => None,
-        Some(number) => Some(number.as_u64().ok_or((
-            ErrorCode::InvalidSubscription,
-            "last_sequence is not a number",
-        ))?),
-    };
+fn parse_sync(fields: &Map<String, Value>) -> Result<Sync, Objection> {
+    let last_sequence = parse_number(fields.get("last_sequence"), "last_sequence is not a number")?;
     let words = "include_snapshots is neither true nor false";
     Ok(Sync {
-        topics: parse_topics(fields.get("topics"))?,
+        topics: parse_topics(fields.get("topics"), TOPICS_PER_REQUEST_MAX)?,
         include_snapshots: parse_flag(fields.get("include_snapshots"), words)?,
         last_sequence,
     })
 }
 
-fn parse_flag(value: Option<&Value>, words: &'static str) -> Result<bool, Refusal> {
+pub(super) fn parse_flag(value: Option<&Value>, words: &'static str) -> Result<bool, Objection> {
     match value {
         None | Some(Value::Null) => Ok(false),
         Some(Value::Bool(flag)) => Ok(*flag),
@@ -170,51 +113,47 @@ fn parse_flag(value: Option<&Value>, words: &'static str) -> Result<bool, Refusa
     }
 }
 
-fn parse_topics(value: Option<&Value>) -> Result<Vec<String>, Refusal> {
-    let values = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(values)) => values,
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "topics is not an array")),
-    };
-    if values.len() > TOPICS_PER_REQUEST_MAX {
-        return Err((
-            ErrorCode::InvalidSubscription,
-            "too many topics in one message",
-        ));
+fn parse_presence(fields: &Map<String, Value>) -> Result<PresenceQuery, Objection> {
+    let topics = parse_topics(fields.get("topics"), TOPICS_PER_PRESENCE_REQUEST_MAX)?;
+    if topics.is_empty() {
+        return Err((ErrorCode::InvalidSubscription, "topics is empty"));
     }
-    let names = values.iter().map(|value| match value.as_str() {
-        Some(name) if !name.is_empty() => Ok(name.to_owned()),
-        _ => Err((ErrorCode::InvalidSubscription, "a topic is not a name")),
-    });
-    names.collect()
+    let words = "counts_only is neither true nor false";
+    Ok(PresenceQuery {
+        topics,
+        counts_only: parse_flag(fields.get("counts_only"), words)?,
+        limit: parse_number(fields.get("limit"), "limit is not a number")?,
+    })
 }
 
-fn parse_recovery(value: Option<Value>) -> Result<Vec<RecoveryPosition>, Refusal> {
-    let fields = match value {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Object(fields)) => fields,
-        Some(_) => return Err((ErrorCode::InvalidSubscription, "recovery is not an object")),
-    };
-    let positions = fields.into_iter().map(|(topic, position)| {
-        let epoch = position
-            .get("epoch")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
-        let offset = position.get("offset").and_then(Value::as_u64);
-        match (epoch, offset) {
-            (Some(epoch), Some(offset)) => Ok(RecoveryPosition {
-                topic,
-                epoch,
-                offset,
-            }),
-            _ => Err((
-                ErrorCode::InvalidSubscription,
-                "a recovery has no epoch and offset",
-            )),
-        }
-    });
-    positions.collect()
+fn parse_deliveries(fields: &Map<String, Value>) -> Result<Vec<u64>, Objection> {
+    let wrong = (
+        ErrorCode::InvalidMessage,
+        "deliveries is not an array of 1 to 1000 numbers",
+    );
+    let deliveries = fields.get("deliveries").and_then(Value::as_array);
+    let deliveries = deliveries
+        .filter(|deliveries| (1..=DELIVERIES_PER_ACK_MAX).contains(&deliveries.len()))
+        .ok_or(wrong)?;
+    let numbers = deliveries.iter().map(|number| number.as_u64().ok_or(wrong));
+    numbers.collect()
 }
 
-/// Topics that one `subscription_update` or `sync_request` may name.
-pub const TOPICS_PER_REQUEST_MAX: usize = 1000;
+pub(super) fn parse_number(
+    value: Option<&Value>,
+    words: &'static str,
+) -> Result<Option<u64>, Objection> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(number) => match number.as_u64() {
+            Some(number) => Ok(Some(number)),
+            None => Err((ErrorCode::InvalidSubscription, words)),
+        },
+    }
+}
+
+/// Topics that one `presence_request` may name.
+pub const TOPICS_PER_PRESENCE_REQUEST_MAX: usize = 100;
+
+/// Deliveries that one `publication_ack` may acknowledge.
+pub const DELIVERIES_PER_ACK_MAX: usize = 1000;

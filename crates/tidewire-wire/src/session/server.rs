@@ -2,9 +2,11 @@
 
 use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
-use super::reply::{Context, Reply, pack_pong};
-use super::request::{self, Refusal, Request};
-use super::{Features, KeyOffer, Now, PROTOCOL_VERSION, batch, op_code, write_message};
+use super::payload::{Context, pack_pong};
+use super::reply::Reply;
+use super::request::{self, Objection, Request};
+use super::{Features, KeyOffer, Now, PROTOCOL_VERSION, Refusal, batch, call};
+use super::{op_code, write_message};
 use crate::codes::ErrorCode;
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, SystemType, parse_json, parse_msgpack,
@@ -62,6 +64,7 @@ pub struct ServerSession {
     compression: bool,
     established: bool,
     takes_batches: bool,
+    takes_calls: bool,
 }
 
 /// What a system message calls for.
@@ -75,6 +78,17 @@ pub enum SystemEvent {
     Request(Request),
     /// Messages in the encoding of the batch, to be treated as if each had come alone.
     Batch(Vec<Vec<u8>>),
+    /// `publish_request`, the engine's to read with [`PublishRequest::parse`](super::PublishRequest::parse):
+    /// nothing has been looked at but its type.
+    Publish,
+    /// A `client_hello` without a public key, or one after the first: answer with a [`Reply::Hello`] that
+    /// has this `correlation_id`.
+    Hello {
+        /// `cid`.
+        correlation_id: Option<String>,
+        /// The producer's id, if this is the first and the client wants its messages acknowledged.
+        producer: Option<String>,
+    },
     /// The first `client_hello`, with a public key: agree on a key, answer with a [`Reply::Hello`] that
     /// has this `correlation_id` and ours, and encrypt everything after it. If the key proves
     /// unusable, the answer is `KEY_EXCHANGE_FAILED` and the end.
@@ -83,6 +97,8 @@ pub enum SystemEvent {
         offer: Box<KeyOffer>,
         /// `cid`.
         correlation_id: Option<String>,
+        /// The producer's id, if the client wants its messages acknowledged.
+        producer: Option<String>,
     },
     /// `key_update`: the client's next message is encrypted with its next key. To be refused without
     /// encryption of version 2.
@@ -106,6 +122,7 @@ impl ServerSession {
             compression,
             established: false,
             takes_batches: false,
+            takes_calls: false,
         }
     }
 
@@ -144,6 +161,12 @@ impl ServerSession {
         self.takes_batches
     }
 
+    /// Whether the client's hello asked for calls by name and the server has them: only then may
+    /// [`Reply::CallRequest`] be sent.
+    pub fn client_takes_calls(&self) -> bool {
+        self.takes_calls
+    }
+
     /// The smaller of both sides' versions of the protocol.
     pub fn protocol_version(&self) -> u8 {
         self.protocol_version
@@ -180,6 +203,16 @@ impl ServerSession {
             SystemType::Pong => SystemEvent::Ignore,
             SystemType::Batch => batch::unpack(encoding, bytes)
                 .map_or_else(|error| invalid(&error), SystemEvent::Batch),
+            SystemType::PublishRequest => SystemEvent::Publish,
+            SystemType::CallRequest | SystemType::CallResponse => {
+                match call::parse(system, encoding, bytes) {
+                    Ok((either, correlation_id)) => SystemEvent::Request(Request {
+                        kind: either.into(),
+                        correlation_id: Some(correlation_id),
+                    }),
+                    Err(unusable) => SystemEvent::Reply(Refusal::from(unusable).into()),
+                }
+            }
             _ => match parse(encoding, bytes) {
                 Ok(envelope) => self.handle_envelope(profile, system, envelope),
                 Err(error) => invalid(&error),
@@ -224,6 +257,7 @@ impl ServerSession {
             seq: self.seq,
             correlation_id: reply.correlation_id(),
             signature: None,
+            number: None,
         };
         if let (
             Reply::Pong {
@@ -275,17 +309,18 @@ impl ServerSession {
         let correlation_id = envelope.correlation_id;
         let refused = if system == SystemType::ClientHello {
             match self.handle_hello(profile, &envelope.payload) {
-                Ok(Some(offer)) => {
+                Ok((Some(offer), producer)) => {
                     return SystemEvent::KeyExchange {
                         offer: Box::new(offer),
                         correlation_id,
+                        producer,
                     };
                 }
-                Ok(None) => {
-                    return SystemEvent::Reply(Reply::Hello {
+                Ok((None, producer)) => {
+                    return SystemEvent::Hello {
                         correlation_id,
-                        encryption: None,
-                    });
+                        producer,
+                    };
                 }
                 Err(refusal) => refusal,
             }
@@ -320,14 +355,14 @@ impl ServerSession {
     }
 
     /// A second hello changes nothing; it is answered with what the first one settled. Gives the key
-    /// to answer, if the first has one and the server encrypts.
+    /// to answer, if the first has one and the server encrypts, and the producer that the first names.
     fn handle_hello(
         &mut self,
         profile: &ServerProfile,
         payload: &Value,
-    ) -> Result<Option<KeyOffer>, Refusal> {
+    ) -> Result<(Option<KeyOffer>, Option<String>), Objection> {
         if self.established {
-            return Ok(None);
+            return Ok((None, None));
         }
         if !(payload.is_object() || payload.is_null()) {
             return Err((ErrorCode::InvalidMessage, "the payload is not an object"));
@@ -343,6 +378,7 @@ impl ServerSession {
             Some(features) => profile.features.negotiate(features),
             None => profile.features,
         };
+        let producer = producer_id(&payload["producer"])?;
         let offer = if features.encryption {
             KeyOffer::read(payload)?
         } else {
@@ -350,12 +386,27 @@ impl ServerSession {
         };
         features.encryption = offer.is_some();
         self.features = features;
-        self.takes_batches =
-            features.batching && payload["features"]["batching"] == Value::Bool(true);
+        let asked = |name: &str| payload["features"][name] == Value::Bool(true);
+        self.takes_batches = features.batching && asked("batching");
+        self.takes_calls = features.calls && asked("calls");
         self.protocol_version =
             u8::try_from(version).map_or(PROTOCOL_VERSION, |v| v.min(PROTOCOL_VERSION));
         self.established = true;
-        Ok(offer)
+        Ok((offer, producer))
+    }
+}
+
+/// The id in the `producer` of a `client_hello`.
+fn producer_id(producer: &Value) -> Result<Option<String>, Objection> {
+    if producer.is_null() {
+        return Ok(None);
+    }
+    match producer["id"].as_str() {
+        Some(id) if (1..=PRODUCER_ID_BYTES_MAX).contains(&id.len()) => Ok(Some(id.to_owned())),
+        _ => Err((
+            ErrorCode::InvalidMessage,
+            "producer has no id of 1 to 64 bytes of text",
+        )),
     }
 }
 
@@ -377,6 +428,21 @@ fn parse(encoding: Format, bytes: &[u8]) -> Result<Envelope, EnvelopeError> {
 fn invalid(error: &EnvelopeError) -> SystemEvent {
     SystemEvent::Reply(Reply::error(ErrorCode::InvalidMessage, error.to_string()))
 }
+
+impl From<Refusal> for Reply {
+    fn from(refusal: Refusal) -> Self {
+        Self::Error {
+            code: refusal.code,
+            message: refusal.message,
+            retry_after_s: None,
+            refused: None,
+            correlation_id: refusal.correlation_id,
+        }
+    }
+}
+
+/// Bytes that a producer's id may have.
+pub const PRODUCER_ID_BYTES_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

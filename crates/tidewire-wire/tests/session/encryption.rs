@@ -47,6 +47,7 @@ fn key_exchange_from_both_sides() {
             client_version: "c/1",
             features: Features::default(),
             encryption: Some(offer(version)),
+            producer: None,
         };
         let mut out = Vec::new();
         let op_code = client.write_hello(&hello, id(), NOW, &mut out);
@@ -55,6 +56,7 @@ fn key_exchange_from_both_sides() {
         let expected = SystemEvent::KeyExchange {
             offer: Box::new(offer(version)),
             correlation_id: None,
+            producer: None,
         };
         assert_eq!(event, expected);
         assert!(server.is_established() && server.features().encryption);
@@ -67,6 +69,7 @@ fn key_exchange_from_both_sides() {
         let reply = Reply::Hello {
             correlation_id: None,
             encryption: Some(Box::new(encryption)),
+            producer: None,
         };
         out.clear();
         let op_code = server.encode(&profile, &reply, id(), NOW, &mut out);
@@ -81,11 +84,11 @@ fn key_exchange_from_both_sides() {
         }
 
         let event = server.handle_system(&profile, SystemType::ClientHello, format, &hello);
-        let again = Reply::Hello {
+        let again = SystemEvent::Hello {
             correlation_id: None,
-            encryption: None,
+            producer: None,
         };
-        assert_eq!(event, SystemEvent::Reply(again));
+        assert_eq!(event, again);
         assert!(server.features().encryption);
     }
 }
@@ -123,6 +126,7 @@ fn keys_in_hello() {
         let expected = SystemEvent::KeyExchange {
             offer: Box::new(offer(version)),
             correlation_id: Some("k".into()),
+            producer: None,
         };
         assert_eq!(event, expected, "{fields}");
     }
@@ -153,10 +157,7 @@ fn keys_in_hello() {
     ] {
         let mut session = fresh(Format::Json);
         let event = hello(&mut session, &profile, fields);
-        assert!(
-            matches!(event, SystemEvent::Reply(Reply::Hello { .. })),
-            "{fields}"
-        );
+        assert!(matches!(event, SystemEvent::Hello { .. }), "{fields}");
         assert!(!session.features().encryption);
     }
 }
@@ -170,6 +171,7 @@ fn a_client_reads_keys_only_if_it_asked() {
             client_version: "c/1",
             features: Features::default(),
             encryption: asked.then(|| offer(EncryptionVersion::Two)),
+            producer: None,
         };
         client.write_hello(&hello, id(), NOW, &mut Vec::new());
         let text = format!(r#"{{"t":"server_hello","p":{{{fields}}}}}"#);
@@ -224,6 +226,7 @@ fn a_key_that_comes_late_does_not_count() {
         client_version: "c/1",
         features: Features::default(),
         encryption: Some(offer(EncryptionVersion::One)),
+        producer: None,
     };
     client.write_hello(&hello, id(), NOW, &mut Vec::new());
     let key = format!(r#""encryption_public_key":"{}""#, offered_key());

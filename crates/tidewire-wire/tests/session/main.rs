@@ -2,6 +2,8 @@
 
 mod batches;
 mod encryption;
+mod publish;
+mod topics;
 
 use serde_json::{Value, json};
 use tidewire_wire::codes::ErrorCode;
@@ -133,14 +135,17 @@ fn opening_from_both_sides() {
             client_version: "c/1",
             features,
             encryption: None,
+            producer: Some("p1"),
         };
         let op_code = client.write_hello(&hello, id(), NOW, &mut out);
         let hello = content(format, op_code, &out).to_vec();
         let system = SystemType::ClientHello;
         let event = server.handle_system(&profile(), system, format, &hello);
-        let SystemEvent::Reply(reply) = event else {
-            panic!("{event:?}")
+        let expected = SystemEvent::Hello {
+            correlation_id: None,
+            producer: Some("p1".to_owned()),
         };
+        assert_eq!(event, expected);
         assert!(server.is_established());
         assert_eq!(
             server.features(),
@@ -150,22 +155,38 @@ fn opening_from_both_sides() {
             }
         );
 
-        out.clear();
-        let op_code = server.encode(&profile(), &reply, id(), NOW, &mut out);
-        let event = client.handle_message(format, content(format, op_code, &out), NOW);
-        let expected = ClientEvent::Established {
-            server_version: "test/1".into(),
-            protocol_version: 1,
-            connection_id: id().to_string(),
-            message_bytes_max: 1_048_576,
-            rate_limit_capacity: 100_000,
-            rate_limit_refill_per_s: 10_000,
-            ping_interval_ms: 25_000,
-            encryption: None,
-        };
-        assert_eq!(event, Ok(expected));
-        assert!(client.is_established());
+        establish(server, client, format);
     }
+}
+
+/// The server's hello, and what the client makes of it.
+fn establish(mut server: ServerSession, mut client: ClientSession, format: Format) {
+    let mut out = Vec::new();
+    let producer = ProducerState {
+        id: "p1".to_owned(),
+        epoch: 0x0bad_cafe,
+        last: 9,
+    };
+    let reply = Reply::Hello {
+        correlation_id: None,
+        encryption: None,
+        producer: Some(producer.clone()),
+    };
+    let op_code = server.encode(&profile(), &reply, id(), NOW, &mut out);
+    let event = client.handle_message(format, content(format, op_code, &out), NOW);
+    let expected = ClientEvent::Established {
+        server_version: "test/1".into(),
+        protocol_version: 1,
+        connection_id: id().to_string(),
+        message_bytes_max: 1_048_576,
+        rate_limit_capacity: 100_000,
+        rate_limit_refill_per_s: 10_000,
+        ping_interval_ms: 25_000,
+        encryption: None,
+        producer: Some(producer),
+    };
+    assert_eq!(event, Ok(expected));
+    assert!(client.is_established());
 }
 
 #[test]
@@ -256,8 +277,13 @@ fn a_second_hello_is_answered_and_changes_nothing() {
         handle(&mut session, r#"{"t":"client_hello","cid":"k","p":5}"#),
         first
     );
-    let SystemEvent::Reply(reply) = first else {
+    let SystemEvent::Hello { correlation_id, .. } = first else {
         panic!("{first:?}")
+    };
+    let reply = Reply::Hello {
+        correlation_id,
+        encryption: None,
+        producer: None,
     };
     let answer = encoded(&mut session, &reply);
     assert_eq!(
@@ -282,7 +308,7 @@ fn versions_in_hello() {
         let text = format!(r#"{{"t":"client_hello","p":{{"protocol_version":{version}}}}}"#);
         let event = handle(&mut session, &text);
         assert_eq!(
-            matches!(event, SystemEvent::Reply(Reply::Hello { .. })),
+            matches!(event, SystemEvent::Hello { .. }),
             fine,
             "{version}"
         );
@@ -298,7 +324,8 @@ fn requests_reach_the_engine() {
         &mut session,
         r#"{"c":"WSE","t":"subscription","cid":"7","p":{
         "action":"subscribe","topics":["a","b"],"presence":{"n":1},"recover":true,
-        "recovery":{"a":{"epoch":"0badcafe","offset":5}},"queue_group":"g"}}"#,
+        "recovery":{"a":{"epoch":"0badcafe","offset":5}},"queue_group":"g","filter":{"x":{"$gt":1}},
+        "overload":"drop_oldest","acknowledge":true,"window":8}}"#,
     );
     let position = RecoveryPosition {
         topic: "a".into(),
@@ -312,6 +339,10 @@ fn requests_reach_the_engine() {
         recover: true,
         recovery: vec![position],
         queue_group: Some("g".into()),
+        filter: Some(json!({"x": {"$gt": 1}})),
+        overload: Some(Overload::DropOldest),
+        acknowledge: true,
+        window: Some(8),
     });
     assert_eq!(
         event,
@@ -511,11 +542,19 @@ fn a_client_meets_other_servers() {
         refused: 1,
     };
     assert_eq!(error, Ok(expected));
-    let join = event(r#"{"t":"presence_join","p":{"topic":"a"}}"#);
-    let Ok(ClientEvent::System(SystemType::PresenceJoin, envelope)) = join else {
-        panic!("{join:?}")
+    let expected = ClientEvent::Presence {
+        change: PresenceChange::Join,
+        topic: "a".to_owned(),
+        user_id: String::new(),
+        data: None,
     };
-    assert_eq!(envelope.payload, json!({"topic": "a"}));
+    let join = event(r#"{"t":"presence_join","p":{"topic":"a"}}"#);
+    assert_eq!(join, Ok(expected));
+    let answer = event(r#"{"t":"config_response","p":{"a":1}}"#);
+    let Ok(ClientEvent::System(SystemType::ConfigResponse, envelope)) = answer else {
+        panic!("{answer:?}")
+    };
+    assert_eq!(envelope.payload, json!({"a": 1}));
     assert!(event("hello").is_err());
     assert!(event(r#"{"t":"server_hello","p":{"#).is_err());
 }

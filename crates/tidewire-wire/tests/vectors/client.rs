@@ -1,7 +1,7 @@
 //! Dialogues of a client's session.
 
 use super::server::{NOW, check_reply, content, features, id};
-use super::{json_of, reason};
+use super::{json_of, reason, said};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use tidewire_testkit::vectors::dialogue::{Case, Key, Say, Step};
@@ -46,12 +46,14 @@ fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mut Vec<u8>) 
             client_version,
             features: offered,
             encryption,
+            producer,
         } => {
             // The feature follows the key, whatever is asked for.
             let hello = ClientHello {
                 client_version,
                 features: features(*offered),
                 encryption: encryption.as_ref().map(key_offer),
+                producer: producer.as_deref(),
             };
             session.write_hello(&hello, id, NOW, out);
         }
@@ -64,7 +66,7 @@ fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mut Vec<u8>) 
         Say::KeyUpdate(update) => {
             session.write_key_update(update.request, id, NOW, out);
         }
-        other => panic!("{name}: a client does not say {other:?}"),
+        other => said::write(name, session, other, out),
     }
 }
 
@@ -80,6 +82,9 @@ fn key_offer(key: &Key) -> KeyOffer {
 }
 
 fn describe(encoding: Format, event: ClientEvent) -> Value {
+    if let Some(described) = said::describe(&event) {
+        return described;
+    }
     match event {
         ClientEvent::Ready {
             connection_id,
@@ -88,25 +93,7 @@ fn describe(encoding: Format, event: ClientEvent) -> Value {
         } => json!({"ready": {
             "connection_id": connection_id, "server_version": server_version, "user_id": user_id,
         }}),
-        ClientEvent::Established {
-            server_version,
-            protocol_version,
-            connection_id,
-            message_bytes_max,
-            rate_limit_capacity,
-            rate_limit_refill_per_s,
-            ping_interval_ms,
-            encryption,
-        } => json!({"established": {
-            "server_version": server_version,
-            "protocol_version": protocol_version,
-            "connection_id": connection_id,
-            "message_bytes_max": message_bytes_max,
-            "rate_limit_capacity": rate_limit_capacity,
-            "rate_limit_refill_per_s": rate_limit_refill_per_s,
-            "ping_interval_ms": ping_interval_ms,
-            "encryption": encryption.as_deref().map(describe_key),
-        }}),
+        established @ ClientEvent::Established { .. } => describe_hello(established),
         ClientEvent::Pong {
             client_timestamp_ms,
             server_timestamp_ms,
@@ -147,7 +134,38 @@ fn describe(encoding: Format, event: ClientEvent) -> Value {
             json!({"system": described})
         }
         ClientEvent::Application => json!({"application": true}),
+        other => panic!("not described: {other:?}"),
     }
+}
+
+fn describe_hello(event: ClientEvent) -> Value {
+    let ClientEvent::Established {
+        server_version,
+        protocol_version,
+        connection_id,
+        message_bytes_max,
+        rate_limit_capacity,
+        rate_limit_refill_per_s,
+        ping_interval_ms,
+        encryption,
+        producer,
+    } = event
+    else {
+        panic!("no hello: {event:?}")
+    };
+    json!({"established": {
+        "server_version": server_version,
+        "protocol_version": protocol_version,
+        "connection_id": connection_id,
+        "message_bytes_max": message_bytes_max,
+        "rate_limit_capacity": rate_limit_capacity,
+        "rate_limit_refill_per_s": rate_limit_refill_per_s,
+        "ping_interval_ms": ping_interval_ms,
+        "encryption": encryption.as_deref().map(describe_key),
+        "producer": producer.map(|producer| json!({
+            "id": producer.id, "epoch": format!("{:08x}", producer.epoch), "last": producer.last,
+        })),
+    }})
 }
 
 fn describe_key(encryption: &HelloEncryption) -> Value {

@@ -6,6 +6,8 @@ mod deflate;
 mod frames;
 mod handshake;
 mod messages;
+mod publications;
+mod said;
 mod scalars;
 mod server;
 
@@ -41,9 +43,11 @@ run_files! {
     handshake_responses: "handshake-responses" => handshake::run_responses;
     limits: "limits" => messages::run;
     malformed: "malformed" => messages::run;
+    publications: "publications" => publications::run;
     recovery: "recovery" => dialogues;
     scalars: "scalars" => scalars::run;
     server_dialogues: "server-dialogues" => dialogues;
+    topics: "topics" => dialogues;
 }
 
 /// Files that `vectors_crypto` runs, which needs the feature `crypto`.

@@ -120,6 +120,7 @@ fn check_written(name: &str, envelope: &Envelope) {
         seq: envelope.seq.unwrap_or(3),
         correlation_id: envelope.correlation_id.as_deref(),
         signature: envelope.signature.as_deref(),
+        number: envelope.number,
     };
     let expected = Envelope {
         category: Some(header.category),
@@ -131,6 +132,8 @@ fn check_written(name: &str, envelope: &Envelope) {
         topic: None,
         epoch: None,
         offset: None,
+        delivery: None,
+        redelivered: None,
         ..envelope.clone()
     };
     for format in [Format::Json, Format::MessagePack] {
@@ -220,5 +223,8 @@ fn wire_names(envelope: &Envelope) -> Expected {
         tp: envelope.topic.clone(),
         e: envelope.epoch.clone(),
         o: envelope.offset,
+        d: envelope.delivery,
+        rd: envelope.redelivered,
+        n: envelope.number,
     }
 }

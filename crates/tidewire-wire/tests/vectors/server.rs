@@ -1,16 +1,17 @@
 //! Dialogues of a server's session.
 
 use super::json_of;
+use super::said;
 use serde_json::{Value, json};
 use tidewire_testkit::vectors::dialogue::{self, Case, Say, Step};
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{
-    Envelope, Kind, classify_json, classify_msgpack, parse_json, parse_msgpack,
+    Envelope, Kind, Priority, classify_json, classify_msgpack, parse_json, parse_msgpack,
 };
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
-    Action, Features, Now, Reply, Request, RequestKind, ServerProfile, ServerSession, SystemEvent,
-    TopicRecovery,
+    Action, Features, Now, Overload, ProducerState, PublishRequest, Reply, Request, RequestKind,
+    ServerProfile, ServerSession, SystemEvent, TopicRecovery,
 };
 use tidewire_wire::uuid::Uuid;
 
@@ -57,17 +58,43 @@ fn take_step(
         (None, Some(say)) => SystemEvent::Reply(reply(say)),
         _ => panic!("{name}: either receive or say"),
     };
+    let Some(reply) = check_event(name, event, format, step) else {
+        return;
+    };
+    let mut out = Vec::new();
+    let message_id = id("0193501a-6a5e-7000-8000-0000000000f1");
+    session.encode(profile, &reply, message_id, NOW, &mut out);
+    check_reply(name, format, &out, step);
+}
+
+/// What is to be answered, if that is what the event calls for.
+fn check_event(name: &str, event: SystemEvent, format: Format, step: &Step) -> Option<Reply> {
     match event {
-        SystemEvent::Reply(reply) => {
-            let mut out = Vec::new();
-            session.encode(
-                profile,
-                &reply,
-                id("0193501a-6a5e-7000-8000-0000000000f1"),
-                NOW,
-                &mut out,
-            );
-            check_reply(name, format, &out, step);
+        SystemEvent::Reply(reply) => return Some(reply),
+        SystemEvent::Hello {
+            correlation_id,
+            producer,
+        } => {
+            let producer = producer.map(|id| ProducerState {
+                id,
+                epoch: 0x0bad_cafe,
+                last: 0,
+            });
+            return Some(Reply::Hello {
+                correlation_id,
+                encryption: None,
+                producer,
+            });
+        }
+        SystemEvent::Publish => {
+            let bytes = content(format, step.receive.as_ref().expect("what was received"));
+            match PublishRequest::parse(format, bytes, &mut Vec::new()) {
+                Ok((request, correlation_id)) => {
+                    let described = describe_publish(&request, correlation_id.as_deref());
+                    assert_eq!(Some(described), step.request, "{name}");
+                }
+                Err(refusal) => return Some(refusal.into()),
+            }
         }
         SystemEvent::Ignore => assert!(step.ignored, "{name}"),
         SystemEvent::Request(request) => {
@@ -81,6 +108,7 @@ fn take_step(
         SystemEvent::KeyExchange {
             offer,
             correlation_id,
+            producer,
         } => {
             let expected = step
                 .key_exchange
@@ -89,6 +117,7 @@ fn take_step(
             assert_eq!(offer.public_key[..], expected.public_key[..], "{name}");
             assert_eq!(offer.version.number(), expected.version, "{name}");
             assert_eq!(correlation_id, expected.cid, "{name}");
+            assert_eq!(producer, expected.producer, "{name}");
         }
         SystemEvent::KeyUpdate { request } => {
             assert_eq!(
@@ -98,6 +127,7 @@ fn take_step(
             );
         }
     }
+    None
 }
 
 /// What either side said, against the message or the error that the step wants.
@@ -118,6 +148,7 @@ pub(crate) fn check_reply(name: &str, format: Format, message: &[u8], step: &Ste
             assert_eq!(envelope.t, expected.t, "{name}");
             assert_eq!(envelope.payload, expected.p, "{name}");
             assert_eq!(envelope.correlation_id, expected.cid, "{name}");
+            assert_eq!(envelope.number, expected.n, "{name}");
             assert!(
                 expected.seq.is_none() || envelope.seq == expected.seq,
                 "{name}"
@@ -174,6 +205,9 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         priority_queue: features.priority_queue,
         circuit_breaker: features.circuit_breaker,
         recovery: features.recovery,
+        topics: features.topics,
+        presence: features.presence,
+        calls: features.calls,
     }
 }
 
@@ -196,6 +230,10 @@ fn describe(request: Request) -> Value {
                 "recover": subscription.recover,
                 "recovery": subscription.recovery.iter().map(position).collect::<Vec<_>>(),
                 "queue_group": subscription.queue_group,
+                "filter": subscription.filter,
+                "overload": subscription.overload.map(Overload::as_str),
+                "acknowledge": subscription.acknowledge,
+                "window": subscription.window,
             })
         }
         RequestKind::Sync(sync) => json!({
@@ -204,8 +242,46 @@ fn describe(request: Request) -> Value {
             "include_snapshots": sync.include_snapshots,
             "last_sequence": sync.last_sequence,
         }),
+        RequestKind::Presence(query) => json!({
+            "kind": "presence",
+            "topics": query.topics,
+            "counts_only": query.counts_only,
+            "limit": query.limit,
+        }),
+        RequestKind::Acknowledge(deliveries) => {
+            json!({"kind": "acknowledge", "deliveries": deliveries})
+        }
+        RequestKind::Call(call) => of_kind("call", said::describe_call(&call)),
+        RequestKind::CallResponse(result) => {
+            of_kind("call_response", said::describe_result(&result))
+        }
     };
     if let Some(correlation_id) = request.correlation_id {
+        described["cid"] = correlation_id.into();
+    }
+    described
+}
+
+fn of_kind(kind: &str, mut described: Value) -> Value {
+    described["kind"] = kind.into();
+    described
+}
+
+fn describe_publish(request: &PublishRequest<'_>, correlation_id: Option<&str>) -> Value {
+    let payload: Value = serde_json::from_slice(&request.payload).expect("a payload that is JSON");
+    let mut described = json!({
+        "kind": "publish",
+        "topic": request.topic,
+        "type": request.t,
+        "payload": payload,
+        "category": request.category.as_str(),
+        "priority": request.priority.map(Priority::number),
+        "id": request.id,
+        "key": request.key,
+        "ttl_ms": request.ttl_ms,
+        "exclude_self": request.exclude_self,
+    });
+    if let Some(correlation_id) = correlation_id {
         described["cid"] = correlation_id.into();
     }
     described
@@ -257,7 +333,7 @@ fn reply(say: &Say) -> Reply {
             correlation_id: answer.cid,
         },
         subscription @ Say::SubscriptionUpdate { .. } => subscription_update(subscription),
-        Say::Hello { .. } | Say::Pong { .. } => panic!("a server does not say that by itself"),
+        other => said::reply(other),
     }
 }
 

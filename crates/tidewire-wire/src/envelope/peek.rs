@@ -1,0 +1,158 @@
+//! Single fields of an envelope, found without parsing the rest.
+
+use super::scan::Fields;
+use super::{EnvelopeError, strip_category};
+use crate::format::{Format, Item, Reader};
+use std::borrow::Cow;
+
+/// `n`, a producer's number of a message: JSON text, or MessagePack without the prefix `M:`. `None` if it is
+/// missing or null.
+///
+/// Fields are passed over until the first `n`, so that it is found fast where it stands before the
+/// payload; what comes after it is not looked at.
+///
+/// # Errors
+/// No object, one that is broken on the way, and [`EnvelopeError::InvalidField`] for a number that is no
+/// integer from 1 on.
+pub fn message_number(encoding: Format, bytes: &[u8]) -> Result<Option<u64>, EnvelopeError> {
+    let number = match encoding {
+        Format::Json => match json_value(bytes, "n")? {
+            None | Some(b"null") => return Ok(None),
+            Some(text) => serde_json::from_slice(text).ok(),
+        },
+        Format::MessagePack => match msgpack_value(bytes, "n")? {
+            None | Some(Item::Nil) => return Ok(None),
+            Some(Item::Unsigned(number)) => Some(number),
+            Some(Item::Signed(number)) => u64::try_from(number).ok(),
+            Some(_) => None,
+        },
+    };
+    match number {
+        Some(number @ 1..) => Ok(Some(number)),
+        _ => Err(EnvelopeError::InvalidField("n")),
+    }
+}
+
+/// `id`, found in the same way as [`message_number`].
+///
+/// # Errors
+/// As [`message_number`]; the field is a text.
+pub fn message_id(encoding: Format, bytes: &[u8]) -> Result<Option<Cow<'_, str>>, EnvelopeError> {
+    text_field(encoding, bytes, "id")
+}
+
+/// `cid`, found in the same way as [`message_number`].
+///
+/// # Errors
+/// As [`message_number`]; the field is a text.
+pub fn correlation_id(
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<Option<Cow<'_, str>>, EnvelopeError> {
+    text_field(encoding, bytes, "cid")
+}
+
+fn text_field<'a>(
+    encoding: Format,
+    bytes: &'a [u8],
+    name: &'static str,
+) -> Result<Option<Cow<'a, str>>, EnvelopeError> {
+    let text = match encoding {
+        Format::Json => match json_value(bytes, name)? {
+            None | Some(b"null") => return Ok(None),
+            Some(text) => json_text(text),
+        },
+        Format::MessagePack => match msgpack_value(bytes, name)? {
+            None | Some(Item::Nil) => return Ok(None),
+            Some(Item::Str(text)) => simdutf8::basic::from_utf8(text).ok().map(Cow::Borrowed),
+            Some(_) => None,
+        },
+    };
+    text.map(Some).ok_or(EnvelopeError::InvalidField(name))
+}
+
+/// The text of a JSON string with its quotes; `None` if it is none.
+pub(crate) fn json_text(value: &[u8]) -> Option<Cow<'_, str>> {
+    let [b'"', raw @ .., b'"'] = value else {
+        return None;
+    };
+    if raw.contains(&b'\\') {
+        return serde_json::from_slice(value).ok().map(Cow::Owned);
+    }
+    simdutf8::basic::from_utf8(raw).ok().map(Cow::Borrowed)
+}
+
+fn json_value<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, EnvelopeError> {
+    let (_, object) = strip_category(text);
+    Fields::open(object)?.find(&[name])
+}
+
+fn msgpack_value<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Item<'a>>, EnvelopeError> {
+    let mut reader = Reader::new(bytes);
+    let Item::Map(pairs) = reader.item()? else {
+        return Err(EnvelopeError::NotAnObject);
+    };
+    if !reader.seek(pairs, name.as_bytes())? {
+        return Ok(None);
+    }
+    Ok(Some(reader.item()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::json_to_msgpack;
+
+    /// The same of both encodings.
+    fn in_both<T: PartialEq + std::fmt::Debug>(text: &str, peek: impl Fn(Format, &[u8]) -> T) -> T {
+        let mut packed = Vec::new();
+        json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
+        let found = peek(Format::Json, text.as_bytes());
+        assert_eq!(peek(Format::MessagePack, &packed), found, "{text}");
+        found
+    }
+
+    #[test]
+    fn numbers() {
+        let wrong = Err(EnvelopeError::InvalidField("n"));
+        for (text, expected) in [
+            (r#"{"t":"a","n":7,"p":{}}"#, Ok(Some(7))),
+            (
+                r#"{"t":"a","p":{"n":1},"\u006e":18446744073709551615}"#,
+                Ok(Some(u64::MAX)),
+            ),
+            (r#"{"n":1,"n":2}"#, Ok(Some(1))),
+            (r#"{"t":"a","p":{"n":1}}"#, Ok(None)),
+            (r#"{"t":"a","n":null}"#, Ok(None)),
+            (r#"{"n":0}"#, wrong.clone()),
+            (r#"{"n":-1}"#, wrong.clone()),
+            (r#"{"n":1.0}"#, wrong.clone()),
+            (r#"{"n":"1"}"#, wrong.clone()),
+            (r#"{"n":[1]}"#, wrong),
+            ("[1]", Err(EnvelopeError::NotAnObject)),
+        ] {
+            assert_eq!(in_both(text, message_number), expected, "{text}");
+        }
+        assert_eq!(message_number(Format::Json, b"U{\"n\":3}"), Ok(Some(3)));
+        let broken = message_number(Format::Json, b"{\"t\":[},\"n\":3}");
+        assert_eq!(broken, Err(EnvelopeError::Malformed));
+    }
+
+    #[test]
+    fn texts() {
+        let id =
+            |encoding, bytes: &[u8]| message_id(encoding, bytes).map(|id| id.map(Cow::into_owned));
+        let cid = |encoding, bytes: &[u8]| {
+            correlation_id(encoding, bytes).map(|cid| cid.map(Cow::into_owned))
+        };
+        let text = r#"{"t":"a","id":"i","cid":"\"é\u00e9","p":{"id":"no"}}"#;
+        assert_eq!(in_both(text, id), Ok(Some("i".to_owned())));
+        assert_eq!(in_both(text, cid), Ok(Some("\"éé".to_owned())));
+        assert_eq!(in_both(r#"{"p":{"id":"no"}}"#, id), Ok(None));
+        assert_eq!(in_both(r#"{"id":null}"#, id), Ok(None));
+        let wrong = Err(EnvelopeError::InvalidField("cid"));
+        assert_eq!(in_both(r#"{"cid":5}"#, cid), wrong);
+        let lone = correlation_id(Format::Json, br#"{"cid":"\ud800"}"#);
+        assert_eq!(lone, Err(EnvelopeError::InvalidField("cid")));
+    }
+}

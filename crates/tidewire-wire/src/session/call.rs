@@ -1,0 +1,144 @@
+//! `call_request` and `call_response`: questions of either side that the other side's application answers.
+
+use super::Object;
+use super::publish::{KEY_BYTES_MAX, TYPE_BYTES_MAX};
+use super::request::Objection;
+use super::walk::{Unusable, as_json, bounded, unsigned, walk};
+use crate::codes::ErrorCode;
+use crate::envelope::SystemType;
+use crate::format::Format;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// `type`: 1 to [`TYPE_BYTES_MAX`] bytes, the application's.
+    pub t: String,
+    /// One JSON value, checked as a whole; `null` if it is missing.
+    pub payload: Vec<u8>,
+    /// How long the caller waits, in milliseconds.
+    pub timeout_ms: Option<u64>,
+}
+
+/// What is answered: one JSON value, or what went wrong.
+pub type CallResult = Result<Vec<u8>, CallError>;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// One of the protocol's error codes, or the application's own word.
+    pub code: String,
+    /// The same in words.
+    pub message: String,
+}
+
+impl Call {
+    pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
+        let mut object = Object::open(out);
+        object.text("type", &self.t);
+        if let Some(timeout_ms) = self.timeout_ms {
+            object.number("timeout_ms", timeout_ms);
+        }
+        object.with("payload", |out| out.extend_from_slice(&self.payload));
+        object.close();
+    }
+}
+
+/// The payload of `call_response`.
+pub(super) fn write_result(result: &CallResult, out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    match result {
+        Ok(payload) => object.with("payload", |out| out.extend_from_slice(payload)),
+        Err(error) => object.with("error", |out| {
+            let mut object = Object::open(out);
+            object.text("code", &error.code);
+            object.text("message", &error.message);
+            object.close();
+        }),
+    }
+    object.close();
+}
+
+/// A call or the answer to one.
+pub(super) enum Either {
+    Request(Call),
+    Response(CallResult),
+}
+
+/// Reads either of the two, from either side, with its correlation id.
+pub(super) fn parse(
+    system: SystemType,
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<(Either, String), Unusable> {
+    let mut scratch = Vec::new();
+    let text = as_json(encoding, bytes, &mut scratch)?;
+    let (either, correlation_id) = if system == SystemType::CallRequest {
+        parse_request(text)?
+    } else {
+        parse_response(text)?
+    };
+    match correlation_id {
+        Some(id) if !id.is_empty() && id.len() <= KEY_BYTES_MAX => Ok((either, id.into_owned())),
+        _ => Err(Unusable::payload(
+            "a call has no cid of 1 to 128 bytes",
+            None,
+        )),
+    }
+}
+
+fn parse_request(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable> {
+    let no_type = "type is not 1 to 128 bytes of text";
+    let mut call = Call {
+        t: String::new(),
+        payload: b"null".to_vec(),
+        timeout_ms: None,
+    };
+    let correlation_id = walk(text, |name, value| {
+        match name {
+            b"type" => call.t = bounded(value, TYPE_BYTES_MAX, no_type)?.into_owned(),
+            b"payload" => call.payload = value.to_vec(),
+            b"timeout_ms" => {
+                call.timeout_ms = Some(unsigned(value, "timeout_ms is not a number")?);
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    if call.t.is_empty() {
+        return Err(Unusable::payload(no_type, correlation_id));
+    }
+    Ok((Either::Request(call), correlation_id))
+}
+
+fn parse_response(text: &[u8]) -> Result<(Either, Option<Cow<'_, str>>), Unusable> {
+    let mut payload = None;
+    let mut error = None;
+    let correlation_id = walk(text, |name, value| {
+        match name {
+            b"payload" => payload = Some(value),
+            b"error" => error = Some(parse_error(value)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    let result = match error {
+        Some(error) => Err(error),
+        None => Ok(payload.unwrap_or(b"null").to_vec()),
+    };
+    Ok((Either::Response(result), correlation_id))
+}
+
+fn parse_error(value: &[u8]) -> Result<CallError, Objection> {
+    let objection = (
+        ErrorCode::InvalidMessage,
+        "error has no code that is a text",
+    );
+    let fields: Value = serde_json::from_slice(value).map_err(|_| objection)?;
+    let code = fields["code"].as_str().filter(|code| !code.is_empty());
+    Ok(CallError {
+        code: code.ok_or(objection)?.to_owned(),
+        message: fields["message"].as_str().unwrap_or_default().to_owned(),
+    })
+}

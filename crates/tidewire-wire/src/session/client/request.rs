@@ -1,0 +1,228 @@
+//! What a client asks for.
+
+use super::super::call::{self, Call, CallResult};
+use super::super::{
+    Action, Now, Object, Overload, PublishRequest, RecoveryPosition, op_code, write_message,
+};
+use super::ClientSession;
+use crate::envelope::SystemType;
+use crate::format::{Format, FormatError, json_to_msgpack};
+use crate::frame::OpCode;
+use crate::uuid::Uuid;
+use serde_json::Value;
+
+/// Topics to have or to have no longer, as a client asks for them.
+#[derive(Clone, Copy, Debug)]
+pub struct SubscriptionRequest<'a> {
+    /// Which of the two.
+    pub action: Action,
+    /// The topics and patterns: 1 to [`TOPICS_PER_REQUEST_MAX`](super::super::TOPICS_PER_REQUEST_MAX).
+    pub topics: &'a [&'a str],
+    /// What other subscribers are told about this one: an object.
+    pub presence: Option<&'a Value>,
+    /// Whether missed messages are wanted.
+    pub recover: bool,
+    /// From where on.
+    pub recovery: &'a [RecoveryPosition],
+    /// The group of which each message goes to one member only.
+    pub queue_group: Option<&'a str>,
+    /// Which publications are wanted: a filter document, an object.
+    pub filter: Option<&'a Value>,
+    /// What becomes of publications that are not read in time.
+    pub overload: Option<Overload>,
+    /// Whether deliveries to this member of a queue group will be acknowledged.
+    pub acknowledge: bool,
+    /// Deliveries that may be unacknowledged at once.
+    pub window: Option<u64>,
+}
+
+impl<'a> SubscriptionRequest<'a> {
+    /// A request for `topics` with nothing special.
+    #[must_use]
+    pub fn new(action: Action, topics: &'a [&'a str]) -> Self {
+        Self {
+            action,
+            topics,
+            presence: None,
+            recover: false,
+            recovery: &[],
+            queue_group: None,
+            filter: None,
+            overload: None,
+            acknowledge: false,
+            window: None,
+        }
+    }
+
+    fn write_payload(&self, out: &mut Vec<u8>) {
+        let mut object = Object::open(out);
+        object.text("action", self.action.as_str());
+        object.texts("topics", self.topics);
+        if let Some(presence) = self.presence {
+            object.with("presence", |out| write_value(presence, out));
+        }
+        if self.recover {
+            object.boolean("recover", true);
+        }
+        if !self.recovery.is_empty() {
+            object.with("recovery", |out| write_positions(self.recovery, out));
+        }
+        if let Some(queue_group) = self.queue_group {
+            object.text("queue_group", queue_group);
+        }
+        if let Some(filter) = self.filter {
+            object.with("filter", |out| write_value(filter, out));
+        }
+        if let Some(overload) = self.overload {
+            object.text("overload", overload.as_str());
+        }
+        if self.acknowledge {
+            object.boolean("acknowledge", true);
+        }
+        if let Some(window) = self.window {
+            object.number("window", window);
+        }
+        object.close();
+    }
+}
+
+impl ClientSession {
+    /// Appends `subscription_update` and says which kind of frame it goes into.
+    pub fn write_subscription(
+        &mut self,
+        request: &SubscriptionRequest<'_>,
+        correlation_id: Option<&str>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::SubscriptionUpdate, correlation_id, id, now);
+        write_message(&header, self.format(), out, |out| {
+            request.write_payload(out);
+        })
+    }
+
+    /// Appends `publish_request` and says which kind of frame it goes into. It is answered only with a
+    /// `correlation_id`; `number` is a producer's. The payload is not checked.
+    ///
+    /// # Errors
+    /// Only in MessagePack: a payload that is not JSON or, with the two levels around it, is nested
+    /// too deep; `out` is as it was before.
+    pub fn write_publish(
+        &mut self,
+        request: &PublishRequest<'_>,
+        correlation_id: Option<&str>,
+        number: Option<u64>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Result<OpCode, FormatError> {
+        let mut header = self.header(SystemType::PublishRequest, correlation_id, id, now);
+        header.number = number;
+        match self.format() {
+            Format::Json => header.write_json_with(out, |out| request.write_payload(out)),
+            Format::MessagePack => {
+                let mut text = Vec::new();
+                request.write_payload(&mut text);
+                let mut payload = Vec::with_capacity(text.len());
+                json_to_msgpack(&text, &mut payload)?;
+                header.write_msgpack(&payload, out);
+            }
+        }
+        Ok(op_code(self.format()))
+    }
+
+    /// Appends `publication_ack` for 1 to
+    /// [`DELIVERIES_PER_ACK_MAX`](super::super::DELIVERIES_PER_ACK_MAX) deliveries and says which kind of
+    /// frame it goes into.
+    pub fn write_publication_ack(
+        &mut self,
+        deliveries: &[u64],
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        self.write(SystemType::PublicationAck, id, now, out, |out| {
+            let mut object = Object::open(out);
+            object.numbers("deliveries", deliveries);
+            object.close();
+        })
+    }
+
+    /// Appends `presence_request` for 1 to
+    /// [`TOPICS_PER_PRESENCE_REQUEST_MAX`](super::super::TOPICS_PER_PRESENCE_REQUEST_MAX) topics and says
+    /// which kind of frame it goes into. `limit` is how many members of each topic are wanted at most.
+    #[expect(clippy::too_many_arguments, reason = "the fields of the message")]
+    pub fn write_presence_request(
+        &mut self,
+        topics: &[&str],
+        counts_only: bool,
+        limit: Option<u64>,
+        correlation_id: Option<&str>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::PresenceRequest, correlation_id, id, now);
+        write_message(&header, self.format(), out, |out| {
+            let mut object = Object::open(out);
+            object.texts("topics", topics);
+            if counts_only {
+                object.boolean("counts_only", true);
+            }
+            if let Some(limit) = limit {
+                object.number("limit", limit);
+            }
+            object.close();
+        })
+    }
+
+    /// Appends `call_request` and says which kind of frame it goes into. The payload is one JSON value and
+    /// is not checked.
+    pub fn write_call_request(
+        &mut self,
+        call: &Call,
+        correlation_id: &str,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::CallRequest, Some(correlation_id), id, now);
+        write_message(&header, self.format(), out, |out| {
+            call.write_payload(out);
+        })
+    }
+
+    /// Appends `call_response` and says which kind of frame it goes into. A payload is one JSON value and
+    /// is not checked.
+    pub fn write_call_response(
+        &mut self,
+        result: &CallResult,
+        correlation_id: &str,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::CallResponse, Some(correlation_id), id, now);
+        write_message(&header, self.format(), out, |out| {
+            call::write_result(result, out);
+        })
+    }
+}
+
+fn write_positions(positions: &[RecoveryPosition], out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    for position in positions {
+        object.with_any_name(&position.topic, |out| {
+            let mut fields = Object::open(out);
+            fields.text("epoch", &position.epoch);
+            fields.number("offset", position.offset);
+            fields.close();
+        });
+    }
+    object.close();
+}
+
+fn write_value(value: &Value, out: &mut Vec<u8>) {
+    out.extend_from_slice(value.to_string().as_bytes());
+}

@@ -1,0 +1,54 @@
+//! Publications: what is read from them, and that they are written as the vectors have them.
+
+use super::messages;
+use tidewire_testkit::vectors::load;
+use tidewire_testkit::vectors::messages::{Case, Form, Kind};
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader, parse_epoch};
+use tidewire_wire::format::json_to_msgpack;
+
+pub(crate) fn run(file: &str) {
+    messages::run(file);
+    let mut written = 0;
+    for case in load::<Case>(file) {
+        if case.kind == Kind::Application {
+            check_written(&case);
+            written += 1;
+        }
+    }
+    assert!(written > 0);
+}
+
+/// The first form is JSON and the second MessagePack.
+fn check_written(case: &Case) {
+    let envelope = case.envelope.as_ref().and_then(Option::as_ref);
+    let envelope = envelope.expect("a publication's envelope");
+    let priority = envelope.pri.and_then(Priority::from_number);
+    let epoch = envelope.e.as_deref().and_then(parse_epoch);
+    let header = PublicationHeader {
+        category: Category::parse(envelope.c.as_deref().expect("a category")).expect("c"),
+        t: &envelope.t,
+        topic: envelope.tp.as_deref(),
+        position: epoch.zip(envelope.o),
+        id: envelope.id.as_deref(),
+        priority: priority.unwrap_or_default(),
+        delivery: envelope.d.map(|d| (d, envelope.rd == Some(true))),
+        correlation_id: envelope.cid.as_deref(),
+    };
+    let [Form::Text(text), Form::Binary(binary), ..] = &case.frames[..] else {
+        panic!("{}: the forms are in another order", case.name)
+    };
+    let payload = envelope.p.to_string();
+    let mut out = Vec::new();
+    header.write_json(payload.as_bytes(), &mut out);
+    assert_eq!(
+        String::from_utf8_lossy(&out),
+        text.as_str(),
+        "{}",
+        case.name
+    );
+    let mut packed = Vec::new();
+    json_to_msgpack(payload.as_bytes(), &mut packed).expect("a payload that is JSON");
+    out.clear();
+    header.write_msgpack(&packed, &mut out);
+    assert_eq!(out, binary[..], "{}", case.name);
+}
