@@ -1,13 +1,17 @@
 //! What a handler can do with the shard's connections.
 
+mod writing;
+
+pub use writing::When;
+
 use crate::handler::Closed;
-use crate::outbox::Outbox;
+use crate::outbox::Spares;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{Stream, TlsStream};
 use crate::timer::{Entry, TimerWheel};
 use crate::{ConnectionId, tls};
+use mio::Token;
 use mio::net::TcpStream;
-use mio::{Interest, Token};
 use rustls::pki_types::ServerName;
 use slab::Slab;
 use socket2::{Domain, Protocol, Type};
@@ -15,7 +19,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The time of this loop turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +56,10 @@ pub struct Io {
     pub(crate) drained: Vec<ConnectionId>,
     pub(crate) timers: TimerWheel,
     pub(crate) stopping: bool,
-    spare_buffers: Vec<Vec<u8>>,
+    /// The time is set from outside, and nothing real is connected to.
+    #[cfg(feature = "simulation")]
+    is_simulated: bool,
+    spares: Spares,
     next_generation: u32,
     outbox_bytes_max: usize,
     started: Instant,
@@ -72,7 +79,9 @@ impl Io {
             drained: Vec::new(),
             timers: TimerWheel::new(0),
             stopping: false,
-            spare_buffers: Vec::new(),
+            #[cfg(feature = "simulation")]
+            is_simulated: false,
+            spares: Spares::default(),
             next_generation: 0,
             outbox_bytes_max,
             started: Instant::now(),
@@ -88,6 +97,12 @@ impl Io {
         self.now
     }
 
+    /// The instant of a monotonic time of this shard.
+    #[must_use]
+    pub fn instant_at(&self, monotonic_ms: u64) -> Instant {
+        self.started + Duration::from_millis(monotonic_ms)
+    }
+
     /// Connections of every kind, also those that are being made or closed.
     #[must_use]
     pub fn connections(&self) -> usize {
@@ -97,91 +112,7 @@ impl Io {
     /// The other end's address, if the connection lives.
     #[must_use]
     pub fn peer_address(&self, id: ConnectionId) -> Option<SocketAddr> {
-        self.live(id)?.stream.tcp().peer_addr().ok()
-    }
-
-    /// The buffer whose content leaves to the connection next, to append whole frames to; `None` if
-    /// the connection is gone. It leaves when the handler returns or, for a connection other than the
-    /// one the handler was called for, at the end of the loop turn.
-    #[inline]
-    pub fn buffer(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
-        if self.current == Some(id) && self.cork.len() >= CORK_BYTES {
-            self.write_cork(id);
-        }
-        let socket = self.sockets.get_mut(id.index())?;
-        if socket.id != id || socket.phase != Phase::Open {
-            return None;
-        }
-        if self.current == Some(id) && socket.outbox.len() == 0 {
-            return Some(&mut self.cork);
-        }
-        if !socket.flags.dirty {
-            socket.flags.dirty = true;
-            self.dirty.push(id);
-        }
-        if socket.outbox.len() == 0
-            && let Some(spare) = self.spare_buffers.pop()
-        {
-            socket.outbox = Outbox::with_buffer(spare);
-        }
-        if socket.outbox.len() > self.outbox_bytes_max {
-            return self.buffer_after_writing(id);
-        }
-        Some(self.sockets[id.index()].outbox.buffer())
-    }
-
-    /// Sends bytes; whether the connection was there to take them.
-    #[inline]
-    pub fn send(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
-        match self.buffer(id) {
-            Some(buffer) => {
-                buffer.extend_from_slice(bytes);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Writes from the front of `bytes` straight to the socket, without a copy, and returns how many it
-    /// took: none while something is queued or the connection is gone. After fewer than all,
-    /// [`handle_drained`](crate::Handler::handle_drained) tells when to go on.
-    pub fn write_now(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
-        if self.current == Some(id) {
-            self.write_cork(id);
-        }
-        if self
-            .live(id)
-            .is_some_and(|socket| !socket.flags.blocked && socket.outbox.len() > 0)
-        {
-            // Queued for the end of the turn, which would not be reported as drained.
-            self.write_socket(id);
-        }
-        let Some(socket) = self.live_mut(id) else {
-            return 0;
-        };
-        if socket.phase != Phase::Open || socket.flags.blocked || bytes.is_empty() {
-            return 0;
-        }
-        match socket.stream.write(bytes) {
-            Ok(taken) => {
-                socket.flags.blocked = taken < bytes.len() || socket.stream.wants_write();
-                taken
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                socket.flags.blocked = true;
-                0
-            }
-            Err(error) => {
-                self.kill(id, Closed::Failed(error));
-                0
-            }
-        }
-    }
-
-    /// Bytes that wait for the socket to take them, without what this call to the handler has added.
-    #[must_use]
-    pub fn queued_bytes(&self, id: ConnectionId) -> usize {
-        self.live(id).map_or(0, |socket| socket.outbox.len())
+        self.live(id)?.stream.peer_addr().ok()
     }
 
     /// Reads nothing more from the connection, so that TCP holds its sender back.
@@ -278,7 +209,7 @@ impl Io {
             return;
         };
         socket.flags.read_ended = true;
-        let has_more_to_send = socket.outbox.len() > 0 || socket.flags.blocked;
+        let has_more_to_send = !socket.outbox.is_empty() || socket.flags.blocked;
         match socket.phase {
             Phase::Connecting => {
                 let error = io::ErrorKind::UnexpectedEof.into();
@@ -304,13 +235,17 @@ impl Io {
     ///
     /// # Errors
     /// No socket or port was to be had, the source address is not of this machine, the system knows
-    /// at once that the target cannot be reached, or the shard is stopping.
+    /// at once that the target cannot be reached, or the shard is stopping or simulated.
     pub fn connect(&mut self, connect: Connect) -> io::Result<ConnectionId> {
         if self.stopping {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
                 "the shard is stopping",
             ));
+        }
+        #[cfg(feature = "simulation")]
+        if self.is_simulated {
+            return Err(io::ErrorKind::Unsupported.into());
         }
         let domain = Domain::for_address(connect.address);
         let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
@@ -342,11 +277,7 @@ impl Io {
         self.next_generation = (self.next_generation + 1) % u32::MAX;
         let socket = entry.insert(Socket::new(stream, id, phase));
         let token = Token(id.to_u64() as usize);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self
-            .registry
-            .register(socket.stream.tcp_mut(), token, interest)
-        {
+        if let Err(error) = socket.stream.register(&self.registry, token) {
             self.sockets.remove(id.index());
             return Err(error);
         }
@@ -408,115 +339,22 @@ impl Io {
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         let mut socket = self.sockets.remove(id.index());
         // Closing the descriptor would do it as well; this keeps mio's own books on other systems.
-        let _ = self.registry.deregister(socket.stream.tcp_mut());
-        self.recycle(socket.outbox);
+        let _ = socket.stream.deregister(&self.registry);
+        socket.outbox.recycle(&mut self.spares);
     }
 
-    /// Writes what the handler has said to the connection it was called for.
-    #[inline]
-    pub(crate) fn write_cork(&mut self, id: ConnectionId) {
-        if self.cork.is_empty() {
-            return;
-        }
-        if let Some(socket) = self.sockets.get_mut(id.index())
-            && socket.id == id
-            && socket.phase != Phase::Dead
-        {
-            let result = match socket.stream.write(&self.cork) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                result => result,
-            };
-            match result {
-                Ok(bytes) if bytes == self.cork.len() => {
-                    socket.flags.blocked |= socket.stream.wants_write();
-                }
-                Ok(bytes) => self.keep_rest(id, bytes),
-                Err(error) => self.kill(id, Closed::Failed(error)),
-            }
-        }
-        self.cork.clear();
+    /// Sets the time of this turn, which no clock is asked for any more.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn set_now(&mut self, now: Now) {
+        self.is_simulated = true;
+        self.now = now;
     }
 
-    /// The socket took only the first `sent` bytes of the cork.
-    #[cold]
-    fn keep_rest(&mut self, id: ConnectionId, sent: usize) {
-        let spare = self.spare_buffers.pop().unwrap_or_default();
-        let Some(socket) = self.sockets.get_mut(id.index()) else {
-            return;
-        };
-        if socket.outbox.len() == 0 {
-            socket.outbox = Outbox::with_buffer(spare);
-        }
-        socket.outbox.buffer().extend_from_slice(&self.cork[sent..]);
-        self.write_socket(id);
-    }
-
-    /// Writes what is queued for a connection and, when all is out, ends a closed one.
-    pub(crate) fn write_socket(&mut self, id: ConnectionId) {
-        let outbox_bytes_max = self.outbox_bytes_max;
-        let linger_ms = self.now.monotonic_ms + LINGER_MS;
-        let Some(socket) = self.socket_mut(id) else {
-            return;
-        };
-        if matches!(socket.phase, Phase::Dead | Phase::Connecting) {
-            return;
-        }
-        let was_blocked = socket.flags.blocked;
-        let waiting_bytes = socket.outbox.len();
-        match socket.write_outbox() {
-            Ok(true) => {
-                let outbox = std::mem::take(&mut socket.outbox);
-                if socket.phase == Phase::Lingering && !socket.flags.write_ended {
-                    socket.flags.write_ended = true;
-                    socket.stream.shutdown_write();
-                    if socket.flags.read_ended {
-                        self.kill(id, Closed::ByPeer);
-                    }
-                } else if was_blocked && socket.phase == Phase::Open {
-                    self.drained.push(id);
-                }
-                self.recycle(outbox);
-            }
-            Ok(false) if socket.outbox.len() > outbox_bytes_max => {
-                self.kill(id, Closed::OutboxOverflow);
-            }
-            Ok(false) => {
-                if socket.phase == Phase::Lingering && socket.outbox.len() < waiting_bytes {
-                    let due_ms = linger_ms.min(socket.linger_until_ms);
-                    self.put_timer(id, due_ms);
-                }
-            }
-            Err(error) => self.kill(id, Closed::Failed(error)),
-        }
-    }
-
-    /// TLS may have answered what it has just read, or be able to send what waited for its handshake.
-    pub(crate) fn write_after_tls_read(&mut self, id: ConnectionId) {
-        let Some(socket) = self.socket_mut(id) else {
-            return;
-        };
-        if socket.stream.wants_write() {
-            socket.flags.blocked = true;
-        } else if socket.flags.blocked {
-            self.write_socket(id);
-        }
-    }
-
-    /// The outbox is past its limit before the turn has ended: it leaves now or the connection does.
-    #[cold]
-    fn buffer_after_writing(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
-        self.write_socket(id);
-        let socket = self.live_mut(id)?;
-        Some(socket.outbox.buffer())
-    }
-
-    fn recycle(&mut self, outbox: Outbox) {
-        let mut buffer = outbox.into_buffer();
-        let is_worth_it = (1..=SPARE_BUFFER_BYTES).contains(&buffer.capacity());
-        if is_worth_it && self.spare_buffers.len() < SPARE_BUFFERS {
-            buffer.clear();
-            self.spare_buffers.push(buffer);
-        }
+    /// The first monotonic millisecond that is not before this instant.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn monotonic_ms_of(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.started);
+        since.as_nanos().div_ceil(1_000_000) as u64
     }
 
     pub(crate) fn read_clocks(&mut self) {
@@ -544,10 +382,3 @@ pub const LINGER_MS: u64 = 2_000;
 /// How long a closed connection may take for what it has queued though its peer goes on taking it, in
 /// milliseconds. It bounds what a peer that reads a little now and then can keep here.
 pub const LINGER_MS_MAX: u64 = 10_000;
-
-/// What is corked before it is written although the handler goes on.
-const CORK_BYTES: usize = 256 * 1024;
-
-/// Buffers kept for outboxes, and the largest that is kept.
-const SPARE_BUFFERS: usize = 64;
-const SPARE_BUFFER_BYTES: usize = 64 * 1024;

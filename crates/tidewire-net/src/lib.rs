@@ -14,6 +14,8 @@ mod listener;
 mod mailbox;
 mod outbox;
 mod shard;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod socket;
 mod stream;
 mod timer;
@@ -21,7 +23,7 @@ pub mod tls;
 
 pub use handler::{Closed, Handler};
 pub use id::{ConnectionId, ListenerId};
-pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now};
+pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, When};
 pub use listener::bind;
 pub use mailbox::{Mailbox, MailboxError};
 pub use shard::{Shard, ShardConfig};

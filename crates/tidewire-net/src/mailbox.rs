@@ -55,6 +55,12 @@ impl<M> Mailbox<M> {
         self.bell.ring();
         Ok(())
     }
+
+    /// Makes the shard take a turn although it gets no mail: for a sender that left its work where
+    /// [`handle_turn`](crate::Handler::handle_turn) looks.
+    pub fn wake(&self) {
+        self.bell.ring();
+    }
 }
 
 impl<M> Clone for Mailbox<M> {
@@ -89,6 +95,12 @@ impl<M> Letters<M> {
         // A plain store could become visible after the round, so that a sender in between would
         // neither be seen nor ring. The swap reads from its ring, and so sees its mail.
         self.bell.rung.swap(false, Ordering::AcqRel);
+    }
+
+    /// There may be mail, or somebody wants a turn.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn is_bell_rung(&self) -> bool {
+        self.bell.rung.load(Ordering::Acquire)
     }
 
     pub(crate) fn next(&self) -> Option<M> {

@@ -1,17 +1,20 @@
 //! The event loop of one thread.
 
+mod accepting;
+#[cfg(feature = "simulation")]
+mod driven;
+
+use crate::ConnectionId;
 use crate::handler::{Closed, Handler};
 use crate::io::{Io, LINGER_MS};
 use crate::mailbox::{Letters, Mailbox, mailbox};
 use crate::socket::{NEVER, Phase};
-use crate::stream::{ReadOutcome, Stream, TlsStream};
+use crate::stream::ReadOutcome;
 use crate::timer::Entry;
-use crate::{ConnectionId, ListenerId, tls};
+use accepting::Listener;
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The sizes of a shard.
@@ -51,16 +54,17 @@ pub struct Shard<H: Handler> {
     mails_per_turn: usize,
     /// Mail was left for the next turn, and its bell has been answered.
     mail_waits: bool,
+    #[cfg(feature = "simulation")]
+    driven: driven::Driven,
 }
 
-#[derive(Debug)]
-struct Listener {
-    socket: TcpListener,
-    tls: Option<Arc<tls::ServerConfig>>,
-    /// Connections may be waiting to be accepted.
-    pending: bool,
-    /// The process is out of descriptors: not before then again, on the shard's clock.
-    retry_ms: u64,
+/// What is reported of a socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The peer has ended its side, or there is an error to be read.
+    pub(crate) ending: bool,
 }
 
 impl<H: Handler> Shard<H> {
@@ -84,32 +88,10 @@ impl<H: Handler> Shard<H> {
             due: Vec::new(),
             mails_per_turn: config.mailbox_capacity.max(1),
             mail_waits: false,
+            #[cfg(feature = "simulation")]
+            driven: driven::Driven::default(),
         };
         Ok((shard, mailbox))
-    }
-
-    /// Accepts connections at a listener that [`bind`](crate::bind) made, under TLS if it is given.
-    ///
-    /// # Errors
-    /// The listener cannot be watched.
-    pub fn listen(
-        &mut self,
-        listener: std::net::TcpListener,
-        tls: Option<Arc<tls::ServerConfig>>,
-    ) -> io::Result<ListenerId> {
-        let id = ListenerId(self.listeners.len());
-        let mut socket = TcpListener::from_std(listener);
-        let token = Token((LISTENER_BASE + id.0 as u64) as usize);
-        self.poll
-            .registry()
-            .register(&mut socket, token, Interest::READABLE)?;
-        self.listeners.push(Listener {
-            socket,
-            tls,
-            pending: true,
-            retry_ms: 0,
-        });
-        Ok(id)
     }
 
     /// The handler, before the shard runs.
@@ -158,6 +140,8 @@ impl<H: Handler> Shard<H> {
         for index in 0..self.listeners.len() {
             self.accept(index);
         }
+        #[cfg(feature = "simulation")]
+        self.accept_simulated();
         self.run_timers();
         self.open_mail();
         self.settle();
@@ -181,20 +165,13 @@ impl<H: Handler> Shard<H> {
 
     /// How long the kernel may be waited for.
     fn timeout(&self) -> Option<Duration> {
-        let accepting = self.handler.may_accept();
-        let now_ms = self.io.now().monotonic_ms;
-        let mut next_ms = self.io.timers.next_ms();
-        for listener in self
-            .listeners
-            .iter()
-            .filter(|listener| listener.pending && accepting)
-        {
-            next_ms = Some(next_ms.unwrap_or(NEVER).min(listener.retry_ms));
-        }
-        if !self.io.ready.is_empty() || !self.io.dirty.is_empty() || self.mail_waits {
+        if self.has_work_left() {
             return Some(Duration::ZERO);
         }
-        let timer = next_ms.map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms)));
+        let now_ms = self.io.now().monotonic_ms;
+        let timer = self
+            .next_timer_ms()
+            .map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms)));
         let deadline = self.handler.poll_deadline().map(|deadline| {
             let wait = deadline.saturating_duration_since(Instant::now());
             // The kernel waits whole milliseconds, rounded up; a pacer wants to be on time.
@@ -210,6 +187,17 @@ impl<H: Handler> Shard<H> {
         }
     }
 
+    /// The last turn has left something that nothing will be reported of.
+    fn has_work_left(&self) -> bool {
+        !self.io.ready.is_empty() || !self.io.dirty.is_empty() || self.mail_waits
+    }
+
+    /// When the shard's own timers are due, if ever.
+    fn next_timer_ms(&self) -> Option<u64> {
+        let timers = self.io.timers.next_ms();
+        timers.into_iter().chain(self.next_accept_ms()).min()
+    }
+
     fn handle_event(&mut self, event: &Event) {
         let token = event.token();
         if token == WAKER {
@@ -222,20 +210,26 @@ impl<H: Handler> Shard<H> {
             }
             return;
         }
-        let id = ConnectionId::from_u64(number);
+        let readiness = Readiness {
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            ending: event.is_read_closed() || event.is_error(),
+        };
+        self.handle_readiness(ConnectionId::from_u64(number), readiness);
+    }
+
+    fn handle_readiness(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(socket) = self.io.socket_mut(id) else {
             return;
         };
-        if event.is_read_closed() || event.is_error() {
-            socket.flags.ending = true;
-        }
+        socket.flags.ending |= readiness.ending;
         if socket.phase == Phase::Connecting {
             self.establish(id);
-        } else if event.is_writable() && socket.flags.blocked {
+        } else if readiness.writable && socket.flags.blocked {
             self.io.write_socket(id);
             self.tell_drained();
         }
-        if event.is_readable() || event.is_read_closed() || event.is_error() {
+        if readiness.readable || readiness.ending {
             self.read(id);
         }
         if !self.io.closed.is_empty() {
@@ -248,8 +242,8 @@ impl<H: Handler> Shard<H> {
         let Some(socket) = self.io.live_mut(id) else {
             return;
         };
-        let result = match socket.stream.tcp().take_error() {
-            Ok(None) => match socket.stream.tcp().peer_addr() {
+        let result = match socket.stream.take_error() {
+            Ok(None) => match socket.stream.peer_addr() {
                 Ok(_) => socket.stream.flush(),
                 Err(error) => Err(error),
             },
@@ -264,54 +258,6 @@ impl<H: Handler> Shard<H> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
             Err(error) => self.io.kill(id, Closed::NotConnected(error)),
-        }
-    }
-
-    fn accept(&mut self, index: usize) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            let listener = &mut self.listeners[index];
-            if !listener.pending || self.io.now().monotonic_ms < listener.retry_ms {
-                return;
-            }
-            if !self.handler.may_accept() {
-                return;
-            }
-            match listener.socket.accept() {
-                Ok((tcp, _)) => self.start_accepted(index, tcp),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    listener.pending = false;
-                    return;
-                }
-                Err(error) if is_of_one_connection(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, "no connection can be accepted; trying again");
-                    listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
-                    return;
-                }
-            }
-        }
-    }
-
-    fn start_accepted(&mut self, index: usize, tcp: TcpStream) {
-        #[cfg(not(target_os = "linux"))]
-        let _ = tcp.set_nodelay(true);
-        let stream = match &self.listeners[index].tls {
-            None => Stream::Plain(tcp),
-            Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
-                Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
-                Err(error) => {
-                    tracing::error!(%error, "TLS cannot be started");
-                    return;
-                }
-            },
-        };
-        match self.io.add(stream, Phase::Open) {
-            Ok(id) => {
-                let listener = ListenerId(index);
-                self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
-                self.tell_closed();
-            }
-            Err(error) => tracing::error!(%error, "a connection cannot be watched"),
         }
     }
 
@@ -348,6 +294,10 @@ impl<H: Handler> Shard<H> {
         match result {
             Ok(ReadOutcome::Data { bytes, more }) => {
                 if more || was_ending {
+                    // Nothing will report it again, and the turn for it may go to what the handler leaves unused.
+                    if let Some(socket) = self.io.socket_mut(id) {
+                        socket.flags.readable = true;
+                    }
                     self.io.read_later(id);
                 }
                 self.take_data(id, kept, bytes);
@@ -468,10 +418,7 @@ impl<H: Handler> Shard<H> {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);
             for id in dirty.drain(..) {
-                if let Some(socket) = self.io.socket_mut(id) {
-                    socket.flags.dirty = false;
-                    self.io.write_socket(id);
-                }
+                self.io.write_dirty(id);
             }
             if self.io.dirty.is_empty() {
                 self.io.dirty = dirty;
@@ -502,8 +449,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
-    fn close_all(&mut self, events: &mut Events) -> io::Result<()> {
+    fn close_connections(&mut self) {
         let ids: Vec<ConnectionId> = self
             .io
             .sockets
@@ -514,6 +460,11 @@ impl<H: Handler> Shard<H> {
             self.io.close(id);
         }
         self.settle();
+    }
+
+    /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
+    fn close_all(&mut self, events: &mut Events) -> io::Result<()> {
+        self.close_connections();
         let deadline = Instant::now() + Duration::from_millis(LINGER_MS);
         while !self.io.sockets.is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -536,15 +487,6 @@ impl<H: Handler> Shard<H> {
     }
 }
 
-/// An error of a connection that ended before it was accepted (accept(2)), not of the listener.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
-    matches!(
-        error.kind(),
-        ConnectionAborted | ConnectionReset | Interrupted
-    )
-}
-
 /// The waker's token; no connection and no listener has it.
 const WAKER: Token = Token(usize::MAX);
 
@@ -556,12 +498,6 @@ const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Reports taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
-
-/// Connections accepted before the others are served again.
-const ACCEPTS_PER_TURN: usize = 64;
-
-/// How long to wait with accepting after the process ran out of descriptors.
-const ACCEPT_RETRY_MS: u64 = 100;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.
 const SETTLE_ROUNDS: usize = 8;

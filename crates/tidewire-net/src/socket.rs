@@ -1,9 +1,9 @@
 //! What a shard keeps of one connection.
 
 use crate::ConnectionId;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Spares};
 use crate::stream::Stream;
-use std::io;
+use std::io::{self, IoSlice};
 
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -85,17 +85,25 @@ impl Socket {
     }
 
     /// Writes from the outbox until it is empty (`true`) or the socket takes no more (`false`).
-    pub(crate) fn write_outbox(&mut self) -> io::Result<bool> {
-        let result = self.write_all_of_outbox();
+    pub(crate) fn write_outbox(&mut self, spares: &mut Spares) -> io::Result<bool> {
+        let result = self.write_all_of_outbox(spares);
         self.flags.blocked = matches!(result, Ok(false));
         result
     }
 
-    fn write_all_of_outbox(&mut self) -> io::Result<bool> {
-        while self.outbox.len() > 0 {
-            match self.stream.write(self.outbox.unsent()) {
+    fn write_all_of_outbox(&mut self, spares: &mut Spares) -> io::Result<bool> {
+        while !self.outbox.is_empty() {
+            let result = match self.outbox.only() {
+                Some(bytes) => self.stream.write(bytes),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
+                    let count = self.outbox.slices(&mut slices);
+                    self.stream.write_vectored(&slices[..count])
+                }
+            };
+            match result {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(bytes) => self.outbox.mark_sent(bytes),
+                Ok(bytes) => self.outbox.mark_sent(bytes, spares),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
@@ -110,3 +118,6 @@ impl Socket {
 
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
+
+/// Segments handed to the kernel at a time.
+const SLICES_PER_WRITE: usize = 64;

@@ -1,13 +1,19 @@
 //! A TCP connection, plain or under TLS, with the same calls.
 
+#[cfg(feature = "simulation")]
+use crate::simulation::SimulatedSocket;
 use mio::net::TcpStream;
-use std::io::{self, Read, Write};
+use mio::{Interest, Registry, Token};
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
 
 /// A non-blocking byte stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream>),
+    #[cfg(feature = "simulation")]
+    Simulated(SimulatedSocket),
 }
 
 #[derive(Debug)]
@@ -32,18 +38,57 @@ pub(crate) enum ReadOutcome {
 }
 
 impl Stream {
-    pub(crate) fn tcp(&self) -> &TcpStream {
+    fn tcp(&self) -> Option<&TcpStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(stream) => &stream.tcp,
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(stream) => Some(&stream.tcp),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
         }
     }
 
-    pub(crate) fn tcp_mut(&mut self) -> &mut TcpStream {
+    fn tcp_mut(&mut self) -> Option<&mut TcpStream> {
         match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(stream) => &mut stream.tcp,
+            Self::Plain(tcp) => Some(tcp),
+            Self::Tls(stream) => Some(&mut stream.tcp),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
         }
+    }
+
+    /// Has everything that happens to the stream reported under this token.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        if let Self::Simulated(socket) = self {
+            socket.register(token.0 as u64);
+        }
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self.tcp_mut() {
+            Some(tcp) => registry.register(tcp, token, interest),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        match self.tcp_mut() {
+            Some(tcp) => registry.deregister(tcp),
+            None => Ok(()),
+        }
+    }
+
+    /// The other end's address; an error while there is no other end.
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Plain(tcp) => tcp.peer_addr(),
+            Self::Tls(stream) => stream.tcp.peer_addr(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(socket) => Ok(socket.peer_address()),
+        }
+    }
+
+    /// What has failed since it was asked last.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.tcp().map_or(Ok(None), TcpStream::take_error)
     }
 
     /// TLS negotiates still, so that nothing can be sent.
@@ -51,6 +96,8 @@ impl Stream {
         match self {
             Self::Plain(_) => false,
             Self::Tls(stream) => stream.tls.is_handshaking(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => false,
         }
     }
 
@@ -63,6 +110,8 @@ impl Stream {
         match self {
             Self::Plain(tcp) => read_plain(tcp, buffer),
             Self::Tls(stream) => stream.read(buffer, scratch),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(socket) => socket.read(buffer),
         }
     }
 
@@ -72,6 +121,18 @@ impl Stream {
         match self {
             Self::Plain(tcp) => retry_interrupted(|| tcp.write(bytes)),
             Self::Tls(stream) => stream.write(bytes),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(socket) => socket.write(&[IoSlice::new(bytes)]),
+        }
+    }
+
+    /// The same from several slices one after another.
+    pub(crate) fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Plain(tcp) => retry_interrupted(|| tcp.write_vectored(slices)),
+            Self::Tls(stream) => stream.write_vectored(slices),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(socket) => socket.write(slices),
         }
     }
 
@@ -80,6 +141,8 @@ impl Stream {
         match self {
             Self::Plain(_) => Ok(()),
             Self::Tls(stream) => stream.flush(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => Ok(()),
         }
     }
 
@@ -89,6 +152,8 @@ impl Stream {
         match self {
             Self::Plain(_) => false,
             Self::Tls(stream) => stream.tls.wants_write(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => false,
         }
     }
 
@@ -97,6 +162,8 @@ impl Stream {
         match self {
             Self::Plain(_) => false,
             Self::Tls(stream) => stream.early && stream.tls.is_handshaking(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => false,
         }
     }
 
@@ -112,7 +179,13 @@ impl Stream {
             // A peer that does not take it learns of the end from TCP.
             let _ = stream.flush();
         }
-        let _ = self.tcp().shutdown(std::net::Shutdown::Write);
+        #[cfg(feature = "simulation")]
+        if let Self::Simulated(socket) = self {
+            socket.shutdown();
+        }
+        if let Some(tcp) = self.tcp() {
+            let _ = tcp.shutdown(std::net::Shutdown::Write);
+        }
     }
 }
 
@@ -201,6 +274,18 @@ impl TlsStream {
             Err(io::ErrorKind::WouldBlock.into())
         } else {
             Ok(taken)
+        }
+    }
+
+    /// What rustls has room for now, so that small slices share a TLS record and a system call.
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.flush()?;
+        let taken = self.tls.writer().write_vectored(slices)?;
+        self.early |= self.tls.is_handshaking();
+        match self.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ if taken == 0 => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(taken),
         }
     }
 

@@ -335,7 +335,12 @@ pub fn read_to_end(stream: &mut impl Read) -> Vec<u8> {
 
 /// Sends `sent` while it reads as much back.
 pub fn check_echo(stream: &TcpStream, sent: &[u8]) {
-    let mut received = vec![0; sent.len()];
+    check_answer(stream, sent, sent);
+}
+
+/// Sends `sent` while it reads `expected`.
+pub fn check_answer(stream: &TcpStream, sent: &[u8], expected: &[u8]) {
+    let mut received = vec![0; expected.len()];
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut stream = stream;
@@ -344,5 +349,5 @@ pub fn check_echo(stream: &TcpStream, sent: &[u8]) {
         let mut stream = stream;
         stream.read_exact(&mut received).unwrap();
     });
-    assert_same(&received, sent);
+    assert_same(&received, expected);
 }

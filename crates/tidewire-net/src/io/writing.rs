@@ -1,0 +1,314 @@
+//! Sending: the cork, the outboxes and what is written when.
+
+use super::{Io, LINGER_MS};
+use crate::ConnectionId;
+use crate::handler::Closed;
+use crate::outbox::Segment;
+use crate::socket::{Phase, Socket};
+use std::io;
+use std::sync::Arc;
+use tidewire_wire::envelope::Priority;
+
+/// When a shared chunk is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At once if nothing waits for this connection: for a chunk that is all it gets in this turn.
+    Now,
+    /// At the end of the loop turn, in one system call with what else it gets.
+    EndOfTurn,
+}
+
+impl Io {
+    /// The buffer whose content leaves to the connection next, to append whole frames of
+    /// [`Priority::Normal`] to; `None` if the connection is gone. It leaves when the handler returns
+    /// or, for a connection other than the one the handler was called for, at the end of the loop
+    /// turn.
+    #[inline]
+    pub fn buffer(&mut self, id: ConnectionId) -> Option<&mut Vec<u8>> {
+        self.buffer_in(id, Priority::Normal)
+    }
+
+    /// The same for another priority, which decides when more is queued than the socket takes: the
+    /// highest leaves first, and frames of one priority in their order.
+    #[inline]
+    pub fn buffer_in(&mut self, id: ConnectionId, priority: Priority) -> Option<&mut Vec<u8>> {
+        if self.current == Some(id) && self.cork.len() >= CORK_BYTES {
+            self.write_cork(id);
+        }
+        let socket = self.sockets.get(id.index())?;
+        if socket.id != id || socket.phase != Phase::Open {
+            return None;
+        }
+        if self.current == Some(id) && socket.outbox.is_empty() {
+            return Some(&mut self.cork);
+        }
+        self.buffer_queued(id, priority)
+    }
+
+    /// Sends bytes; whether the connection was there to take them.
+    #[inline]
+    pub fn send(&mut self, id: ConnectionId, bytes: &[u8]) -> bool {
+        match self.buffer(id) {
+            Some(buffer) => {
+                buffer.extend_from_slice(bytes);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Sends a chunk of whole frames that many connections get, without ever copying it; `false` if
+    /// the connection is gone. What the handler has said to the connection before goes before it.
+    #[inline]
+    pub fn send_shared(
+        &mut self,
+        id: ConnectionId,
+        chunk: &Arc<Vec<u8>>,
+        priority: Priority,
+        when: When,
+    ) -> bool {
+        if self.current == Some(id) {
+            self.write_cork(id);
+        }
+        let Some(socket) = self.sockets.get_mut(id.index()) else {
+            return false;
+        };
+        if socket.id != id || socket.phase != Phase::Open {
+            return false;
+        }
+        if when == When::EndOfTurn || socket.flags.blocked || !socket.outbox.is_empty() {
+            return self.queue_shared(id, chunk, priority);
+        }
+        match socket.stream.write(chunk) {
+            Ok(bytes) if bytes == chunk.len() => {
+                socket.flags.blocked |= socket.stream.wants_write();
+                true
+            }
+            Ok(bytes) => {
+                let rest = Segment::Shared(Arc::clone(chunk));
+                self.keep_begun(id, rest, bytes, priority)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket.flags.blocked = true;
+                self.queue_shared(id, chunk, priority)
+            }
+            Err(error) => {
+                self.kill(id, Closed::Failed(error));
+                false
+            }
+        }
+    }
+
+    /// Writes from the front of `bytes` straight to the socket, without a copy, and returns how many it
+    /// took: none while something is queued or the connection is gone. After fewer than all,
+    /// [`handle_drained`](crate::Handler::handle_drained) tells when to go on.
+    pub fn write_now(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        if self.current == Some(id) {
+            self.write_cork(id);
+        }
+        if self
+            .live(id)
+            .is_some_and(|socket| !socket.flags.blocked && !socket.outbox.is_empty())
+        {
+            // Queued for the end of the turn, which would not be reported as drained.
+            self.write_socket(id);
+        }
+        let Some(socket) = self.live_mut(id) else {
+            return 0;
+        };
+        if socket.phase != Phase::Open || socket.flags.blocked || bytes.is_empty() {
+            return 0;
+        }
+        match socket.stream.write(bytes) {
+            Ok(taken) => {
+                socket.flags.blocked = taken < bytes.len() || socket.stream.wants_write();
+                taken
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket.flags.blocked = true;
+                0
+            }
+            Err(error) => {
+                self.kill(id, Closed::Failed(error));
+                0
+            }
+        }
+    }
+
+    /// Bytes that wait for the socket to take them, of every priority, without what this call to the
+    /// handler has added for the connection it is called for.
+    #[must_use]
+    pub fn queued_bytes(&self, id: ConnectionId) -> usize {
+        self.live(id).map_or(0, |socket| socket.outbox.len())
+    }
+
+    /// Whether the socket did not take all that it was offered, and has not said that it takes more.
+    #[must_use]
+    pub fn is_blocked(&self, id: ConnectionId) -> bool {
+        self.live(id).is_some_and(|socket| socket.flags.blocked)
+    }
+
+    /// Writes what the handler has said to the connection it was called for.
+    #[inline]
+    pub(crate) fn write_cork(&mut self, id: ConnectionId) {
+        if self.cork.is_empty() {
+            return;
+        }
+        if let Some(socket) = self.sockets.get_mut(id.index())
+            && socket.id == id
+            && socket.phase != Phase::Dead
+        {
+            let result = match socket.stream.write(&self.cork) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                result => result,
+            };
+            match result {
+                Ok(bytes) if bytes == self.cork.len() => {
+                    socket.flags.blocked |= socket.stream.wants_write();
+                }
+                Ok(bytes) => self.keep_rest(id, bytes),
+                Err(error) => self.kill(id, Closed::Failed(error)),
+            }
+        }
+        self.cork.clear();
+    }
+
+    /// Writes what is queued for a connection and, when all is out, ends a closed one.
+    pub(crate) fn write_socket(&mut self, id: ConnectionId) {
+        let linger_ms = self.now.monotonic_ms + LINGER_MS;
+        let Some(socket) = socket_of(&mut self.sockets, id) else {
+            return;
+        };
+        if matches!(socket.phase, Phase::Dead | Phase::Connecting) {
+            return;
+        }
+        let was_blocked = socket.flags.blocked;
+        let waiting_bytes = socket.outbox.len();
+        match socket.write_outbox(&mut self.spares) {
+            Ok(true) => {
+                std::mem::take(&mut socket.outbox).recycle(&mut self.spares);
+                if socket.phase == Phase::Lingering && !socket.flags.write_ended {
+                    socket.flags.write_ended = true;
+                    socket.stream.shutdown_write();
+                    if socket.flags.read_ended {
+                        self.kill(id, Closed::ByPeer);
+                    }
+                } else if was_blocked && socket.phase == Phase::Open {
+                    self.drained.push(id);
+                }
+            }
+            Ok(false) if socket.outbox.len() > self.outbox_bytes_max => {
+                self.kill(id, Closed::OutboxOverflow);
+            }
+            Ok(false) => {
+                if socket.phase == Phase::Lingering && socket.outbox.len() < waiting_bytes {
+                    let due_ms = linger_ms.min(socket.linger_until_ms);
+                    self.put_timer(id, due_ms);
+                }
+            }
+            Err(error) => self.kill(id, Closed::Failed(error)),
+        }
+    }
+
+    /// Writes what was queued in this turn, unless the socket has yet to say that it takes more.
+    pub(crate) fn write_dirty(&mut self, id: ConnectionId) {
+        let outbox_bytes_max = self.outbox_bytes_max;
+        let Some(socket) = self.socket_mut(id) else {
+            return;
+        };
+        socket.flags.dirty = false;
+        let waits_for_report = socket.flags.blocked && socket.phase == Phase::Open;
+        if !waits_for_report || socket.outbox.len() > outbox_bytes_max {
+            self.write_socket(id);
+        }
+    }
+
+    /// TLS may have answered what it has just read, or be able to send what waited for its handshake.
+    pub(crate) fn write_after_tls_read(&mut self, id: ConnectionId) {
+        let Some(socket) = self.socket_mut(id) else {
+            return;
+        };
+        if socket.stream.wants_write() {
+            socket.flags.blocked = true;
+        } else if socket.flags.blocked {
+            self.write_socket(id);
+        }
+    }
+
+    fn buffer_queued(&mut self, id: ConnectionId, priority: Priority) -> Option<&mut Vec<u8>> {
+        let socket = socket_of(&mut self.sockets, id)?;
+        if !socket.flags.dirty {
+            socket.flags.dirty = true;
+            self.dirty.push(id);
+        }
+        if socket.outbox.len() > self.outbox_bytes_max {
+            // Past the limit before the turn has ended: it leaves now or the connection does.
+            self.write_socket(id);
+        }
+        let socket = socket_of(&mut self.sockets, id).filter(|socket| socket.is_live())?;
+        Some(socket.outbox.buffer(priority, &mut self.spares))
+    }
+
+    fn queue_shared(&mut self, id: ConnectionId, chunk: &Arc<Vec<u8>>, priority: Priority) -> bool {
+        let Some(socket) = socket_of(&mut self.sockets, id) else {
+            return false;
+        };
+        let segment = Segment::Shared(Arc::clone(chunk));
+        socket.outbox.push(segment, priority, &mut self.spares);
+        if !socket.flags.dirty && !socket.flags.blocked {
+            socket.flags.dirty = true;
+            self.dirty.push(id);
+        }
+        if socket.outbox.len() > self.outbox_bytes_max {
+            self.write_socket(id);
+            return self.live(id).is_some();
+        }
+        true
+    }
+
+    /// The socket took only the first `sent` bytes of the cork.
+    #[cold]
+    fn keep_rest(&mut self, id: ConnectionId, sent: usize) {
+        let mut rest = self.spares.take_buffer();
+        rest.extend_from_slice(&self.cork[sent..]);
+        if sent > 0 {
+            // It may begin in the middle of a frame, before which no other lane may come.
+            self.keep_begun(id, Segment::Own(rest), 0, Priority::Normal);
+        } else if let Some(socket) = socket_of(&mut self.sockets, id) {
+            let segment = Segment::Own(rest);
+            socket
+                .outbox
+                .push(segment, Priority::Normal, &mut self.spares);
+            self.write_socket(id);
+        }
+    }
+
+    /// The socket took only the first `sent` bytes of a segment, and nothing else is queued. Whether
+    /// the connection goes on.
+    #[cold]
+    fn keep_begun(
+        &mut self,
+        id: ConnectionId,
+        segment: Segment,
+        sent: usize,
+        priority: Priority,
+    ) -> bool {
+        let Some(socket) = socket_of(&mut self.sockets, id) else {
+            return false;
+        };
+        socket
+            .outbox
+            .push_begun(segment, sent, priority, &mut self.spares);
+        // Until it would block, after which every system reports that there is room again.
+        self.write_socket(id);
+        self.live(id).is_some()
+    }
+}
+
+/// [`Io::socket_mut`], which leaves the other fields free.
+fn socket_of(sockets: &mut slab::Slab<Socket>, id: ConnectionId) -> Option<&mut Socket> {
+    sockets.get_mut(id.index()).filter(|socket| socket.id == id)
+}
+
+/// What is corked before it is written although the handler goes on.
+const CORK_BYTES: usize = 256 * 1024;

@@ -1,0 +1,123 @@
+//! Listeners and the connections that come in at them.
+
+use super::{LISTENER_BASE, Shard};
+use crate::handler::Handler;
+use crate::socket::Phase;
+use crate::stream::{Stream, TlsStream};
+use crate::{ListenerId, tls};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Token};
+use std::io;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: TcpListener,
+    tls: Option<Arc<tls::ServerConfig>>,
+    /// Connections may be waiting to be accepted.
+    pub(super) pending: bool,
+    /// The process is out of descriptors: not before then again, on the shard's clock.
+    retry_ms: u64,
+}
+
+impl<H: Handler> Shard<H> {
+    /// Accepts connections at a listener that [`bind`](crate::bind) made, under TLS if it is given.
+    ///
+    /// # Errors
+    /// The listener cannot be watched.
+    pub fn listen(
+        &mut self,
+        listener: std::net::TcpListener,
+        tls: Option<Arc<tls::ServerConfig>>,
+    ) -> io::Result<ListenerId> {
+        let id = ListenerId(self.listeners.len());
+        let mut socket = TcpListener::from_std(listener);
+        let token = Token((LISTENER_BASE + id.0 as u64) as usize);
+        self.poll
+            .registry()
+            .register(&mut socket, token, Interest::READABLE)?;
+        self.listeners.push(Listener {
+            socket,
+            tls,
+            pending: true,
+            retry_ms: 0,
+        });
+        Ok(id)
+    }
+
+    /// When a listener has to be tried again, if one has.
+    pub(super) fn next_accept_ms(&self) -> Option<u64> {
+        let accepting = self.handler.may_accept();
+        self.listeners
+            .iter()
+            .filter(|listener| listener.pending && accepting)
+            .map(|listener| listener.retry_ms)
+            .min()
+    }
+
+    pub(super) fn accept(&mut self, index: usize) {
+        for _ in 0..ACCEPTS_PER_TURN {
+            let listener = &mut self.listeners[index];
+            if !listener.pending || self.io.now().monotonic_ms < listener.retry_ms {
+                return;
+            }
+            if !self.handler.may_accept() {
+                return;
+            }
+            match listener.socket.accept() {
+                Ok((tcp, _)) => self.start_accepted(index, tcp),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    listener.pending = false;
+                    return;
+                }
+                Err(error) if is_of_one_connection(&error) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no connection can be accepted; trying again");
+                    listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn start_accepted(&mut self, index: usize, tcp: TcpStream) {
+        #[cfg(not(target_os = "linux"))]
+        let _ = tcp.set_nodelay(true);
+        let stream = match &self.listeners[index].tls {
+            None => Stream::Plain(tcp),
+            Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
+                Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
+                Err(error) => {
+                    tracing::error!(%error, "TLS cannot be started");
+                    return;
+                }
+            },
+        };
+        self.start(stream, ListenerId(index));
+    }
+
+    pub(super) fn start(&mut self, stream: Stream, listener: ListenerId) {
+        match self.io.add(stream, Phase::Open) {
+            Ok(id) => {
+                self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
+                self.tell_closed();
+            }
+            Err(error) => tracing::error!(%error, "a connection cannot be watched"),
+        }
+    }
+}
+
+/// An error of a connection that ended before it was accepted (accept(2)), not of the listener.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionReset | Interrupted
+    )
+}
+
+/// Connections accepted before the others are served again.
+pub(super) const ACCEPTS_PER_TURN: usize = 64;
+
+/// How long to wait with accepting after the process ran out of descriptors.
+const ACCEPT_RETRY_MS: u64 = 100;
