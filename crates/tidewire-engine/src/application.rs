@@ -1,12 +1,15 @@
 //! What users of the engine implement, and what it gives them to act with.
 
+use crate::calls::{Call, Responder, call_error};
 use crate::config::Protocol;
 use crate::connection::State;
 use crate::core::{Core, wire_now};
 use crate::outgoing::Payload;
+use crate::sync::SyncRequest;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::BATCH_MESSAGES_MAX;
 
@@ -14,7 +17,7 @@ use tidewire_wire::session::BATCH_MESSAGES_MAX;
 /// that no call may block.
 pub trait Application: Send + 'static {
     /// The shard starts. `shard` wakes it from other threads.
-    fn on_start(&mut self, shard: crate::server::ShardWaker) {
+    fn on_start(&mut self, shard: crate::handle::ShardWaker) {
         let _ = shard;
     }
 
@@ -25,6 +28,46 @@ pub trait Application: Send + 'static {
 
     /// A message that is not the protocol's own arrived.
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>);
+
+    /// A client asks something and waits for the answer (`call_request`). It is answered by
+    /// [`Context::respond`] at once, or by [`Responder::respond`] later from any thread. Default: `NOT_FOUND`.
+    ///
+    /// ```
+    /// use tidewire_engine::{Application, Call, CallError, Context, Message, Responder};
+    ///
+    /// struct Clock;
+    ///
+    /// impl Application for Clock {
+    ///     fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+    ///
+    ///     fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+    ///         match call.t {
+    ///             "zone" => {
+    ///                 context.respond(&responder, Ok(r#""UTC""#.into()));
+    ///             }
+    ///             // What takes long is done elsewhere.
+    ///             "easter" => {
+    ///                 std::thread::spawn(move || responder.respond(Ok(r#"{"month":4,"day":5}"#.into())));
+    ///             }
+    ///             _ => {
+    ///                 let error = CallError { code: "NO_CLUE".into(), message: call.t.into() };
+    ///                 context.respond(&responder, Err(error));
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        let words = format!("nothing answers to {}", call.t);
+        context.respond(&responder, Err(call_error(ErrorCode::NotFound, words)));
+    }
+
+    /// A client asks for the state of topics (`sync_request`). Gives whether it is or will be answered with
+    /// snapshots; if not, the client gets `INVALID_ACTION`. Default: what the topics keep, by
+    /// [`Context::send_newest`].
+    fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        context.send_newest(request)
+    }
 
     /// A session that was announced by [`on_connect`](Self::on_connect) is over.
     fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {

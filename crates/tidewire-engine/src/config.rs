@@ -1,6 +1,10 @@
 //! What a server can be told.
 
 use crate::auth::AuthConfig;
+use crate::ops::ApiKey;
+use crate::topics::config::Topics;
+use crate::topics::producer::Producers;
+use crate::topics::remembered::Remembered;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use tidewire_wire::secure::NONCES_DEFAULT_MAX;
@@ -12,6 +16,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the operations listener answers, if anywhere. Default: none.
     pub ops_listen: Option<SocketAddr>,
+    /// The key of the HTTP API on the operations listener; without it the API is off. Default: none.
+    pub ops_api_key: Option<ApiKey>,
     /// Event loops, each with a thread of its own. Default: one per core.
     pub shards: usize,
     /// What is spoken inside the WebSocket. Default: version 1.
@@ -39,6 +45,12 @@ pub struct Config {
     /// How signatures of messages (`sig`) are checked; without it they are for the application to look
     /// at. Only in version 1. Default `None`.
     pub signing: Option<Signing>,
+    /// Topics: who may have them, and what is kept of each. Default: clients may have none, nothing is kept.
+    pub topics: Topics,
+    /// How repeated messages are told from new ones.
+    pub intake: Intake,
+    /// How sessions leave a server that drains.
+    pub drain: Drain,
     /// Compression of messages. Default: permessage-deflate off.
     pub compression: Compression,
     /// All limits.
@@ -129,6 +141,34 @@ impl std::fmt::Debug for SignatureKey {
     }
 }
 
+/// How repeated messages are told from new ones, so that the application takes each once. Only in version 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Intake {
+    /// Producers (those who number their messages) that are remembered, in all. Those without a connection are
+    /// forgotten for newcomers; while all have one, a further one is not kept, which its `server_hello` tells.
+    /// Default 10,000.
+    pub producers_max: usize,
+    /// For how long a producer without a connection is remembered, in milliseconds. Default 3,600,000, an hour.
+    pub producer_ttl_ms: u64,
+    /// Messages for the application are dropped if their `id` has come before from the same user or, without
+    /// authentication, on the same connection. Default `false`.
+    pub deduplicate: bool,
+    /// Ids remembered for that, in all; the oldest are forgotten first. Default 50,000.
+    pub remembered_ids_max: usize,
+}
+
+/// How sessions leave a server that drains.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Drain {
+    /// Sessions that each shard closes in a second; 0 for as many as it takes to close all in the first half of
+    /// the drain's timeout, evenly, but a hundred at once. Default 0.
+    pub rate_per_s: u64,
+    /// Each client is told to come back after a random time of up to so many milliseconds, or more if there are
+    /// so many that more than 5,000 a second would come back; 0 to tell them nothing. Only in version 1.
+    /// Default 5,000.
+    pub reconnect_spread_ms: u64,
+}
+
 /// How messages are compressed on their way to clients. Compressed ones from clients are understood in any
 /// case: as `C:` in version 1, and by permessage-deflate (RFC 7692) where it was agreed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,6 +219,12 @@ pub struct Limits {
     pub rate_limit_capacity: u64,
     /// Messages a second that may come in the long run. Default 10,000.
     pub rate_limit_refill_per_s: u64,
+    /// Messages that may have to be refused within `errors_window_ms`; a connection with more of them is told
+    /// `CIRCUIT_BREAKER_OPEN` and closed with code 4430. What the rate limit refuses does not count. 0 for no
+    /// limit. Default 50. Only in version 1.
+    pub errors_max: u64,
+    /// The time in which `errors_max` errors are forgotten, evenly, in milliseconds. Default 10,000.
+    pub errors_window_ms: u64,
     /// What may wait to be sent, in bytes; past it the connection is closed. Default 16 MiB.
     pub outbox_bytes_max: usize,
     /// Past this many waiting bytes nothing more is read from the connection, until they have left.
@@ -192,6 +238,11 @@ pub struct Limits {
     pub close_timeout_ms: u64,
     /// What a client that finds the server full is told to wait, in seconds. Default 5.
     pub retry_after_s: u64,
+    /// How long the application has to answer a call of a client that does not ask for less, in milliseconds; at
+    /// most a day, to which more is lowered. Default 10,000.
+    pub call_timeout_ms: u64,
+    /// Calls that may be open at once, in each direction. Default 100.
+    pub calls_per_connection_max: usize,
 }
 
 impl Default for Config {
@@ -199,6 +250,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 5006)),
             ops_listen: None,
+            ops_api_key: None,
             shards: std::thread::available_parallelism().map_or(1, usize::from),
             protocol: Protocol::V1,
             paths: vec!["/ws".to_owned(), "/wse".to_owned()],
@@ -210,8 +262,31 @@ impl Default for Config {
             encryption: Encryption::Off,
             identity_key: None,
             signing: None,
+            topics: Topics::default(),
+            intake: Intake::default(),
+            drain: Drain::default(),
             compression: Compression::default(),
             limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self {
+            producers_max: Producers::PRODUCERS_MAX_DEFAULT,
+            producer_ttl_ms: Producers::CLOSED_MAX_MS_DEFAULT,
+            deduplicate: false,
+            remembered_ids_max: Remembered::<()>::IDS_MAX_DEFAULT,
+        }
+    }
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self {
+            rate_per_s: 0,
+            reconnect_spread_ms: 5_000,
         }
     }
 }
@@ -237,12 +312,16 @@ impl Default for Limits {
             message_bytes_max: 1024 * 1024,
             rate_limit_capacity: 100_000,
             rate_limit_refill_per_s: 10_000,
+            errors_max: 50,
+            errors_window_ms: 10_000,
             outbox_bytes_max: 16 * 1024 * 1024,
             outbox_pause_bytes: 1024 * 1024,
             ping_interval_ms: 25_000,
             idle_timeout_ms: 60_000,
             close_timeout_ms: 5_000,
             retry_after_s: 5,
+            call_timeout_ms: 10_000,
+            calls_per_connection_max: 100,
         }
     }
 }

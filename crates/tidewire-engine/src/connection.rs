@@ -1,8 +1,14 @@
 //! What a shard keeps of one connection.
 
 use crate::application::{CloseReason, ConnectionKey, Peer};
+use crate::breaker::Breaker;
+use crate::calls::open::SessionCalls;
+use crate::intake::SessionIntake;
 use crate::layers::Layers;
 use crate::rate::TokenBucket;
+use crate::topics::access::Access;
+use crate::topics::subscribe::SessionTopics;
+use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::ServerSession;
@@ -24,11 +30,23 @@ pub(crate) struct State {
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
     pub(crate) refusals: Refusals,
+    /// The `sub` claim of its token.
+    pub(crate) user: Option<Arc<str>>,
+    /// Which topics it may have.
+    pub(crate) access: Access,
+    /// Its topics, once it has some.
+    pub(crate) topics: Option<Box<SessionTopics>>,
+    /// Its open calls, once it has had some.
+    pub(crate) calls: Option<Box<SessionCalls>>,
+    /// What tells its repeated messages from new ones, if they have to be.
+    pub(crate) intake: Option<Box<SessionIntake>>,
+    /// Its errors, once there are some.
+    pub(crate) breaker: Option<Box<Breaker>>,
     /// What is between its messages and its frames, if anything.
     pub(crate) layers: Option<Box<Layers>>,
     /// Who the application hears of when the session is encrypted, if it has to be.
     pub(crate) unannounced: Option<Box<Unannounced>>,
-    /// Set while the application is called, if it wants the session to end.
+    /// Set while a message is handled, if the session is to end after it.
     pub(crate) close: Option<(CloseCode, &'static str)>,
     /// How the session ended, once it has.
     pub(crate) ended: Option<CloseReason>,
@@ -80,6 +98,13 @@ pub(crate) struct Refusals {
     pub(crate) told_ms: Option<u64>,
     /// When the next message is taken, as of the last refusal.
     pub(crate) retry_after_ms: u64,
+}
+
+impl State {
+    /// Whether messages go to it, and the application knows of it.
+    pub(crate) fn can_subscribe(&self) -> bool {
+        self.phase == Phase::Open && self.unannounced.is_none()
+    }
 }
 
 impl Connection {

@@ -1,10 +1,14 @@
 //! What a shard has besides its application and its connections.
 
+use crate::calls::open::ShardCalls;
 use crate::counters::Counters;
+use crate::inspect::Marks;
 use crate::layers::SharedDeflate;
 use crate::server::Shared;
+use crate::topics::local::LocalTopics;
+use crate::topics::users::Users;
+use rand::Rng;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::format::{Deflater, Inflater};
@@ -28,15 +32,21 @@ pub(crate) struct Core {
     /// Where a message is compressed.
     pub(crate) scratch: Vec<u8>,
     pub(crate) draining: bool,
+    pub(crate) topics: LocalTopics,
+    pub(crate) users: Users,
+    pub(crate) calls: ShardCalls,
+    pub(crate) marks: Marks,
+    /// What the clients have published in this turn, counted for each receiver here, in bytes.
+    pub(crate) fanout_bytes: usize,
 }
 
 impl Core {
-    pub(crate) fn new(index: usize, shared: &Arc<Shared>) -> Self {
+    pub(crate) fn new(index: usize, shared: &Arc<Shared>, rng: StdRng) -> Self {
         Self {
             index: index as u32,
             shared: Arc::clone(shared),
             counters: Arc::clone(&shared.counters[index]),
-            rng: StdRng::from_os_rng(),
+            rng,
             inflater: Inflater::new(),
             inflated: Vec::new(),
             decrypted: Vec::new(),
@@ -44,6 +54,11 @@ impl Core {
             deflate: SharedDeflate::default(),
             scratch: Vec::new(),
             draining: false,
+            topics: LocalTopics::default(),
+            users: Users::default(),
+            calls: ShardCalls::default(),
+            marks: Marks::default(),
+            fanout_bytes: 0,
         }
     }
 

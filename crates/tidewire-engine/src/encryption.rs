@@ -90,14 +90,24 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// The answer to a hello without a key, or to one after the first.
-    pub(crate) fn reply_hello(&mut self, state: &mut State, correlation_id: Option<String>) {
+    pub(crate) fn reply_hello(
+        &mut self,
+        state: &mut State,
+        correlation_id: Option<String>,
+        producer: Option<String>,
+    ) {
         let encryption = encryption(state).map(|layer| Box::new(layer.hello));
         if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
             return self.require_encryption(state);
         }
+        let producer = match producer {
+            Some(id) => self.open_producer(state, id),
+            None => self.known_producer(state),
+        };
         let hello = Reply::Hello {
             correlation_id,
             encryption,
+            producer,
         };
         self.reply(state, &hello);
     }
@@ -108,6 +118,7 @@ impl<A: Application> Turn<'_, A> {
         state: &mut State,
         offer: &KeyOffer,
         correlation_id: Option<String>,
+        producer: Option<String>,
     ) {
         if state.phase != Phase::Open {
             return;
@@ -117,10 +128,14 @@ impl<A: Application> Turn<'_, A> {
                 let reply = Reply::Hello {
                     correlation_id,
                     encryption: Some(Box::new(hello)),
+                    producer: producer.and_then(|id| self.open_producer(state, id)),
                 };
                 self.reply(state, &reply);
                 let layers = state.layers.get_or_insert_default();
                 layers.encryption = Some(EncryptionLayer { cipher, hello });
+                if let Some(topics) = &state.topics {
+                    self.core.topics.set_apart(state.key.id, &topics.slots);
+                }
                 self.core.counters.key_exchanges.add(1);
                 if let Some(session) = state.unannounced.take() {
                     self.announce(state, &session.peer);

@@ -1,13 +1,15 @@
 //! The opening handshake in the server: who may come in, and how the others are told.
 
 use crate::application::{Application, CloseReason, Peer};
-use crate::auth::{TokenError, find_token};
-use crate::config::{Encryption, OriginPolicy, Protocol};
-use crate::connection::{Connection, Phase, Unannounced};
+use crate::auth::{Claims, TokenError, find_token};
+use crate::config::{OriginPolicy, Protocol};
+use crate::connection::{Connection, Phase};
 use crate::core::{Core, wire_now};
 use crate::layers::{self, Layers};
 use crate::shard::EngineShard;
+use crate::topics::access::{Access, AccessRules, InvalidRules};
 use crate::v1::write_message;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
@@ -26,6 +28,7 @@ enum Decision {
     /// Let in; the user's name, and whether a bad token is still to be told.
     Accept {
         user: Option<String>,
+        access: Access,
         failure: Option<TokenError>,
     },
     Reject {
@@ -53,8 +56,12 @@ impl<A: Application> EngineShard<A> {
             }
         };
         match self.core.decide(&request, io.now().unix_ms) {
-            Decision::Accept { user, failure } => {
-                self.accept(io, id, &request, user, failure);
+            Decision::Accept {
+                user,
+                access,
+                failure,
+            } => {
+                self.accept(io, id, &request, (user, access), failure);
                 request.head_bytes()
             }
             Decision::Reject {
@@ -92,7 +99,7 @@ impl<A: Application> EngineShard<A> {
         io: &mut Io,
         id: ConnectionId,
         request: &Request<'_>,
-        user: Option<String>,
+        (user, access): (Option<String>, Access),
         failure: Option<TokenError>,
     ) {
         let now = wire_now(io);
@@ -121,15 +128,13 @@ impl<A: Application> EngineShard<A> {
         let message_id = self.core.new_id(now.unix_ms);
         let profile = &self.core.shared.profile;
         let is_v1 = self.core.shared.config.protocol == Protocol::V1;
-        if is_v1 {
+        if is_v1 && let Some(buffer) = io.buffer(id) {
             let ready = Reply::Ready {
                 connection_id,
                 user_id: user.clone(),
             };
-            if let Some(buffer) = io.buffer(id) {
-                let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
-                self.core.count_sent(bytes);
-            }
+            let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
+            self.core.count_sent(bytes);
         }
         io.set_timer(id, session.poll_deadline_ms(profile));
         let limit = self.core.shared.config.limits.message_bytes_max;
@@ -142,19 +147,19 @@ impl<A: Application> EngineShard<A> {
         state.layers = Layers::new(deflate, is_v1 && session.compression());
         state.session = session;
         state.phase = Phase::Open;
+        state.access = access;
+        state.user = user.as_deref().map(Arc::from);
+        if let Some(user) = &state.user {
+            self.core.users.add(user, id);
+        }
         let peer = Peer {
             connection: state.key,
             user,
             address: io.peer_address(id),
         };
-        if self.core.shared.config.encryption == Encryption::Required {
-            let timeout_ms = self.core.shared.config.limits.handshake_timeout_ms;
-            let until_ms = now.monotonic_ms.saturating_add(timeout_ms);
-            io.set_timer(id, until_ms.min(state.session.poll_deadline_ms(profile)));
-            state.unannounced = Some(Box::new(Unannounced { peer, until_ms }));
-            return;
-        }
-        self.with_turn(io, id, |turn, state| turn.announce(state, &peer));
+        self.with_turn(io, id, |turn, state| {
+            turn.announce_when_encrypted(state, peer)
+        });
     }
 
     /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.
@@ -206,14 +211,23 @@ impl Core {
         }
         let mut failure = None;
         let mut user = None;
+        let mut rules = None;
         if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
             let verified = find_token(request, auth)
                 .ok_or(TokenError::Missing)
                 .and_then(|token| verifier.verify(&token, unix_ms / 1000));
             match verified {
-                Ok(claims) => user = Some(claims.subject),
+                Ok(claims) => {
+                    match self.rules_of(&claims) {
+                        Ok(own) => rules = own,
+                        Err(error) => return reject(401, &error.to_string()),
+                    }
+                    user = Some(claims.subject);
+                }
                 Err(error) => {
                     self.counters.auth_failures.add(1);
+                    let code = ErrorCode::AuthFailed.as_str();
+                    tracing::info!(code, %error, "a token is not accepted");
                     if !config.auth_failure_after_upgrade {
                         return reject(401, &error.to_string());
                     }
@@ -230,7 +244,21 @@ impl Core {
                 retry_after_s,
             };
         }
-        Decision::Accept { user, failure }
+        let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
+        let access = Access::bind(&rules, user.as_deref());
+        Decision::Accept {
+            user,
+            access,
+            failure,
+        }
+    }
+
+    /// The access rules that a token brings along.
+    fn rules_of(&self, claims: &Claims) -> Result<Option<AccessRules>, InvalidRules> {
+        let name = self.shared.config.topics.access_claim.as_deref();
+        name.and_then(|name| claims.rest.get(name))
+            .map(AccessRules::from_claim)
+            .transpose()
     }
 
     /// Counts one more session, if there is room.

@@ -19,31 +19,59 @@ mod admission;
 mod application;
 pub mod apps;
 pub mod auth;
+mod breaker;
+mod calls;
 mod config;
 mod connection;
 mod core;
 pub mod counters;
 mod encryption;
+mod handle;
 mod handshake;
+mod inspect;
+mod intake;
 mod layers;
 mod openings;
 pub mod ops;
 mod outgoing;
+mod pacing;
 pub mod queue;
 pub mod rate;
 mod requests;
 mod server;
 mod shard;
 mod signing;
+#[cfg(feature = "simulation")]
+pub mod simulation;
+mod sync;
 pub mod token;
+mod topics;
 mod turn;
 mod v1;
 
 pub use application::{
     Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing, Peer,
 };
+pub use calls::{Call, CallFailure, NewCall, Responder};
 pub use config::{
-    Compression, Config, Deflate, Encryption, Limits, OriginPolicy, Protocol, SignatureKey,
-    Signing, TlsFiles,
+    Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
+    SignatureKey, Signing, TlsFiles,
 };
-pub use server::{Handle, SendError, Server, StartError};
+pub use handle::{Handle, SendError};
+pub use inspect::{
+    ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,
+};
+pub use server::{Server, StartError};
+pub use sync::SyncRequest;
+pub use tidewire_wire::envelope::Priority;
+pub use tidewire_wire::session::{CallError, Overload};
+pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
+pub use topics::config::{TopicLimits, TopicRule, Topics};
+pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
+pub use topics::history::{HistoryLimits, Position};
+pub use topics::hub::{PublishError, Published};
+pub use topics::manage::{
+    HistoryPage, HistoryQuery, Kept, ManageError, PresentMember, TopicPresence,
+};
+pub use topics::name::InvalidTopic;
+pub use topics::publication::NewPublication;

@@ -6,17 +6,25 @@
 //! | `/health` | 200 while the process lives, JSON |
 //! | `/ready` | 200, or 503 while the server drains, JSON |
 //! | `/metrics` | every counter of every shard in Prometheus's text format 0.0.4 |
-//! | `/stats` | the same, with the totals, in JSON |
+//! | `/stats` | the same, with the totals and the busiest topics, in JSON; `?slow=10` adds the connections for which the most waits |
+//! | `/api/v1/…` | the HTTP API, for those who show its key; `/api/v1/openapi.json` describes it |
 //!
-//! It has a thread of its own, so that it answers while the shards are busy. Nobody is asked for a token:
-//! keep the port inside.
+//! It has a thread of its own, so that it answers while the shards are busy, and two more for what asks the
+//! shards. But for the API nobody is asked for a token: keep the port inside.
 
+mod api;
+mod key;
 mod listener;
+mod office;
 mod pages;
 mod request;
 
 use crate::counters::Snapshot;
-use listener::{Listener, Stop};
+use crate::handle::Handle;
+pub use key::{ApiKey, InvalidApiKey};
+use listener::{Listener, Word};
+use office::{Desk, Office};
+use serde::Serialize;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,32 +44,81 @@ pub trait OpsSource: Send + Sync + 'static {
 
     /// When it was started, in milliseconds since 1970, UTC.
     fn started_unix_ms(&self) -> u64;
+
+    /// What the topics take now. Default: nothing.
+    fn topics_usage(&self) -> TopicsUsage {
+        TopicsUsage::default()
+    }
+}
+
+/// What the topics of a server take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TopicsUsage {
+    /// All histories, in bytes.
+    pub history_bytes: u64,
+    /// Topics whose position is known.
+    pub history_topics: u64,
+    /// Histories dropped because all together were too large, since the start.
+    pub histories_evicted: u64,
+    /// Topics with somebody present.
+    pub presence_topics: u64,
+    /// Publications that shards have yet to deliver, in bytes.
+    pub publication_backlog_bytes: u64,
 }
 
 /// A running operations listener. Dropping it stops it.
 #[derive(Debug)]
 pub struct Ops {
     address: SocketAddr,
-    mailbox: Mailbox<Stop>,
-    thread: Option<JoinHandle<()>>,
+    mailbox: Mailbox<Word>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Ops {
-    /// Listens at `address` (port 0 for a free one) and answers from `source`.
+    /// Listens at `address` (port 0 for a free one) and answers from `source`, without the API.
     ///
     /// # Errors
     /// The address is in use, not of this machine or not permitted, or the operating system has no
     /// thread or event queue left.
     pub fn start(address: SocketAddr, source: Arc<dyn OpsSource>) -> io::Result<Self> {
+        Self::open(address, source, None)
+    }
+
+    /// The same for a running server, with the API for those who show its key.
+    ///
+    /// # Errors
+    /// Those of [`start`](Self::start).
+    pub(crate) fn start_for(
+        address: SocketAddr,
+        source: Arc<dyn OpsSource>,
+        handle: Handle,
+        key: Option<ApiKey>,
+    ) -> io::Result<Self> {
+        let office = Office::new(Arc::clone(&source), handle, key);
+        Self::open(address, source, Some(Arc::new(office)))
+    }
+
+    fn open(
+        address: SocketAddr,
+        source: Arc<dyn OpsSource>,
+        office: Option<Arc<Office>>,
+    ) -> io::Result<Self> {
         let mut sockets = bind(address, 1, BACKLOG)?;
         let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
         let address = socket.local_addr()?;
         let config = ShardConfig {
             read_buffer_bytes: READ_BUFFER_BYTES,
             outbox_bytes_max: OUTBOX_BYTES_MAX,
-            mailbox_capacity: 1,
+            mailbox_capacity: CONNECTIONS_MAX,
         };
-        let (mut shard, mailbox) = Shard::new(&config, Listener::new(source))?;
+        let listener = Listener::new(source, office.clone());
+        let (mut shard, mailbox) = Shard::new(&config, listener)?;
+        let mut threads = Vec::new();
+        if let Some(office) = &office {
+            let (desk, clerks) = Desk::open(office, &mailbox)?;
+            shard.handler_mut().desk = Some(desk);
+            threads = clerks;
+        }
         shard.listen(socket, None)?;
         let thread = std::thread::Builder::new()
             .name("tidewire-ops".to_owned())
@@ -70,10 +127,11 @@ impl Ops {
                     tracing::error!(%error, "the operations listener has failed");
                 }
             })?;
+        threads.push(thread);
         Ok(Self {
             address,
             mailbox,
-            thread: Some(thread),
+            threads,
         })
     }
 
@@ -83,7 +141,7 @@ impl Ops {
         self.address
     }
 
-    /// Stops it and waits for its thread.
+    /// Stops it and waits for its threads.
     pub fn stop(self) {
         drop(self);
     }
@@ -92,11 +150,12 @@ impl Ops {
 impl Drop for Ops {
     fn drop(&mut self) {
         // A listener that has stopped already is what we want.
-        let _ = self.mailbox.send(Stop);
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the operations listener ended by a panic");
+        let _ = self.mailbox.send(Word::Stop);
+        // The listener's own comes last in the list and has to end first.
+        for thread in self.threads.drain(..).rev() {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the operations listener ended by a panic");
+            }
         }
     }
 }
@@ -113,5 +172,5 @@ const BACKLOG: i32 = 256;
 /// Holds some requests of the largest size.
 const READ_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What may wait for a peer that asks and does not read; past it the connection ends.
-const OUTBOX_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Holds the largest answer behind those that the peer has not read yet.
+const OUTBOX_BYTES_MAX: usize = 64 * 1024 * 1024;

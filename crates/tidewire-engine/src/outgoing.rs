@@ -4,22 +4,12 @@ use crate::application::Outgoing;
 use crate::connection::{Phase, State};
 use crate::core::{Core, emptied, wire_now};
 use crate::layers::DeflateLayer;
+use crate::topics::publication::Publication;
 use std::borrow::Cow;
-use std::sync::OnceLock;
 use tidewire_net::Io;
-use tidewire_wire::deflate::WINDOW_BITS_MAX;
+use tidewire_wire::envelope::Priority;
 use tidewire_wire::format::{Deflater, MESSAGEPACK_PREFIX, ZLIB_PREFIX};
 use tidewire_wire::frame::{self, OpCode};
-
-/// A message that goes to many connections. What compression makes of it is made once, by the first that
-/// needs it, on whatever shard.
-#[derive(Debug)]
-pub(crate) struct Publication {
-    message: Outgoing,
-    /// By log 2 of the window.
-    deflated: [OnceLock<Box<[u8]>>; WINDOW_BITS_MAX as usize + 1],
-    zlib: OnceLock<Box<[u8]>>,
-}
 
 /// One message to one connection.
 #[derive(Clone, Copy)]
@@ -30,23 +20,7 @@ pub(crate) struct Payload<'a> {
     pub(crate) bytes: &'a [u8],
     /// Where its compressed forms are kept, if it goes to others as well.
     pub(crate) publication: Option<&'a Publication>,
-}
-
-impl Publication {
-    pub(crate) fn new(message: Outgoing) -> Self {
-        Self {
-            message,
-            deflated: Default::default(),
-            zlib: OnceLock::new(),
-        }
-    }
-
-    pub(crate) fn payload(&self) -> Payload<'_> {
-        Payload {
-            publication: Some(self),
-            ..self.message.payload()
-        }
-    }
+    pub(crate) priority: Priority,
 }
 
 impl Outgoing {
@@ -65,6 +39,7 @@ impl<'a> Payload<'a> {
             prefix: &[],
             bytes,
             publication: None,
+            priority: Priority::Normal,
         }
     }
 
@@ -83,7 +58,7 @@ impl<'a> Payload<'a> {
 
     /// Appends the payload in a frame, as it is; how many bytes it has.
     #[inline]
-    fn write_frame(&self, out: &mut Vec<u8>) -> usize {
+    pub(crate) fn write_frame(&self, out: &mut Vec<u8>) -> usize {
         frame::write_header(out, true, self.opcode, self.len(), None);
         out.extend_from_slice(self.prefix);
         out.extend_from_slice(self.bytes);
@@ -110,7 +85,7 @@ impl Core {
         if state.layers.is_some() {
             return self.send_layered(io, state, payload);
         }
-        let Some(buffer) = io.buffer(state.key.id) else {
+        let Some(buffer) = io.buffer_in(state.key.id, payload.priority) else {
             return;
         };
         payload.write_frame(buffer);
@@ -172,13 +147,9 @@ impl Core {
             Some(publication) => {
                 layer.skip();
                 let window_bits = layer.window_bits();
-                publication.deflated[usize::from(window_bits.min(WINDOW_BITS_MAX))].get_or_init(
-                    || {
-                        let mut deflated = Vec::new();
-                        self.compress_alone(window_bits, &payload.joined(), &mut deflated);
-                        deflated.into_boxed_slice()
-                    },
-                )
+                publication.deflated(payload.opcode, window_bits, |deflated| {
+                    self.compress_alone(window_bits, &payload.joined(), deflated);
+                })
             }
             None => {
                 layer.compress(self, &payload.joined(), &mut scratch);
@@ -209,11 +180,7 @@ impl Core {
     fn with_zlib<T>(&mut self, payload: Payload<'_>, write: impl FnOnce(Payload<'_>) -> T) -> T {
         let mut scratch = std::mem::take(&mut self.scratch);
         let zlib: &[u8] = match payload.publication {
-            Some(publication) => publication.zlib.get_or_init(|| {
-                let mut zlib = Vec::new();
-                self.write_zlib_form(payload, &mut zlib);
-                zlib.into_boxed_slice()
-            }),
+            Some(publication) => publication.zlib(|zlib| self.write_zlib_form(payload, zlib)),
             None => {
                 self.write_zlib_form(payload, &mut scratch);
                 &scratch

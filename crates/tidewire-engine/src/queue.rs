@@ -8,7 +8,9 @@
 use crate::application::{
     Application, CloseReason, ConnectionKey, Context, Encoding, Message, Peer,
 };
-use crate::server::ShardWaker;
+use crate::calls::{Call, Responder};
+use crate::handle::ShardWaker;
+use crate::sync::SyncRequest;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -30,6 +32,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
         QueueSender {
             sender,
             gate: Arc::clone(&gate),
+            takes_syncs: false,
         },
         Receiver { batches, gate },
     )
@@ -41,6 +44,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
 pub struct QueueSender {
     sender: mpsc::Sender<Batch>,
     gate: Arc<Gate>,
+    takes_syncs: bool,
 }
 
 /// The end that the application empties.
@@ -56,6 +60,8 @@ pub struct Batch {
     events: Vec<StoredEvent>,
     /// The bytes of all messages, one after another.
     bytes: Vec<u8>,
+    /// The texts of calls and requests for snapshots.
+    text_bytes: usize,
 }
 
 /// One thing that happened.
@@ -65,6 +71,12 @@ pub enum Event<'a> {
     Connect(&'a Peer),
     /// A message arrived.
     Message(ConnectionKey, Message<'a>),
+    /// A client asks something: answer by the responder, or by a clone of it after the batch is gone.
+    Call(ConnectionKey, Call<'a>, &'a Responder),
+    /// A client asks for the state of topics: answer by
+    /// [`Handle::send_snapshot`](crate::Handle::send_snapshot). Only with
+    /// [`with_syncs`](QueueSender::with_syncs).
+    Sync(ConnectionKey, SyncRequest<'a>),
     /// A session is over.
     Close(ConnectionKey, CloseReason),
 }
@@ -77,7 +89,26 @@ enum StoredEvent {
         encoding: Encoding,
         end: usize,
     },
+    Call(Box<StoredCall>),
+    Sync(Box<StoredSync>),
     Close(ConnectionKey, CloseReason),
+}
+
+#[derive(Debug)]
+struct StoredCall {
+    t: String,
+    payload: String,
+    timeout_ms: u64,
+    responder: Responder,
+}
+
+#[derive(Debug)]
+struct StoredSync {
+    connection: ConnectionKey,
+    topics: Vec<String>,
+    include_snapshots: bool,
+    last_sequence: Option<u64>,
+    correlation_id: Option<String>,
 }
 
 /// What both ends know of the queue's fill.
@@ -97,12 +128,21 @@ struct Waiting {
 }
 
 impl QueueSender {
+    /// Requests for the state of topics (`sync_request`) become events as well, and each wants an answer. Without
+    /// this they are answered with what the topics keep.
+    #[must_use]
+    pub fn with_syncs(mut self) -> Self {
+        self.takes_syncs = true;
+        self
+    }
+
     /// The application of one shard: it puts everything into the queue.
     #[must_use]
     pub fn application(&self) -> QueueApplication {
         QueueApplication {
             sender: self.sender.clone(),
             gate: Arc::clone(&self.gate),
+            takes_syncs: self.takes_syncs,
             batch: Batch::default(),
             entered: Cell::new(0),
             waker: None,
@@ -160,6 +200,8 @@ impl Batch {
         self.events.iter().map(move |event| match event {
             StoredEvent::Connect(peer) => Event::Connect(peer),
             StoredEvent::Close(connection, reason) => Event::Close(*connection, *reason),
+            StoredEvent::Call(stored) => stored.event(),
+            StoredEvent::Sync(stored) => stored.event(),
             StoredEvent::Message {
                 connection,
                 encoding,
@@ -180,7 +222,40 @@ impl Batch {
 
     /// What it counts for against the queue's limit.
     fn cost(&self) -> usize {
-        self.bytes.len() + self.events.len() * size_of::<StoredEvent>()
+        self.bytes.len() + self.text_bytes + self.events.len() * size_of::<StoredEvent>()
+    }
+}
+
+impl StoredCall {
+    fn event(&self) -> Event<'_> {
+        let call = Call {
+            t: &self.t,
+            payload: &self.payload,
+            timeout_ms: self.timeout_ms,
+        };
+        Event::Call(self.responder.connection(), call, &self.responder)
+    }
+
+    fn cost(&self) -> usize {
+        size_of::<Self>() + self.t.len() + self.payload.len()
+    }
+}
+
+impl StoredSync {
+    fn event(&self) -> Event<'_> {
+        let request = SyncRequest {
+            topics: &self.topics,
+            include_snapshots: self.include_snapshots,
+            last_sequence: self.last_sequence,
+            correlation_id: self.correlation_id.as_deref(),
+        };
+        Event::Sync(self.connection, request)
+    }
+
+    fn cost(&self) -> usize {
+        let topics = self.topics.iter();
+        let topic_bytes: usize = topics.map(|topic| size_of::<String>() + topic.len()).sum();
+        size_of::<Self>() + topic_bytes + self.correlation_id.as_ref().map_or(0, String::len)
     }
 }
 
@@ -217,6 +292,7 @@ impl Gate {
 pub struct QueueApplication {
     sender: mpsc::Sender<Batch>,
     gate: Arc<Gate>,
+    takes_syncs: bool,
     batch: Batch,
     /// What of the batch's cost the gate knows of.
     entered: Cell<usize>,
@@ -252,6 +328,33 @@ impl Application for QueueApplication {
             encoding: message.encoding,
             end: self.batch.bytes.len(),
         });
+    }
+
+    fn on_call(&mut self, _context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        let stored = StoredCall {
+            t: call.t.to_owned(),
+            payload: call.payload.to_owned(),
+            timeout_ms: call.timeout_ms,
+            responder,
+        };
+        self.batch.text_bytes += stored.cost();
+        self.batch.events.push(StoredEvent::Call(Box::new(stored)));
+    }
+
+    fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        if !self.takes_syncs {
+            return context.send_newest(request);
+        }
+        let stored = StoredSync {
+            connection: context.connection(),
+            topics: request.topics.to_vec(),
+            include_snapshots: request.include_snapshots,
+            last_sequence: request.last_sequence,
+            correlation_id: request.correlation_id.map(str::to_owned),
+        };
+        self.batch.text_bytes += stored.cost();
+        self.batch.events.push(StoredEvent::Sync(Box::new(stored)));
+        true
     }
 
     fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {

@@ -5,13 +5,12 @@ use crate::server::Shared;
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{Reply, Request, RequestKind, Subscription};
+use tidewire_wire::session::{Reply, RequestKind};
 
 /// The reply to `request`.
-pub(crate) fn answer(shared: &Shared, request: Request) -> Reply {
-    let correlation_id = request.correlation_id;
+pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<String>) -> Reply {
     let limits = &shared.config.limits;
-    match request.kind {
+    match kind {
         RequestKind::HealthCheck => Reply::HealthCheckResponse {
             payload: json!({
                 "status": if shared.is_ready() { "healthy" } else { "draining" },
@@ -41,18 +40,9 @@ pub(crate) fn answer(shared: &Shared, request: Request) -> Reply {
             }),
             correlation_id,
         },
-        RequestKind::Subscription(Subscription { action, topics, .. }) => {
-            Reply::SubscriptionUpdate {
-                action,
-                success_topics: Vec::new(),
-                failed_topics: topics,
-                recovery: Vec::new(),
-                correlation_id,
-            }
-        }
-        RequestKind::Sync(_) => Reply::Error {
+        _ => Reply::Error {
             code: ErrorCode::InvalidAction,
-            message: "this server keeps no snapshots".into(),
+            message: "this server does not do that".into(),
             retry_after_s: None,
             refused: None,
             correlation_id,

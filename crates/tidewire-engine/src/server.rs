@@ -1,24 +1,34 @@
 //! The running server: its threads, and the handle that other threads use.
 
-use crate::application::{Application, ConnectionKey, Outgoing};
+use crate::application::Application;
 use crate::auth::{AuthConfigError, Verifier};
+use crate::breaker::ErrorLimit;
 use crate::config::{Config, Encryption, Protocol};
 use crate::core::Core;
 use crate::counters::{Counters, Snapshot};
-use crate::ops::{Ops, OpsSource};
-use crate::outgoing::Publication;
+use crate::handle::{Handle, ShardWaker};
+use crate::intake::SharedIntake;
+use crate::ops::{Ops, OpsSource, TopicsUsage};
+use crate::pacing;
 use crate::rate::RateLimit;
 use crate::shard::{EngineShard, Mail};
 use crate::signing::Signatures;
+use crate::topics::access::{AccessRules, InvalidRules};
+use crate::topics::broker::MemoryBroker;
+use crate::topics::config::{RuleSet, Topics};
+use crate::topics::hub::{Hub, SHARDS_MAX};
+use crate::topics::name::InvalidTopic;
+use crate::topics::outlet::Outlet;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tidewire_net::{Mailbox, MailboxError, Shard, ShardConfig, bind, tls};
-use tidewire_wire::close::CloseCode;
+use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 use tidewire_wire::session::{Features, ServerProfile};
@@ -31,17 +41,6 @@ pub struct Server {
     ops: Option<Ops>,
     address: SocketAddr,
 }
-
-/// The way to a running server from any thread; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    shared: Arc<Shared>,
-    mailboxes: Arc<[Mailbox<Mail>]>,
-}
-
-/// Wakes one shard, so that it asks its application again whether it is ready.
-#[derive(Debug, Clone)]
-pub struct ShardWaker(Mailbox<Mail>);
 
 /// Why a server could not start. The caller's fault, but for [`StartError::System`].
 #[derive(Debug, thiserror::Error)]
@@ -82,20 +81,20 @@ pub enum StartError {
     /// Options that have no effect, or none that was meant.
     #[error("{0}")]
     Useless(&'static str),
+    /// A rule of access cannot be used.
+    #[error("the access to topics: {0}")]
+    Access(#[from] InvalidRules),
+    /// A rule of topics has a pattern that is none.
+    #[error("the topic rule {pattern}: {problem}")]
+    TopicRule {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        problem: InvalidTopic,
+    },
     /// The operating system has no thread or event queue left.
     #[error("the operating system cannot start the server: {0}")]
     System(#[from] io::Error),
-}
-
-/// Why something could not be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The shard has not caught up; try again.
-    #[error("the server has not caught up with what was sent before")]
-    Busy,
-    /// The server has stopped.
-    #[error("the server has stopped")]
-    Stopped,
 }
 
 /// What all shards of a server share.
@@ -106,12 +105,21 @@ pub(crate) struct Shared {
     pub(crate) verifier: Option<Verifier>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
+    pub(crate) hub: Hub,
+    /// What clients may whose tokens do not say otherwise.
+    pub(crate) access: Arc<AccessRules>,
     pub(crate) rate_limit: RateLimit,
     pub(crate) handshakes_per_shard_max: usize,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
-    draining: AtomicBool,
+    pub(crate) intake: SharedIntake,
+    /// What a connection may do wrong, if that is limited.
+    pub(crate) error_limit: Option<ErrorLimit>,
+    pub(crate) draining: AtomicBool,
+    /// The time in which the sessions are sent away, in milliseconds.
+    pub(crate) drain_span_ms: AtomicU64,
+    stopped: AtomicBool,
     started: Instant,
     started_unix_ms: u64,
 }
@@ -122,53 +130,23 @@ impl Server {
     /// # Errors
     /// [`StartError`], before anything was accepted.
     pub fn start<A: Application>(
-        mut config: Config,
-        mut application: impl FnMut(usize) -> A,
+        config: Config,
+        application: impl FnMut(usize) -> A,
     ) -> Result<Self, StartError> {
-        check(&config)?;
-        let limits = &mut config.limits;
-        limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
-        // Reading has to pause before the outbox is full.
-        limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
-        let keys = Keys::new(&config)?;
         let tls = match &config.tls {
             Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
             None => None,
         };
+        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng())?;
+        let config = &handle.shared.config;
         let address = config.listen;
         let listeners = bind(address, config.shards, BACKLOG)
             .map_err(|source| StartError::Listen { address, source })?;
         let address = listeners[0].local_addr()?;
-        let shared = Arc::new(Shared::new(config, keys));
-        let ops = match shared.config.ops_listen {
-            Some(address) => Some(
-                Ops::start(address, Arc::clone(&shared) as Arc<dyn OpsSource>)
-                    .map_err(|source| StartError::Listen { address, source })?,
-            ),
-            None => None,
-        };
-        let mut mailboxes = Vec::new();
-        let mut shards = Vec::new();
-        for (index, listener) in listeners.into_iter().enumerate() {
-            let core = Core::new(index, &shared);
-            let shard_config = ShardConfig {
-                outbox_bytes_max: shared.config.limits.outbox_bytes_max,
-                ..ShardConfig::default()
-            };
-            let handler = EngineShard::new(core, application(index));
-            let (mut shard, mailbox) = Shard::new(&shard_config, handler)?;
-            shard
-                .handler_mut()
-                .app
-                .on_start(ShardWaker(mailbox.clone()));
+        for (shard, listener) in shards.iter_mut().zip(listeners) {
             shard.listen(listener, tls.clone())?;
-            mailboxes.push(mailbox);
-            shards.push(shard);
         }
-        let handle = Handle {
-            shared,
-            mailboxes: mailboxes.into(),
-        };
+        let ops = start_ops(&handle)?;
         // From here on an early return stops the shards that run.
         let mut server = Self {
             handle,
@@ -200,15 +178,20 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Turns newcomers away with HTTP 503, closes every session with code 4300, waits at most `timeout`
-    /// until all have gone, and stops. Returns how many sessions were left.
+    /// Turns newcomers away with HTTP 503, tells every session when to come back and closes it with code 4300,
+    /// waits at most `timeout` until all have gone, and stops. Returns how many sessions were left. Many are closed
+    /// over the first half of `timeout`, or at the rate of [`Drain`](crate::Drain).
     pub fn drain(self, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
+        let span_ms = pacing::span_ms(timeout);
+        let shared = &self.handle.shared;
+        shared.drain_span_ms.store(span_ms, Ordering::Release);
         self.handle.start_drain();
         while self.handle.connections() > 0 && Instant::now() < deadline {
             std::thread::sleep(DRAIN_POLL);
         }
         let left = self.handle.connections();
+        tracing::info!(left, "the drain is over");
         drop(self);
         left
     }
@@ -221,6 +204,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.handle.shared.stopped.store(true, Ordering::Release);
         for mailbox in self.handle.mailboxes.iter() {
             // A shard that has stopped already is what we want.
             let _ = mailbox.send(Mail::Stop);
@@ -236,93 +220,8 @@ impl Drop for Server {
     }
 }
 
-impl Handle {
-    /// Sends a message to a connection. One that is gone meanwhile takes nothing, without an error.
-    ///
-    /// # Errors
-    /// [`SendError`]; nothing was queued.
-    pub fn send(&self, connection: ConnectionKey, message: Outgoing) -> Result<(), SendError> {
-        self.post(connection, Mail::Send(connection.id, message))
-    }
-
-    /// Sends a message to every session that is open when its shard comes to it. However many take it
-    /// compressed, it is compressed once.
-    ///
-    /// # Errors
-    /// [`SendError`]; shards before the one that was busy or has stopped have it already.
-    pub fn broadcast(&self, message: Outgoing) -> Result<(), SendError> {
-        let publication = Arc::new(Publication::new(message));
-        for mailbox in self.mailboxes.iter() {
-            post(mailbox, Mail::Broadcast(Arc::clone(&publication)))?;
-        }
-        Ok(())
-    }
-
-    /// Ends a session with a code and a reason.
-    ///
-    /// # Errors
-    /// [`SendError`]; the session goes on.
-    pub fn close(
-        &self,
-        connection: ConnectionKey,
-        code: CloseCode,
-        reason: &'static str,
-    ) -> Result<(), SendError> {
-        self.post(connection, Mail::Close(connection.id, code, reason))
-    }
-
-    /// Sessions now.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        self.shared.sessions.load(Ordering::Acquire)
-    }
-
-    /// The counters of all shards, summed now.
-    #[must_use]
-    pub fn counters(&self) -> Snapshot {
-        self.shared.total()
-    }
-
-    /// Whether the server turns newcomers away because it is about to stop.
-    #[must_use]
-    pub fn is_draining(&self) -> bool {
-        self.shared.is_draining()
-    }
-
-    /// Starts what [`Server::drain`] does, without waiting or stopping.
-    pub fn start_drain(&self) {
-        self.shared.draining.store(true, Ordering::Release);
-        for mailbox in self.mailboxes.iter() {
-            // A full mailbox wakes its shard as well, and a shard that has stopped has nothing to drain.
-            let _ = mailbox.try_send(Mail::Wake);
-        }
-    }
-
-    fn post(&self, connection: ConnectionKey, mail: Mail) -> Result<(), SendError> {
-        let mailbox = self
-            .mailboxes
-            .get(connection.shard as usize)
-            .ok_or(SendError::Stopped)?;
-        post(mailbox, mail)
-    }
-}
-
-fn post(mailbox: &Mailbox<Mail>, mail: Mail) -> Result<(), SendError> {
-    mailbox.try_send(mail).map_err(|error| match error {
-        MailboxError::Full(_) => SendError::Busy,
-        MailboxError::Stopped(_) => SendError::Stopped,
-    })
-}
-
-impl ShardWaker {
-    /// Wakes the shard. A full mailbox wakes it as well.
-    pub fn wake(&self) {
-        let _ = self.0.try_send(Mail::Wake);
-    }
-}
-
 impl Shared {
-    fn new(config: Config, keys: Keys) -> Self {
+    fn new(config: Config, keys: Keys, hub: Hub) -> Self {
         let limits = &config.limits;
         let profile = ServerProfile {
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -330,7 +229,12 @@ impl Shared {
                 compression: true,
                 encryption: config.encryption != Encryption::Off,
                 batching: true,
-                ..Features::default()
+                priority_queue: true,
+                recovery: true,
+                circuit_breaker: limits.errors_max > 0,
+                calls: true,
+                topics: true,
+                presence: true,
             },
             message_bytes_max: limits.message_bytes_max,
             rate_limit_capacity: limits.rate_limit_capacity,
@@ -350,15 +254,25 @@ impl Shared {
             verifier: keys.verifier,
             identity: keys.identity,
             signatures: keys.signatures,
+            hub,
+            access: Arc::new(config.topics.access.clone()),
             rate_limit,
             handshakes_per_shard_max: limits.handshakes_max.div_ceil(config.shards),
             sessions: AtomicUsize::new(0),
             counters,
+            intake: SharedIntake::new(&config.intake),
+            error_limit: ErrorLimit::new(limits),
             draining: AtomicBool::new(false),
+            drain_span_ms: AtomicU64::new(pacing::SPAN_MS_DEFAULT),
+            stopped: AtomicBool::new(false),
             started: Instant::now(),
             started_unix_ms: unix.as_millis() as u64,
             config,
         }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -392,6 +306,62 @@ impl OpsSource for Shared {
     fn started_unix_ms(&self) -> u64 {
         self.started_unix_ms
     }
+
+    fn topics_usage(&self) -> TopicsUsage {
+        let usage = self.hub.usage();
+        let outlets = self.hub.outlets.iter();
+        let backlog_bytes: usize = outlets.map(Outlet::bytes).sum();
+        TopicsUsage {
+            history_bytes: usage.history_bytes as u64,
+            history_topics: usage.history_topics as u64,
+            histories_evicted: usage.histories_evicted,
+            presence_topics: usage.presence_topics as u64,
+            publication_backlog_bytes: backlog_bytes as u64,
+        }
+    }
+}
+
+/// The shards of a server, before they run.
+type Shards<A> = Vec<Shard<EngineShard<A>>>;
+
+/// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each shard draws.
+pub(crate) fn assemble<A: Application>(
+    mut config: Config,
+    mut application: impl FnMut(usize) -> A,
+    random: impl Fn(usize) -> StdRng,
+) -> Result<(Shards<A>, Handle), StartError> {
+    check(&config)?;
+    let limits = &mut config.limits;
+    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
+    // Reading has to pause before the outbox is full.
+    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+    let keys = Keys::new(&config)?;
+    let hub = new_hub(config.shards, &config.topics)?;
+    let shared = Arc::new(Shared::new(config, keys, hub));
+    let mut mailboxes = Vec::new();
+    let mut shards = Vec::new();
+    for index in 0..shared.config.shards {
+        let core = Core::new(index, &shared, random(index));
+        let shard_config = ShardConfig {
+            outbox_bytes_max: shared.config.limits.outbox_bytes_max,
+            ..ShardConfig::default()
+        };
+        let handler = EngineShard::new(core, application(index));
+        let (mut shard, mailbox) = Shard::new(&shard_config, handler)?;
+        shard
+            .handler_mut()
+            .app
+            .on_start(ShardWaker(mailbox.clone()));
+        shared.hub.outlets[index].connect(mailbox.clone());
+        shard.handler_mut().core.calls.connect(mailbox.clone());
+        mailboxes.push(mailbox);
+        shards.push(shard);
+    }
+    let handle = Handle {
+        shared,
+        mailboxes: mailboxes.into(),
+    };
+    Ok((shards, handle))
 }
 
 /// What the configuration's keys make.
@@ -423,6 +393,27 @@ fn read_identity(path: Option<&Path>) -> Result<Option<IdentityKey>, StartError>
     Ok(Some(key))
 }
 
+fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
+    let shared = &handle.shared;
+    let Some(address) = shared.config.ops_listen else {
+        return Ok(None);
+    };
+    let source = Arc::clone(shared) as Arc<dyn OpsSource>;
+    let key = shared.config.ops_api_key.clone();
+    Ops::start_for(address, source, handle.clone(), key)
+        .map(Some)
+        .map_err(|source| StartError::Listen { address, source })
+}
+
+fn new_hub(shards: usize, topics: &Topics) -> Result<Hub, StartError> {
+    topics.access.check()?;
+    let rules = RuleSet::new(&topics.rules)
+        .map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
+    let limits = topics.limits.clone();
+    let broker = MemoryBroker::new(limits.history_bytes_max, limits.history_topics_max);
+    Ok(Hub::new(shards, rules, limits, Box::new(broker)))
+}
+
 /// A request head has to fit into a shard's read buffer with room to spare.
 fn request_head_bytes_cap() -> usize {
     ShardConfig::default().read_buffer_bytes / 4
@@ -448,12 +439,16 @@ fn check(config: &Config) -> Result<(), StartError> {
         ("ping_interval_ms", limits.ping_interval_ms, 1),
         ("idle_timeout_ms", limits.idle_timeout_ms, 1),
         ("handshake_timeout_ms", limits.handshake_timeout_ms, 1),
+        ("call_timeout_ms", limits.call_timeout_ms, 1),
     ];
     if let Some((name, _, minimum)) = minimums
         .into_iter()
         .find(|(_, value, minimum)| value < minimum)
     {
         return Err(StartError::Limit { name, minimum });
+    }
+    if config.shards > SHARDS_MAX {
+        return Err(StartError::Useless("shards is at most 64"));
     }
     if !(WINDOW_BITS_MIN..=WINDOW_BITS_MAX).contains(&config.compression.window_bits) {
         return Err(StartError::Useless("window_bits is 9 to 15"));

@@ -1,13 +1,17 @@
 //! One shard of the server: the connections of one event loop.
 
 use crate::application::{Application, CloseReason, ConnectionKey, Outgoing};
+use crate::calls::Posted;
 use crate::connection::{Connection, Pauses, Phase, Refusals, State};
 use crate::core::{Core, wire_now};
+use crate::inspect::{Question, View};
 use crate::openings::Openings;
-use crate::outgoing::Publication;
+use crate::pacing::Leaving;
 use crate::rate::TokenBucket;
+use crate::topics::access::Access;
+use crate::topics::local::Slot;
+use crate::topics::manage::Change;
 use crate::turn::{Tally, Turn};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
@@ -21,8 +25,10 @@ use tidewire_wire::session::ServerSession;
 #[derive(Debug)]
 pub(crate) enum Mail {
     Send(ConnectionId, Outgoing),
-    Broadcast(Arc<Publication>),
     Close(ConnectionId, CloseCode, &'static str),
+    Change(Change),
+    Question(Question),
+    Call(ConnectionId, Box<Posted>),
     Stop,
     /// Look again whether the application is ready and whether to drain.
     Wake,
@@ -37,6 +43,14 @@ pub(crate) struct EngineShard<A> {
     waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
     yielding: Vec<ConnectionId>,
+    /// For the topics of one publication; empty in between.
+    pub(crate) slots: Vec<Slot>,
+    /// When the hub is looked through next.
+    sweep_ms: u64,
+    /// The time of the last turn.
+    turned: Option<Instant>,
+    /// Who is still to leave, while the server drains.
+    pub(crate) leaving: Option<Leaving>,
 }
 
 impl<A: Application> EngineShard<A> {
@@ -49,6 +63,10 @@ impl<A: Application> EngineShard<A> {
             openings,
             waiting: Vec::new(),
             yielding: Vec::new(),
+            slots: Vec::new(),
+            sweep_ms: SWEEP_INTERVAL_MS,
+            turned: None,
+            leaving: None,
         }
     }
 
@@ -93,12 +111,17 @@ impl<A: Application> EngineShard<A> {
             if let Some((code, reason)) = state.close.take() {
                 turn.start_close(state, code, reason);
             }
-            if turn.tally.inflated_bytes > INFLATED_BYTES_PER_TURN {
+            if turn.tally.inflated_bytes > INFLATED_BYTES_PER_TURN
+                || turn.core.fanout_bytes > FANOUT_BYTES_PER_TURN
+            {
                 state.pauses.turn = true;
                 turn.io.pause_reading(id);
                 self.yielding.push(id);
                 break;
             }
+        }
+        if state.intake.is_some() {
+            turn.settle_intake(state);
         }
         turn.tally.count(&turn.core.counters);
         let outbox_bytes = turn.io.queued_bytes(id);
@@ -137,30 +160,8 @@ impl<A: Application> EngineShard<A> {
             tally: Tally::default(),
         };
         act(&mut turn, &mut connection.state);
-    }
-
-    fn drain(&mut self, io: &mut Io) {
-        self.core.draining = true;
-        for index in 0..self.connections.len() {
-            let Some(connection) = &self.connections[index] else {
-                continue;
-            };
-            let id = connection.state.key.id;
-            if connection.state.phase == Phase::Open {
-                self.core.counters.drained_connections.add(1);
-                self.with_turn(io, id, |turn, state| {
-                    turn.start_close(state, CloseCode::DRAINING, "the server is draining");
-                });
-            }
-        }
-    }
-
-    fn broadcast(&mut self, io: &mut Io, publication: &Publication) {
-        let sessions = self.connections.iter_mut().flatten();
-        for Connection { state, .. } in
-            sessions.filter(|session| session.state.unannounced.is_none())
-        {
-            self.core.send(io, state, publication.payload());
+        if let Some((code, reason)) = connection.state.close.take() {
+            turn.start_close(&mut connection.state, code, reason);
         }
     }
 
@@ -207,6 +208,12 @@ impl<A: Application> Handler for EngineShard<A> {
             bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
             refusals: Refusals::default(),
+            user: None,
+            access: Access::bind(&self.core.shared.access, None),
+            topics: None,
+            calls: None,
+            intake: self.core.shared.intake.new_session(),
+            breaker: None,
             layers: None,
             unannounced: None,
             close: None,
@@ -250,13 +257,29 @@ impl<A: Application> Handler for EngineShard<A> {
         head_bytes
     }
 
-    fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, closed: Closed) {
-        let Some(connection) = self.connections.get_mut(id.index()).and_then(Option::take) else {
+    fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
+        let Some(mut connection) = self.connections.get_mut(id.index()).and_then(Option::take)
+        else {
             return;
         };
+        self.core.leave_topics(io, &mut connection.state);
+        self.core.end_calls(&mut connection.state);
+        if let Some(user) = &connection.state.user {
+            self.core.users.remove(user, id);
+        }
+        let intake = connection.state.intake.as_deref();
+        self.core.shared.intake.close(intake, io.now().unix_ms);
         let counters = &self.core.counters;
         match closed {
-            Closed::OutboxOverflow => counters.outbox_overflows.add(1),
+            Closed::OutboxOverflow => {
+                counters.outbox_overflows.add(1);
+                tracing::info!(
+                    connection = %connection.state.key,
+                    user = connection.state.user.as_deref(),
+                    queued_bytes_over = self.core.shared.config.limits.outbox_bytes_max,
+                    "a connection ends because its peer does not read what waits for it",
+                );
+            }
             Closed::Tls(_) => counters.tls_failures.add(1),
             _ => {}
         }
@@ -273,8 +296,14 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         counters.connections_open.sub(1);
         self.core.shared.sessions.fetch_sub(1, Ordering::AcqRel);
+        let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
+        tracing::debug!(
+            connection = %connection.state.key,
+            user = connection.state.user.as_deref(),
+            ?reason,
+            "a session ends",
+        );
         if connection.state.unannounced.is_none() {
-            let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
             self.app.on_close(connection.state.key, reason);
         }
     }
@@ -297,6 +326,7 @@ impl<A: Application> Handler for EngineShard<A> {
                 io.resume_reading(id);
             }
         }
+        self.send_waiting(io, id);
     }
 
     fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
@@ -306,25 +336,37 @@ impl<A: Application> Handler for EngineShard<A> {
                     turn.core.send(turn.io, state, outgoing.payload());
                 });
             }
-            Mail::Broadcast(publication) => self.broadcast(io, &publication),
             Mail::Close(id, code, reason) => {
                 self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
             }
+            Mail::Change(change) => self.change(io, &change),
+            Mail::Question(question) => question.ask(&mut View {
+                core: &mut self.core,
+                connections: &self.connections,
+                io,
+            }),
+            Mail::Call(id, posted) => self.post_call(io, id, *posted),
             Mail::Stop => io.stop(),
             Mail::Wake => {}
         }
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
+        self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.app.on_turn();
         self.resume_yielding(io);
         let connections = &self.connections;
         self.openings.forget_ended(|id| is_opening(connections, id));
-        if !self.core.draining && self.core.shared.is_draining() {
-            self.drain(io);
-        }
+        self.send_away(io);
         if !self.waiting.is_empty() && self.app.is_ready() {
             self.resume_waiting(io);
+        }
+        self.settle_calls(io);
+        self.deliver(io);
+        if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
+            self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
+            self.core.shared.hub.sweep(io.now().unix_ms);
+            self.core.shared.intake.sweep(io.now().unix_ms);
         }
     }
 
@@ -351,8 +393,14 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        self.openings
-            .next_eviction(|id| is_opening(&self.connections, id))
+        if self.has_deliveries() {
+            return self.turned;
+        }
+        let eviction = self
+            .openings
+            .next_eviction(|id| is_opening(&self.connections, id));
+        let wakes = [eviction, self.core.calls.wake_at(), self.next_leaving()];
+        wakes.into_iter().flatten().min()
     }
 }
 
@@ -363,6 +411,13 @@ fn is_opening(connections: &[Option<Connection>], id: ConnectionId) -> bool {
     })
 }
 
+/// How often the first shard lets go of what is too old, in milliseconds.
+const SWEEP_INTERVAL_MS: u64 = 1_000;
+
 /// What one connection may have inflated in a turn before the others are served: small messages that
 /// inflate to large ones would keep the shard busy otherwise.
 const INFLATED_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
+
+/// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
+/// in the next: some milliseconds of work for the shard.
+const FANOUT_BYTES_PER_TURN: usize = 32 * 1024 * 1024;

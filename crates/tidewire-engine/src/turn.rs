@@ -1,13 +1,14 @@
 //! What happens to one connection: its messages, its control frames, its clock and its end.
 
 use crate::application::{Application, CloseReason, Context, Encoding, Message, Peer};
-use crate::config::Protocol;
+use crate::config::{Encryption, Protocol};
 use crate::connection::{Phase, State, Unannounced};
 use crate::core::{Core, emptied};
 use crate::counters::Counters;
 use crate::encryption::encryption;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::Priority;
 use tidewire_wire::frame::{self, OpCode, ProtocolError};
 use tidewire_wire::handshake::server::write_rejection;
 use tidewire_wire::message::{Compressed, Event};
@@ -143,7 +144,7 @@ impl<A: Application> Turn<'_, A> {
                 let reason = match state.phase {
                     Phase::Closing(ours) => CloseReason::ByUs(ours),
                     _ => {
-                        if let Some(buffer) = self.io.buffer(id) {
+                        if let Some(buffer) = self.io.buffer_in(id, Priority::Background) {
                             frame::write_close(buffer, *code, "", None);
                         }
                         CloseReason::ByPeer(*code)
@@ -155,6 +156,19 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
+    /// Tells the application of a new session or, if it has to be encrypted, waits for that.
+    pub(crate) fn announce_when_encrypted(&mut self, state: &mut State, peer: Peer) {
+        let config = &self.core.shared.config;
+        if config.encryption != Encryption::Required {
+            return self.announce(state, &peer);
+        }
+        let timeout_ms = config.limits.handshake_timeout_ms;
+        let until_ms = self.now.monotonic_ms.saturating_add(timeout_ms);
+        let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
+        self.io.set_timer(state.key.id, until_ms.min(deadline_ms));
+        state.unannounced = Some(Box::new(Unannounced { peer, until_ms }));
+    }
+
     /// Tells the application of a session.
     pub(crate) fn announce(&mut self, state: &mut State, peer: &Peer) {
         let mut context = Context {
@@ -162,6 +176,12 @@ impl<A: Application> Turn<'_, A> {
             core: self.core,
             state,
         };
+        tracing::debug!(
+            connection = %peer.connection,
+            user = peer.user.as_deref(),
+            address = peer.address.map(tracing::field::display),
+            "a session starts",
+        );
         self.app.on_connect(&mut context, peer);
         if let Some((code, reason)) = state.close.take() {
             self.start_close(state, code, reason);
@@ -186,8 +206,10 @@ impl<A: Application> Turn<'_, A> {
             return;
         }
         state.phase = Phase::Closing(code);
+        self.core.leave_topics(self.io, state);
         let id = state.key.id;
-        if let Some(buffer) = self.io.buffer(id) {
+        // Behind everything that waits, whatever its priority: nothing may follow a close.
+        if let Some(buffer) = self.io.buffer_in(id, Priority::Background) {
             frame::write_close(buffer, Some(code), reason, None);
         }
         // The answer must get through to end the session in time.
@@ -205,7 +227,7 @@ impl<A: Application> Turn<'_, A> {
     /// Sends a close after which nothing that comes can matter.
     pub(crate) fn end(&mut self, state: &mut State, code: CloseCode, reason: &str) {
         if !matches!(state.phase, Phase::Closing(_))
-            && let Some(buffer) = self.io.buffer(state.key.id)
+            && let Some(buffer) = self.io.buffer_in(state.key.id, Priority::Background)
         {
             frame::write_close(buffer, Some(code), reason, None);
         }
@@ -215,6 +237,7 @@ impl<A: Application> Turn<'_, A> {
     fn finish(&mut self, state: &mut State, reason: CloseReason) {
         state.phase = Phase::Over;
         state.ended = Some(reason);
+        self.core.leave_topics(self.io, state);
         self.io.close(state.key.id);
     }
 

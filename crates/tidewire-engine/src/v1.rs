@@ -1,16 +1,20 @@
 //! Protocol version 1 in the server: its own messages are answered, the others go to the application.
 
 use crate::application::{Application, Encoding, Message};
+use crate::breaker::Verdict;
 use crate::connection::{Phase, State};
-use crate::core::emptied;
+use crate::core::{Core, emptied, wire_now};
 use crate::outgoing::Payload;
 use crate::turn::Turn;
+use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
 use tidewire_wire::frame::write_frame_with;
-use tidewire_wire::session::{Now, Reply, Request, ServerProfile, ServerSession, SystemEvent};
+use tidewire_wire::session::{
+    Now, Reply, Request, RequestKind, ServerProfile, ServerSession, SystemEvent,
+};
 use tidewire_wire::uuid::Uuid;
 
 impl<A: Application> Turn<'_, A> {
@@ -58,7 +62,12 @@ impl<A: Application> Turn<'_, A> {
         bytes: &[u8],
     ) {
         if self.may_be_unsigned(state, format, bytes, None) {
-            self.deliver(state, Message { encoding, bytes });
+            let message = Message { encoding, bytes };
+            if state.intake.is_some() {
+                self.take_in(state, format, message);
+            } else {
+                self.deliver(state, message);
+            }
         }
     }
 
@@ -138,9 +147,10 @@ impl<A: Application> Turn<'_, A> {
         self.core.counters.system_messages_received.add(1);
         let profile = &self.core.shared.profile;
         match state.session.handle_system(profile, system, format, bytes) {
-            SystemEvent::Reply(Reply::Hello { correlation_id, .. }) => {
-                self.reply_hello(state, correlation_id);
-            }
+            SystemEvent::Hello {
+                correlation_id,
+                producer,
+            } => self.reply_hello(state, correlation_id, producer),
             SystemEvent::Reply(reply) => {
                 self.reply(state, &reply);
                 if matches!(reply, Reply::Error { code, .. } if !code.recoverable()) {
@@ -154,8 +164,15 @@ impl<A: Application> Turn<'_, A> {
             SystemEvent::KeyExchange {
                 offer,
                 correlation_id,
-            } => self.exchange_keys(state, &offer, correlation_id),
+                producer,
+            } => self.exchange_keys(state, &offer, correlation_id, producer),
             SystemEvent::KeyUpdate { request } => self.update_keys(state, request),
+            SystemEvent::Publish if state.intake.is_some() => {
+                self.take_publication(state, format, bytes);
+            }
+            SystemEvent::Publish => {
+                self.handle_publish(state, format, bytes);
+            }
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.answer(state, request),
             SystemEvent::Batch(messages) => {
@@ -178,31 +195,73 @@ impl<A: Application> Turn<'_, A> {
     }
 
     fn answer(&mut self, state: &mut State, request: Request) {
-        let reply = crate::requests::answer(&self.core.shared, request);
-        self.reply(state, &reply);
+        let Request {
+            kind,
+            correlation_id,
+        } = request;
+        match kind {
+            RequestKind::Subscription(subscription) => {
+                self.handle_subscription(state, subscription, correlation_id);
+            }
+            RequestKind::Call(call) => {
+                self.handle_call(state, &call, correlation_id.unwrap_or_default());
+            }
+            RequestKind::CallResponse(result) => {
+                self.handle_call_response(state, result, &correlation_id.unwrap_or_default());
+            }
+            RequestKind::Sync(request) => self.handle_sync(state, request, correlation_id),
+            RequestKind::Acknowledge(deliveries) => self.core.acknowledge(state, &deliveries),
+            RequestKind::Presence(request) => {
+                self.handle_presence_request(state, request, correlation_id);
+            }
+            kind => {
+                let reply = crate::requests::answer(&self.core.shared, kind, correlation_id);
+                self.reply(state, &reply);
+            }
+        }
     }
 
     /// Says one of the protocol's own messages, unless this side has said its last already.
     pub(crate) fn reply(&mut self, state: &mut State, reply: &Reply) {
+        self.core.reply(self.io, state, reply);
+    }
+}
+
+impl Core {
+    /// Says one of the protocol's own messages, unless this side has said its last already.
+    pub(crate) fn reply(&mut self, io: &mut Io, state: &mut State, reply: &Reply) {
         if state.phase != Phase::Open {
             return;
         }
-        let id = self.core.new_id(self.now.unix_ms);
-        let now = self.now;
+        if let Reply::Error { code, .. } = reply {
+            match self.count_error(io, state, *code) {
+                Verdict::Tell => {}
+                Verdict::Silence => return,
+                Verdict::Open => {
+                    self.say(io, state, reply);
+                    return self.open_breaker(io, state);
+                }
+            }
+        }
+        self.say(io, state, reply);
+    }
+
+    /// [`Self::reply`] in a session that is open.
+    pub(crate) fn say(&mut self, io: &mut Io, state: &mut State, reply: &Reply) {
+        let now = wire_now(io);
+        let id = self.new_id(now.unix_ms);
         if state.layers.is_some() {
             let mut message = Vec::new();
-            let profile = &self.core.shared.profile;
+            let profile = &self.shared.profile;
             let opcode = state.session.encode(profile, reply, id, now, &mut message);
-            return self
-                .core
-                .send(self.io, state, Payload::new(opcode, &message));
+            return self.send(io, state, Payload::new(opcode, &message));
         }
-        let Some(buffer) = self.io.buffer(state.key.id) else {
+        let Some(buffer) = io.buffer(state.key.id) else {
             return;
         };
-        let profile = &self.core.shared.profile;
+        let profile = &self.shared.profile;
         let payload_bytes = write_message(buffer, &mut state.session, profile, reply, id, now);
-        self.core.count_sent(payload_bytes);
+        self.count_sent(payload_bytes);
     }
 }
 

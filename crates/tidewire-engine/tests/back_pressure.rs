@@ -58,6 +58,7 @@ impl Ledger {
                     assert!(self.next.contains_key(&connection));
                     self.closed.push(reason);
                 }
+                Event::Call(..) | Event::Sync(..) => panic!("nobody asked"),
             }
         }
         true

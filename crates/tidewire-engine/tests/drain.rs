@@ -3,10 +3,11 @@
 mod common;
 
 use common::{
-    Opening, Said, answer, assert_settled, config, connect, connect_v1, frame, raw_config, start,
-    status, tcp, text_frame, wait_until,
+    Client, Opening, Said, answer, assert_settled, config, connect, connect_v1, frame, raw_config,
+    start, status, tcp, text_frame, wait_until,
 };
 use serde_json::json;
+use std::collections::HashSet;
 use std::io::Write;
 use std::time::Duration;
 use tidewire_engine::apps::{Echo, Sink};
@@ -46,7 +47,7 @@ fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
 
     let drain = std::thread::spawn(move || server.drain(Duration::from_secs(30)));
     for client in &mut clients {
-        assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+        assert_sent_away(client);
     }
     assert!(handle.is_draining());
     assert_eq!(ready(), 503);
@@ -74,6 +75,74 @@ fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
         (6, 0)
     );
     assert!(std::net::TcpStream::connect(address).is_err());
+}
+
+/// The client is told when to come back, and closed.
+#[track_caller]
+fn assert_sent_away(client: &mut Client) -> u64 {
+    let told = client.next_json();
+    assert_eq!(told["t"], "reconnect", "{told}");
+    assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+    told["p"]["after_ms"].as_u64().expect("a number")
+}
+
+#[test]
+fn clients_are_told_different_times_to_come_back() {
+    let mut config = config();
+    config.drain.reconnect_spread_ms = 1_000_000;
+    let server = start(config, Echo);
+    let mut clients: Vec<_> = (0..50).map(|_| connect_v1(&server)).collect();
+    server.handle().start_drain();
+    let mut times_ms: Vec<_> = clients.iter_mut().map(assert_sent_away).collect();
+    times_ms.sort_unstable();
+    assert!(times_ms.iter().all(|after_ms| *after_ms <= 1_000_000));
+    // Each quarter has some of them, but for one seed in some hundred thousand.
+    let quarters: HashSet<_> = times_ms.iter().map(|after_ms| after_ms / 250_001).collect();
+    assert_eq!(quarters.len(), 4, "{times_ms:?}");
+}
+
+#[test]
+fn nobody_is_told_anything_if_there_is_no_spread() {
+    let mut config = config();
+    config.drain.reconnect_spread_ms = 0;
+    let server = start(config, Echo);
+    let mut client = connect_v1(&server);
+    server.handle().start_drain();
+    assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+}
+
+#[test]
+fn many_leave_one_after_the_other_and_are_served_until_then() {
+    let mut config = config();
+    config.drain.rate_per_s = 1;
+    let server = start(config, Echo);
+    let mut clients: Vec<_> = (0..120).map(|_| connect_v1(&server)).collect();
+    server.handle().start_drain();
+    assert_sent_away(&mut clients[0]);
+    // Two minutes before its turn.
+    assert_eq!(clients[119].ask(&json!({"t": "echo"}))["t"], "echo");
+    assert_eq!(Opening::new(server.address()).refused().0, 503);
+    assert_sent_away(&mut clients[1]);
+    assert!(server.handle().counters().drained_connections < 120);
+    server.stop();
+}
+
+#[test]
+fn without_a_rate_a_hundred_leave_at_once_and_the_others_over_half_the_time() {
+    let server = start(config(), Echo);
+    let handle = server.handle();
+    let mut clients: Vec<_> = (0..102).map(|_| connect_v1(&server)).collect();
+    // One every ten minutes after the first hundred.
+    let drain = std::thread::spawn(move || server.drain(Duration::from_secs(2_400)));
+    for client in &mut clients[..100] {
+        assert_sent_away(client);
+    }
+    for client in &mut clients[100..] {
+        assert_eq!(client.ask(&json!({"t": "echo"}))["t"], "echo");
+    }
+    assert_eq!(handle.counters().drained_connections, 100);
+    drop(clients);
+    assert_eq!(drain.join().unwrap(), 0);
 }
 
 #[test]
@@ -173,7 +242,7 @@ fn health_tells_of_the_drain() {
     );
     server.handle().start_drain();
     server.handle().start_drain();
-    assert!(matches!(client.next(), Said::Close(Some(4300), _)));
+    assert_sent_away(&mut client);
     client.send_close(CloseCode::DRAINING);
     assert_eq!(client.next(), Said::End);
     assert_eq!(assert_settled(&server.handle()).drained_connections, 1);

@@ -54,6 +54,7 @@ fn hello_with(
         client_version: "test",
         features,
         encryption: Some(pair.offer(version)),
+        producer: None,
     };
     let mut text = Vec::new();
     session.write_hello(&hello, Uuid::default(), Now::default(), &mut text);
@@ -529,4 +530,46 @@ fn a_hundred_exchanges_and_no_session_is_lost() {
     drop(peers);
     wait_until("all gone", || server.handle().connections() == 0);
     assert_settled(&server.handle());
+}
+
+#[test]
+fn publications_are_encrypted_also_for_who_subscribed_before_the_keys() {
+    for version in BOTH {
+        let config = Config {
+            encryption: Encryption::Optional,
+            ..common::topics::open_topics()
+        };
+        let server = start(config, Echo);
+        let opening = Opening::new(server.address());
+        let mut other = connect_v1(&server);
+        common::topics::subscribe(&mut other, json!(["a"]));
+        let mut client = opening.open();
+        let mut session = ClientSession::new(Format::Json, Now::default());
+        handle(&mut session, &client.next_json());
+        common::topics::subscribe(&mut client, json!(["a"]));
+        common::topics::publish(&mut other, "a", 1);
+        assert_eq!(common::topics::next(&mut client).1, 1);
+        let pair = ExchangeKeyPair::from_seed(&[7; 32]).expect("a seed");
+        client.send_text(&hello(&mut session, &pair, version));
+        let ClientEvent::Established {
+            encryption: Some(encryption),
+            connection_id,
+            ..
+        } = handle(&mut session, &client.next_json())
+        else {
+            panic!("no key")
+        };
+        let cipher = pair
+            .finish(version, &encryption, &connection_id, None, [1, 2, 3, 4])
+            .expect("keys");
+        let mut encrypted = Encrypted {
+            client,
+            session,
+            cipher,
+            hello: *encryption,
+            connection_id,
+        };
+        common::topics::publish(&mut other, "a", 2);
+        assert_eq!(encrypted.next_json()["p"]["n"], 2);
+    }
 }

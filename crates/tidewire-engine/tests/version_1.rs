@@ -236,6 +236,7 @@ fn the_server_answers_what_it_is_asked() {
         );
         assert_eq!(update["p"]["failed_topics"], json!(["a", "b"]));
         assert_eq!(update["p"]["success_topics"], json!([]));
+        assert_error(&mut client, "TOPIC_FORBIDDEN");
     }
     let cases = [
         (

@@ -2,8 +2,13 @@
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
+//! - [`topics`]: a checker of what subscribers see.
+//! - [`simulation`]: the simulated network, with virtual time and faults from a seed.
 //!
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
 pub mod schema;
+pub mod topics;
 pub mod vectors;
+
+pub use tidewire_net::simulation;

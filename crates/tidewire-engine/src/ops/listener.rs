@@ -1,58 +1,160 @@
 //! The listener's connections.
 
-use super::request::{Response, parse};
-use super::{CONNECTIONS_MAX, OpsSource, REQUEST_TIMEOUT_MS, pages};
-use std::collections::HashSet;
+use super::office::{Desk, Office, Task};
+use super::pages::{self, Plan};
+use super::request::{Body, Request, Response, parse};
+use super::{CONNECTIONS_MAX, OpsSource, REQUEST_TIMEOUT_MS};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
-/// Ends the listener's thread.
+/// What other threads say to the listener's.
 #[derive(Debug)]
-pub(crate) struct Stop;
+pub(crate) enum Word {
+    /// The answer to the request of a connection.
+    Answer(ConnectionId, Response),
+    /// End.
+    Stop,
+}
 
 /// Answers requests.
 pub(crate) struct Listener {
     source: Arc<dyn OpsSource>,
-    /// Connections of which a part of a request has come.
-    partial: HashSet<ConnectionId>,
+    office: Option<Arc<Office>>,
+    /// Where requests go that take a while. Set before the listener runs, if there is an office.
+    pub(crate) desk: Option<Desk>,
+    /// Connections with a request that is not answered yet.
+    exchanges: HashMap<ConnectionId, Exchange>,
+}
+
+/// How far a request is.
+#[derive(Debug)]
+enum Exchange {
+    /// A part of its head has come.
+    Head,
+    /// Its body is on its way.
+    Body {
+        task: Task,
+        missing: usize,
+        keep_alive: bool,
+    },
+    /// Its answer is being made; the connection is not read meanwhile.
+    Answer { is_head: bool, keep_alive: bool },
 }
 
 impl Listener {
-    pub(crate) fn new(source: Arc<dyn OpsSource>) -> Self {
+    pub(crate) fn new(source: Arc<dyn OpsSource>, office: Option<Arc<Office>>) -> Self {
         Self {
             source,
-            partial: HashSet::new(),
+            office,
+            desk: None,
+            exchanges: HashMap::new(),
         }
     }
 
-    /// Takes the request at the front of `data`; returns its length, or `None` while it is incomplete.
-    fn answer(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> Option<usize> {
+    /// Takes what it can of `data`; `None` while the head at its front is not complete.
+    fn take(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> Option<usize> {
+        if let Some(Exchange::Body { .. }) = self.exchanges.get(&id) {
+            return Some(self.take_body(io, id, data));
+        }
         match parse(data) {
             Ok(None) => None,
-            Ok(Some(request)) => {
-                let response = pages::respond(&request, &*self.source);
-                let is_head = request.method == "HEAD";
-                if let Some(buffer) = io.buffer(id) {
-                    response.write(is_head, request.keep_alive, buffer);
-                }
-                if request.keep_alive {
-                    wait(io, id);
-                    return Some(request.bytes);
-                }
-                io.close(id);
-                Some(data.len())
-            }
+            Ok(Some(request)) => Some(self.begin(io, id, &request, data.len())),
             Err(error) => {
                 end(io, id, &error.response());
                 Some(data.len())
             }
         }
     }
+
+    /// Answers a request, or begins to; how much of the data at hand is used up.
+    fn begin(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        request: &Request<'_>,
+        data_bytes: usize,
+    ) -> usize {
+        let is_head = request.method == "HEAD";
+        let keep_alive = request.keep_alive;
+        match pages::plan(request, &*self.source, self.office.as_deref()) {
+            Plan::Answer(response) => {
+                // What follows a body that is not read cannot be found.
+                let keep_alive = keep_alive && request.body == Body::Bytes(0);
+                answer(io, id, &response, is_head, keep_alive);
+                if !keep_alive {
+                    return data_bytes;
+                }
+            }
+            Plan::Ask(task) => {
+                let keep_alive = keep_alive && request.body == Body::Bytes(0);
+                self.submit(io, id, task, is_head, keep_alive);
+            }
+            Plan::Read(task, body_bytes) => {
+                if request.expects_continue
+                    && let Some(buffer) = io.buffer(id)
+                {
+                    buffer.extend_from_slice(CONTINUE);
+                }
+                let exchange = Exchange::Body {
+                    task,
+                    missing: body_bytes,
+                    keep_alive,
+                };
+                self.exchanges.insert(id, exchange);
+                // An empty body is complete already.
+                self.take_body(io, id, &[]);
+            }
+        }
+        request.head_bytes
+    }
+
+    fn take_body(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+        let Some(Exchange::Body { task, missing, .. }) = self.exchanges.get_mut(&id) else {
+            return 0;
+        };
+        let bytes = data.len().min(*missing);
+        task.body.extend_from_slice(&data[..bytes]);
+        *missing -= bytes;
+        if *missing == 0
+            && let Some(Exchange::Body {
+                task, keep_alive, ..
+            }) = self.exchanges.remove(&id)
+        {
+            self.submit(io, id, task, false, keep_alive);
+        }
+        bytes
+    }
+
+    fn submit(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        task: Task,
+        is_head: bool,
+        keep_alive: bool,
+    ) {
+        if !self.desk.as_ref().is_some_and(|desk| desk.submit(id, task)) {
+            let busy = Response::text(503, "there are too many requests\n");
+            return end(io, id, &busy.with("Retry-After", "1"));
+        }
+        io.pause_reading(id);
+        io.set_timer(id, io.now().monotonic_ms + ANSWER_TIMEOUT_MS);
+        let exchange = Exchange::Answer {
+            is_head,
+            keep_alive,
+        };
+        self.exchanges.insert(id, exchange);
+    }
+
+    fn is_waiting(&self, id: ConnectionId) -> bool {
+        matches!(self.exchanges.get(&id), Some(Exchange::Answer { .. }))
+    }
 }
 
 impl Handler for Listener {
-    type Mail = Stop;
+    type Mail = Word;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
         if io.connections() <= CONNECTIONS_MAX {
@@ -61,48 +163,71 @@ impl Handler for Listener {
         }
         // Not closed with a wait for the peer's end, as those that wait would have no limit.
         let mut refusal = Vec::new();
-        Response::text(503, "there are too many connections\n").write(false, false, &mut refusal);
+        Response::text(503, "there are too many connections\n")
+            .with("Retry-After", "5")
+            .write(false, false, &mut refusal);
         io.write_now(id, &refusal);
         io.abort(id);
     }
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         let mut used = 0;
-        // A peer that asks without reading overflows its outbox: then the buffer is gone.
-        while used < data.len() && io.buffer(id).is_some() {
-            match self.answer(io, id, &data[used..]) {
+        while used < data.len() && !self.is_waiting(id) {
+            // The buffer of a connection that has ended is gone.
+            let Some(unsent) = io.buffer(id).map(|buffer| buffer.len()) else {
+                break;
+            };
+            if unsent + io.queued_bytes(id) > UNREAD_BYTES_MAX {
+                io.abort(id);
+                break;
+            }
+            match self.take(io, id, &data[used..]) {
                 Some(bytes) => used += bytes,
                 None => {
-                    self.partial.insert(id);
+                    self.exchanges.insert(id, Exchange::Head);
                     return used;
                 }
             }
+            if let Some(Exchange::Head) = self.exchanges.get(&id) {
+                self.exchanges.remove(&id);
+            }
         }
-        self.partial.remove(&id);
-        data.len()
+        used
     }
 
     fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, _closed: Closed) {
-        self.partial.remove(&id);
+        self.exchanges.remove(&id);
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
-        if io.queued_bytes(id) > 0 {
-            // The peer does not read its answer.
+        let exchange = self.exchanges.remove(&id);
+        if io.queued_bytes(id) > 0 || matches!(exchange, Some(Exchange::Answer { .. })) {
+            // The peer does not read its answer, or will not get one.
             io.abort(id);
-        } else if self.partial.contains(&id) {
-            end(
-                io,
-                id,
-                &Response::text(408, "the request did not come in time\n"),
-            );
+        } else if exchange.is_some() {
+            let late = Response::text(408, "the request did not come in time\n");
+            end(io, id, &late);
         } else {
             io.close(id);
         }
     }
 
-    fn handle_mail(&mut self, io: &mut Io, _mail: Stop) {
-        io.stop();
+    fn handle_mail(&mut self, io: &mut Io, word: Word) {
+        let (id, response) = match word {
+            Word::Answer(id, response) => (id, response),
+            Word::Stop => return io.stop(),
+        };
+        let Some(Exchange::Answer {
+            is_head,
+            keep_alive,
+        }) = self.exchanges.remove(&id)
+        else {
+            return;
+        };
+        answer(io, id, &response, is_head, keep_alive);
+        if keep_alive {
+            io.resume_reading(id);
+        }
     }
 }
 
@@ -110,7 +235,7 @@ impl fmt::Debug for Listener {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Listener")
-            .field("partial", &self.partial)
+            .field("exchanges", &self.exchanges)
             .finish_non_exhaustive()
     }
 }
@@ -120,9 +245,25 @@ fn wait(io: &mut Io, id: ConnectionId) {
     io.set_timer(id, io.now().monotonic_ms + REQUEST_TIMEOUT_MS);
 }
 
-fn end(io: &mut Io, id: ConnectionId, response: &Response) {
+fn answer(io: &mut Io, id: ConnectionId, response: &Response, is_head: bool, keep_alive: bool) {
     if let Some(buffer) = io.buffer(id) {
-        response.write(false, false, buffer);
+        response.write(is_head, keep_alive, buffer);
     }
-    io.close(id);
+    if keep_alive {
+        wait(io, id);
+    } else {
+        io.close(id);
+    }
 }
+
+fn end(io: &mut Io, id: ConnectionId, response: &Response) {
+    answer(io, id, response, false, false);
+}
+
+/// How long an answer may take before its connection is given up, in milliseconds.
+const ANSWER_TIMEOUT_MS: u64 = 30_000;
+
+/// What may wait for a peer that asks and does not read, in bytes; past it the connection ends.
+const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

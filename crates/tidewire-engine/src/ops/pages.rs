@@ -1,24 +1,48 @@
 //! What each path says.
 
-use super::OpsSource;
+use super::api;
+use super::office::{Office, Task};
 use super::request::{Request, Response};
+use super::{OpsSource, TopicsUsage};
 use crate::counters::{METRICS, MetricKind, Snapshot};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The answer to a request.
-pub(crate) fn respond(request: &Request<'_>, source: &dyn OpsSource) -> Response {
+/// What is done about a request.
+pub(crate) enum Plan {
+    /// It is answered at once.
+    Answer(Response),
+    /// It is answered by the office.
+    Ask(Task),
+    /// It is answered by the office once its body, so many bytes, has come.
+    Read(Task, usize),
+}
+
+/// What is to be done about a request, by its head.
+pub(crate) fn plan(request: &Request<'_>, source: &dyn OpsSource, office: Option<&Office>) -> Plan {
+    if request.path.starts_with(api::PREFIX) {
+        return api::plan(request, office).unwrap_or_else(|error| Plan::Answer(error.response()));
+    }
     let page: fn(&dyn OpsSource) -> Response = match request.path {
         "/health" => health,
         "/ready" => ready,
         "/metrics" => metrics,
         "/stats" => stats,
-        _ => return Response::text(404, "there are /health, /ready, /metrics and /stats\n"),
+        _ => return Plan::Answer(Response::text(404, UNKNOWN)),
     };
     if !matches!(request.method, "GET" | "HEAD") {
-        return Response::text(405, "only GET and HEAD are answered\n");
+        let refusal = Response::text(405, "only GET and HEAD are answered\n");
+        return Plan::Answer(refusal.with("Allow", "GET, HEAD"));
     }
-    page(source)
+    match (request.path, office) {
+        ("/stats", Some(_)) => Plan::Ask(Task {
+            answer: stats_with_topics,
+            name: String::new(),
+            query: request.query.to_owned(),
+            body: Vec::new(),
+        }),
+        _ => Plan::Answer(page(source)),
+    }
 }
 
 fn health(source: &dyn OpsSource) -> Response {
@@ -33,14 +57,38 @@ fn ready(source: &dyn OpsSource) -> Response {
     if source.is_ready() {
         json_response(200, &json!({ "status": "ready" }))
     } else {
-        json_response(503, &json!({ "status": "draining" }))
+        json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5")
     }
 }
 
 fn stats(source: &dyn OpsSource) -> Response {
+    json_response(200, &stats_of(source))
+}
+
+/// The same with what has to be asked of the shards.
+pub(crate) fn stats_with_topics(office: &Office, task: &Task) -> api::Answer {
+    let parameters = api::Parameters::parse(&task.query, &["slow"])?;
+    let slow = parameters.number("slow", 0, SLOW_MAX)?;
+    let mut body = stats_of(&*office.source);
+    body["topics"] = json!(&*office.busiest_topics());
+    if slow > 0 {
+        let slowest = office.slowest_connections(slow);
+        let slowest = slowest.iter().map(|info| {
+            json!({
+                "connection": info.connection,
+                "queued_bytes": info.queued_bytes,
+                "topics": info.topics,
+            })
+        });
+        body["slow_connections"] = slowest.collect();
+    }
+    Ok(json_response(200, &body))
+}
+
+fn stats_of(source: &dyn OpsSource) -> Value {
     let shards = source.shards();
     let total = shards.iter().fold(Snapshot::default(), Snapshot::sum);
-    let body = json!({
+    json!({
         "server": "tidewire",
         "version": VERSION,
         "process_id": std::process::id(),
@@ -49,8 +97,8 @@ fn stats(source: &dyn OpsSource) -> Response {
         "ready": source.is_ready(),
         "total": total,
         "shards": shards,
-    });
-    json_response(200, &body)
+        "usage": source.topics_usage(),
+    })
 }
 
 fn metrics(source: &dyn OpsSource) -> Response {
@@ -87,6 +135,7 @@ fn metrics(source: &dyn OpsSource) -> Response {
         "",
         source.uptime_s(),
     );
+    write_usage(&mut body, &source.topics_usage());
     let shards: Vec<_> = source.shards().iter().map(Snapshot::values).collect();
     for (index, metric) in METRICS.iter().enumerate() {
         let (suffix, kind) = match metric.kind {
@@ -99,11 +148,39 @@ fn metrics(source: &dyn OpsSource) -> Response {
             let _ = writeln!(body, "{name}{{shard=\"{shard}\"}} {}", values[index]);
         }
     }
-    Response {
-        status: 200,
-        content_type: "text/plain; version=0.0.4; charset=utf-8",
-        body,
+    Response::new(200, "text/plain; version=0.0.4; charset=utf-8", body)
+}
+
+fn write_usage(body: &mut String, usage: &TopicsUsage) {
+    let gauges = [
+        (
+            "history_bytes",
+            "Bytes of all histories now",
+            usage.history_bytes,
+        ),
+        (
+            "history_topics",
+            "Topics now whose position is known",
+            usage.history_topics,
+        ),
+        (
+            "presence_topics",
+            "Topics now with somebody present",
+            usage.presence_topics,
+        ),
+        (
+            "publication_backlog_bytes",
+            "Bytes of publications now that shards have yet to deliver",
+            usage.publication_backlog_bytes,
+        ),
+    ];
+    for (name, help, value) in gauges {
+        write_gauge(body, name, help, "", value as f64);
     }
+    let name = "tidewire_histories_evicted_total";
+    let help = "Histories dropped because all together were too large";
+    write_head(body, name, help, "counter");
+    let _ = writeln!(body, "{name} {}", usage.histories_evicted);
 }
 
 fn write_gauge(body: &mut String, name: &str, help: &str, labels: &str, value: f64) {
@@ -118,11 +195,12 @@ fn write_head(body: &mut String, name: &str, help: &str, kind: &str) {
 }
 
 fn json_response(status: u16, value: &Value) -> Response {
-    Response {
-        status,
-        content_type: "application/json",
-        body: format!("{value}\n"),
-    }
+    Response::json(status, format!("{value}\n"))
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+const UNKNOWN: &str = "there are /health, /ready, /metrics, /stats and the API under /api/v1/\n";
+
+/// The most slow connections that `/stats` names.
+const SLOW_MAX: usize = 100;

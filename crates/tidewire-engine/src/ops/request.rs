@@ -1,17 +1,34 @@
-//! Reading one HTTP request without a body and writing the answer, without input or output.
+//! Reading the head of an HTTP request and writing the answer, without input or output.
 
+use std::borrow::Cow;
 use tidewire_wire::handshake::server::reason_phrase;
 
-/// A request that was read whole.
+/// The head of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request<'a> {
     pub(crate) method: &'a str,
     /// Without the query.
     pub(crate) path: &'a str,
-    /// Whether another request may follow on the connection.
+    /// What stands behind the question mark.
+    pub(crate) query: &'a str,
+    /// The key that it shows, if any.
+    pub(crate) key: Option<&'a [u8]>,
+    pub(crate) body: Body,
+    /// Whether the sender waits for a word before it sends the body (RFC 9110, section 10.1.1).
+    pub(crate) expects_continue: bool,
+    /// Whether another request may follow on the connection, once the body was read.
     pub(crate) keep_alive: bool,
-    /// How many bytes it was.
-    pub(crate) bytes: usize,
+    /// How many bytes the head was.
+    pub(crate) head_bytes: usize,
+}
+
+/// What follows the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// So many bytes, or none.
+    Bytes(u64),
+    /// A body in a form that is not read.
+    Coded,
 }
 
 /// Why bytes are not a request; the connection cannot go on.
@@ -28,7 +45,8 @@ pub(crate) enum RequestError {
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    pub(crate) body: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Cow<'static, str>,
 }
 
 impl RequestError {
@@ -43,28 +61,46 @@ impl RequestError {
 }
 
 impl Response {
-    pub(crate) fn text(status: u16, body: &str) -> Self {
+    pub(crate) fn text(status: u16, body: &'static str) -> Self {
+        Self::new(status, "text/plain; charset=utf-8", body)
+    }
+
+    pub(crate) fn json(status: u16, body: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(status, "application/json", body)
+    }
+
+    pub(crate) fn new(
+        status: u16,
+        content_type: &'static str,
+        body: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self {
             status,
-            content_type: "text/plain; charset=utf-8",
-            body: body.to_owned(),
+            content_type,
+            headers: Vec::new(),
+            body: body.into(),
         }
+    }
+
+    /// With a further header, whose value is no peer's.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
     }
 
     /// Appends the answer; to HEAD without the body.
     pub(crate) fn write(&self, is_head: bool, keep_alive: bool, out: &mut Vec<u8>) {
-        let (status, reason) = (self.status, reason_phrase(self.status));
+        let (status, reason) = (self.status, phrase(self.status));
         let (kind, length) = (self.content_type, self.body.len());
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let extra = match status {
-            405 => "Allow: GET, HEAD\r\n",
-            503 => "Retry-After: 5\r\n",
-            _ => "",
-        };
-        let head = format!(
+        let mut head = format!(
             "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\
-             Cache-Control: no-store\r\nConnection: {connection}\r\n{extra}\r\n"
+             Cache-Control: no-store\r\nConnection: {connection}\r\n"
         );
+        for (name, value) in &self.headers {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+        head.push_str("\r\n");
         out.extend_from_slice(head.as_bytes());
         if !is_head {
             out.extend_from_slice(self.body.as_bytes());
@@ -72,12 +108,21 @@ impl Response {
     }
 }
 
-/// Reads the request at the front of `data`; `None` while it is not complete.
+fn phrase(status: u16) -> &'static str {
+    match status {
+        409 => "Conflict",
+        411 => "Length Required",
+        413 => "Content Too Large",
+        _ => reason_phrase(status),
+    }
+}
+
+/// Reads the head at the front of `data`; `None` while it is not complete.
 pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let window = &data[..data.len().min(HEAD_BYTES_MAX)];
-    let bytes = match request.parse(window) {
+    let head_bytes = match request.parse(window) {
         Ok(httparse::Status::Complete(bytes)) => bytes,
         Ok(httparse::Status::Partial) if data.len() >= HEAD_BYTES_MAX => {
             return Err(RequestError::TooLarge);
@@ -91,45 +136,114 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
     else {
         return Err(RequestError::Malformed);
     };
-    let mut has_host = false;
-    let mut has_body = false;
-    let mut wants_close = version == 0;
-    for header in request.headers.iter() {
-        match header.name {
-            name if name.eq_ignore_ascii_case("host") => has_host = true,
-            name if name.eq_ignore_ascii_case("content-length") => {
-                has_body |= header.value.trim_ascii() != b"0";
-            }
-            name if name.eq_ignore_ascii_case("transfer-encoding") => has_body = true,
-            name if name.eq_ignore_ascii_case("connection") => {
-                wants_close |= has_word(header.value, b"close");
-            }
-            _ => {}
-        }
-    }
+    let headers = Headers::read(request.headers)?;
     // RFC 9112, section 3.2.
-    if version == 1 && !has_host {
+    if version == 1 && !headers.has_host {
         return Err(RequestError::Malformed);
     }
-    // A body is never read, so what follows it cannot be found.
-    let keep_alive = !wants_close && !has_body;
+    let (path, query) = parts(target);
     Ok(Some(Request {
         method,
-        path: path(target),
-        keep_alive,
-        bytes,
+        path,
+        query,
+        key: headers.key,
+        body: match headers.is_coded {
+            true => Body::Coded,
+            false => Body::Bytes(headers.length.unwrap_or(0)),
+        },
+        expects_continue: headers.expects_continue,
+        keep_alive: version == 1 && !headers.wants_close,
+        head_bytes,
     }))
 }
 
-/// The path of a target in origin form or absolute form (RFC 9112, section 3.2), without the query.
-fn path(target: &str) -> &str {
+/// What the header lines say.
+#[derive(Default)]
+struct Headers<'a> {
+    has_host: bool,
+    is_coded: bool,
+    wants_close: bool,
+    expects_continue: bool,
+    length: Option<u64>,
+    key: Option<&'a [u8]>,
+}
+
+impl<'a> Headers<'a> {
+    fn read(lines: &[httparse::Header<'a>]) -> Result<Self, RequestError> {
+        let mut headers = Self::default();
+        for line in lines {
+            let value = line.value.trim_ascii();
+            let is = |name: &str| line.name.eq_ignore_ascii_case(name);
+            if is("host") {
+                headers.has_host = true;
+            } else if is("content-length") {
+                let length = length(value).ok_or(RequestError::Malformed)?;
+                // Two that differ are an attempt at something (RFC 9112, section 6.3).
+                if headers.length.is_some_and(|other| other != length) {
+                    return Err(RequestError::Malformed);
+                }
+                headers.length = Some(length);
+            } else if is("transfer-encoding") {
+                headers.is_coded = true;
+            } else if is("connection") {
+                headers.wants_close |= has_word(value, b"close");
+            } else if is("expect") {
+                headers.expects_continue |= value.eq_ignore_ascii_case(b"100-continue");
+            } else if is("x-api-key") {
+                headers.key = Some(value);
+            } else if is("authorization") && headers.key.is_none() {
+                headers.key = bearer(value);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn length(value: &[u8]) -> Option<u64> {
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    let digits = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+    digits.parse().ok()
+}
+
+/// The token behind `Bearer` (RFC 6750, section 2.1).
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.split_at_checked(7)?;
+    scheme
+        .eq_ignore_ascii_case(b"bearer ")
+        .then(|| token.trim_ascii())
+}
+
+/// Path and query of a target in origin form or absolute form (RFC 9112, section 3.2).
+fn parts(target: &str) -> (&str, &str) {
     let target = match target.split_once("://") {
         Some((scheme, rest)) if !scheme.contains('/') => {
             rest.find('/').map_or("/", |at| &rest[at..])
         }
         _ => target,
     };
-    target.split_once('?').map_or(target, |(path, _)| path)
+    target.split_once('?').unwrap_or((target, ""))
+}
+
+/// The text behind percent signs (RFC 3986, section 2.1), and in a query behind `+`; `None` if it is no UTF-8.
+pub(crate) fn percent_decoded(text: &str, is_query: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        match byte {
+            b'%' => {
+                let (digits, behind) = rest.split_at_checked(2)?;
+                let digits = std::str::from_utf8(digits).ok()?;
+                let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let digits = Some(digits).filter(|_| is_hex)?;
+                bytes.push(u8::from_str_radix(digits, 16).ok()?);
+                rest = behind;
+            }
+            b'+' if is_query => bytes.push(b' '),
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 fn has_word(list: &[u8], word: &[u8]) -> bool {
@@ -158,8 +272,12 @@ mod tests {
         let expected = Request {
             method: "GET",
             path: "/stats",
+            query: "pretty",
+            key: None,
+            body: Body::Bytes(0),
+            expects_continue: false,
             keep_alive: true,
-            bytes,
+            head_bytes: bytes,
         };
         assert_eq!(parsed(text), expected);
         for end in 0..bytes {
@@ -168,17 +286,53 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_ends_where_the_next_request_cannot_be_found() {
-        let closing = [
-            "GET / HTTP/1.0\r\n\r\n",
-            "GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
-        ];
-        for text in closing {
-            assert!(!parsed(text).keep_alive, "{text}");
+    fn the_connection_ends_for_those_who_say_so() {
+        assert!(!parsed("GET / HTTP/1.0\r\n\r\n").keep_alive);
+        let closing = "GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n";
+        assert!(!parsed(closing).keep_alive);
+    }
+
+    #[test]
+    fn what_follows_the_head_is_known() {
+        let request = |lines: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let body = |lines: &str| parse(request(lines).as_bytes()).map(|found| found.unwrap().body);
+        assert_eq!(body("Content-Length: 0\r\n"), Ok(Body::Bytes(0)));
+        assert_eq!(body("content-length:  5 \r\n"), Ok(Body::Bytes(5)));
+        let twice = "Content-Length: 5\r\nContent-Length: 5\r\n";
+        assert_eq!(body(twice), Ok(Body::Bytes(5)));
+        let coded = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n";
+        assert_eq!(body(coded), Ok(Body::Coded));
+        for bad in ["-5", "+5", "5, 5", "", "0x5", "18446744073709551616"] {
+            let lines = format!("Content-Length: {bad}\r\n");
+            assert_eq!(body(&lines), Err(RequestError::Malformed), "{bad}");
         }
-        assert!(parsed("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").keep_alive);
+        let two = "Content-Length: 5\r\nContent-Length: 6\r\n";
+        assert_eq!(body(two), Err(RequestError::Malformed));
+    }
+
+    #[test]
+    fn a_key_is_found_in_either_header() {
+        let key = |lines: &str| {
+            let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+            parsed(&text).key.map(<[u8]>::to_vec)
+        };
+        assert_eq!(
+            key("Authorization: bearer  abc \r\n"),
+            Some(b"abc".to_vec())
+        );
+        assert_eq!(key("X-API-Key: abc\r\n"), Some(b"abc".to_vec()));
+        assert_eq!(key("Authorization: Basic abc\r\n"), None);
+        assert_eq!(key("Authorization: x\r\n"), None);
+    }
+
+    #[test]
+    fn percent_signs() {
+        let decoded = percent_decoded("a%2Eb+c%C3%A4", true);
+        assert_eq!(decoded.as_deref(), Some("a.b c\u{e4}"));
+        assert_eq!(percent_decoded("a+b", false).as_deref(), Some("a+b"));
+        for bad in ["%", "%2", "%zz", "%+1", "%ff"] {
+            assert_eq!(percent_decoded(bad, true), None, "{bad}");
+        }
     }
 
     #[test]
@@ -190,7 +344,7 @@ mod tests {
             ("/a://b/c", "/a://b/c"),
             ("*", "*"),
         ] {
-            assert_eq!(path(target), expected, "{target}");
+            assert_eq!(parts(target).0, expected, "{target}");
         }
     }
 

@@ -1,6 +1,10 @@
 //! A small blocking client, and a server on a free port to try it on.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
+pub mod api;
+pub mod http;
+pub mod topics;
+
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -100,7 +104,8 @@ pub fn assert_settled(handle: &Handle) -> Snapshot {
 pub fn assert_messages_add_up(now: &Snapshot) {
     let refused =
         now.messages_refused_rate + now.messages_refused_size + now.messages_refused_invalid;
-    let accounted = now.messages_delivered + now.system_messages_received + refused;
+    let numbered = now.messages_repeated + now.messages_out_of_turn;
+    let accounted = now.messages_delivered + now.system_messages_received + refused + numbered;
     assert_eq!(now.messages_received, accounted, "{now:?}");
 }
 

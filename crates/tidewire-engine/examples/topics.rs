@@ -1,0 +1,138 @@
+//! A small market on topics: prices of which newcomers get the last, orders that can be recovered, a room whose
+//! members know of each other, and a clock that can be asked. Arguments: where to listen and for how many seconds.
+//!
+//! ```sh
+//! cargo run -p tidewire-engine --example topics -- 127.0.0.1:5006 3600
+//! ```
+
+#![allow(clippy::print_stdout, reason = "it is what the example is for")]
+
+use std::thread;
+use std::time::{Duration, Instant};
+use tidewire_engine::{
+    AccessRules, Application, Call, CallError, Config, Context, Handle, HistoryLimits, Message,
+    NewPublication, Overload, Peer, Priority, PublishError, Responder, Rules, Server, TopicRule,
+    Topics,
+};
+
+struct Market;
+
+impl Application for Market {
+    /// Whoever comes gets the price, without asking for it.
+    fn on_connect(&mut self, context: &mut Context<'_>, _peer: &Peer) {
+        if let Err(error) = context.subscribe("prices.tide") {
+            println!("not subscribed: {error}");
+        }
+    }
+
+    /// Any message is an order, here; who sent it gets no copy.
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        let payload = format!(r#"{{"bytes":{}}}"#, message.bytes.len());
+        let order = NewPublication::new("order_created", payload).without(context.connection());
+        match context.publish("orders.eu", &order) {
+            Ok(published) => println!("order at {:?}", published.position),
+            Err(error) => println!("no order: {error}"),
+        }
+    }
+
+    /// The clock's answer takes a while, which the shard must not.
+    fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        match call.t {
+            "zone" => {
+                context.respond(&responder, Ok(r#""UTC""#.to_owned()));
+            }
+            "clock" => {
+                thread::spawn(move || {
+                    thread::sleep(Duration::from_millis(20));
+                    responder.respond(Ok(r#"{"hour":12}"#.to_owned()))
+                });
+            }
+            other => {
+                let error = CallError {
+                    code: "NO_CLUE".to_owned(),
+                    message: format!("what is {other}?"),
+                };
+                context.respond(&responder, Err(error));
+            }
+        }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let listen = arguments.next().unwrap_or("127.0.0.1:0".to_owned());
+    let seconds = arguments.next().map_or(Ok(2), |text| text.parse())?;
+    let config = Config {
+        listen: listen.parse()?,
+        topics: market_topics(),
+        ..Config::default()
+    };
+    let server = Server::start(config, |_shard| Market)?;
+    println!("listening on {}", server.address());
+    let handle = server.handle();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    for price in 1_u64.. {
+        if Instant::now() >= end {
+            break;
+        }
+        tell_price(&handle, price)?;
+        thread::sleep(Duration::from_millis(500));
+    }
+    let left = server.drain(Duration::from_secs(10));
+    println!("{left} sessions were left");
+    Ok(())
+}
+
+/// What is kept of which topics, and what clients may.
+fn market_topics() -> Topics {
+    let kept = |publications_max| {
+        Some(HistoryLimits {
+            publications_max,
+            bytes_max: 4 << 20,
+            age_max_ms: 3_600_000,
+        })
+    };
+    Topics {
+        access: AccessRules {
+            subscribe: Rules {
+                allow: vec![">".to_owned()],
+                deny: vec!["orders.internal.>".to_owned()],
+            },
+            publish: Rules {
+                allow: vec!["rooms.*".to_owned()],
+                deny: Vec::new(),
+            },
+            presence: None,
+        },
+        rules: vec![
+            TopicRule {
+                history: kept(1),
+                last_value: true,
+                overload: Overload::Conflate,
+                ..TopicRule::new("prices.*")
+            },
+            TopicRule {
+                history: kept(10_000),
+                priority: Priority::High,
+                ..TopicRule::new("orders.>")
+            },
+            TopicRule {
+                presence: true,
+                ..TopicRule::new("rooms.*")
+            },
+        ],
+        ..Topics::default()
+    }
+}
+
+/// A price is of no use after ten seconds, and of a symbol only the newest counts.
+fn tell_price(handle: &Handle, price: u64) -> Result<(), PublishError> {
+    let price = NewPublication::new("price", format!(r#"{{"symbol":"TIDE","price":{price}}}"#))
+        .with_key("TIDE")
+        .with_ttl_ms(10_000);
+    match handle.publish("prices.tide", &price) {
+        // The next price comes soon.
+        Ok(_) | Err(PublishError::Busy) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

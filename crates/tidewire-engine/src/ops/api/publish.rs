@@ -1,0 +1,162 @@
+//! Publishing over HTTP.
+
+use super::{Answer, ApiError, LIMIT_MAX, body_of, connection_of, ok};
+use crate::ops::office::{Office, Task};
+use crate::topics::hub::Published;
+use crate::topics::publication::NewPublication;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tidewire_wire::envelope::Priority;
+
+/// One publication, and where it goes.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publishing {
+    topic: Option<String>,
+    topics: Option<Vec<String>>,
+    user: Option<String>,
+    connection: Option<String>,
+    #[serde(default)]
+    everyone: bool,
+    #[serde(rename = "type")]
+    t: String,
+    payload: Box<RawValue>,
+    category: Option<Category>,
+    priority: Option<u64>,
+    id: Option<String>,
+    key: Option<String>,
+    ttl_ms: Option<u64>,
+    exclude: Option<String>,
+}
+
+#[derive(Deserialize)]
+enum Category {
+    S,
+    U,
+}
+
+/// Where a publication goes.
+enum To {
+    Topic(String),
+    Topics(Vec<String>),
+    User(String),
+    Connection(String),
+    Everyone,
+}
+
+/// `POST /api/v1/publish`
+pub(crate) fn publish(office: &Office, task: &Task) -> Answer {
+    ok(&publish_one(office, body_of(task)?)?)
+}
+
+/// `POST /api/v1/publish/batch`: each by itself, in order.
+pub(crate) fn publish_batch(office: &Office, task: &Task) -> Answer {
+    let batch: Vec<Publishing> = body_of(task)?;
+    if batch.len() > LIMIT_MAX {
+        let message = format!("a batch has at most {LIMIT_MAX} publications");
+        return Err(ApiError::bad(message));
+    }
+    let results = batch.into_iter().map(|publishing| {
+        let result = publish_one(office, publishing);
+        result.unwrap_or_else(|error| json!({ "error": error.to_json() }))
+    });
+    ok(&json!({ "results": results.collect::<Vec<_>>() }))
+}
+
+fn publish_one(office: &Office, publishing: Publishing) -> Result<Value, ApiError> {
+    let (to, publication) = publishing.read(office)?;
+    let handle = &office.handle;
+    let t = publication.t.as_str();
+    match to {
+        To::Topic(topic) => {
+            tracing::debug!(who = "api", what = "publish", topic, t);
+            let published = handle.publish(&topic, &publication)?;
+            Ok(told(&topic, published))
+        }
+        To::Topics(topics) => {
+            tracing::debug!(who = "api", what = "publish", topics = topics.len(), t);
+            let results = topics.iter().map(|topic| {
+                let published = handle.publish(topic, &publication);
+                published.map_or_else(
+                    |error| json!({ "topic": topic, "error": ApiError::from(error).to_json() }),
+                    |published| told(topic, published),
+                )
+            });
+            Ok(json!({ "results": results.collect::<Vec<_>>() }))
+        }
+        To::User(user) => {
+            tracing::debug!(who = "api", what = "publish", user, t);
+            handle.publish_to_user(&user, &publication)?;
+            Ok(json!({ "user": user }))
+        }
+        To::Connection(text) => {
+            let connection = connection_of(office, &text)?;
+            tracing::debug!(who = "api", what = "publish", %connection, t);
+            handle.publish_to_connection(connection, &publication)?;
+            Ok(json!({ "connection": connection }))
+        }
+        To::Everyone => {
+            tracing::debug!(who = "api", what = "publish", everyone = true, t);
+            handle.publish_to_everyone(&publication)?;
+            Ok(json!({ "everyone": true }))
+        }
+    }
+}
+
+impl Publishing {
+    /// Checks what can be checked without publishing.
+    fn read(self, office: &Office) -> Result<(To, NewPublication), ApiError> {
+        let mut publication = NewPublication::new(self.t, self.payload.get());
+        if let Some(Category::S) = self.category {
+            publication = publication.as_snapshot();
+        }
+        if let Some(number) = self.priority {
+            let priority = Priority::from_number(number)
+                .ok_or_else(|| ApiError::bad("priority is 1, 3, 5, 8 or 10"))?;
+            publication = publication.with_priority(priority);
+        }
+        if let Some(id) = self.id {
+            publication = publication.with_id(id);
+        }
+        if let Some(key) = self.key {
+            publication = publication.with_key(key);
+        }
+        if let Some(ttl_ms) = self.ttl_ms {
+            publication = publication.with_ttl_ms(ttl_ms);
+        }
+        if let Some(text) = self.exclude {
+            publication = publication.without(connection_of(office, &text)?);
+        }
+        let ways = [
+            self.topic.map(To::Topic),
+            self.topics.map(To::Topics),
+            self.user.map(To::User),
+            self.connection.map(To::Connection),
+            self.everyone.then_some(To::Everyone),
+        ];
+        let mut ways = ways.into_iter().flatten();
+        let (Some(to), None) = (ways.next(), ways.next()) else {
+            return Err(ApiError::bad(
+                "give one of topic, topics, user, connection and everyone",
+            ));
+        };
+        match &to {
+            To::Topics(topics) if topics.is_empty() || topics.len() > LIMIT_MAX => {
+                let message = format!("topics has to have 1 to {LIMIT_MAX} names");
+                Err(ApiError::bad(message))
+            }
+            _ => Ok((to, publication)),
+        }
+    }
+}
+
+/// What is said of a publication to a topic.
+fn told(topic: &str, published: Published) -> Value {
+    let mut told = json!({ "topic": topic, "duplicate": published.is_duplicate });
+    if let Some(position) = published.position {
+        told["epoch"] = position.epoch_hex().to_string().into();
+        told["offset"] = position.offset.into();
+    }
+    told
+}

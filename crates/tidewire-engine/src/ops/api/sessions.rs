@@ -1,0 +1,148 @@
+//! Sessions over HTTP: which there are, what they subscribe to, and their end.
+
+use super::{Answer, ApiError, LIMIT_MAX, Parameters, body_of, connection_of, ok};
+use crate::application::ConnectionKey;
+use crate::inspect::ConnectionQuery;
+use crate::ops::office::{Office, Task};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tidewire_wire::close::CloseCode;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subscribing {
+    connection: Option<String>,
+    user: Option<String>,
+    topics: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Disconnecting {
+    connection: Option<String>,
+    user: Option<String>,
+    #[serde(default = "normal_closure")]
+    code: u16,
+    #[serde(default)]
+    reason: String,
+}
+
+/// Whose sessions are meant.
+enum Whose {
+    Connection(ConnectionKey),
+    User(String),
+}
+
+/// `POST /api/v1/subscribe`
+pub(crate) fn subscribe(office: &Office, task: &Task) -> Answer {
+    change(office, task, true)
+}
+
+/// `POST /api/v1/unsubscribe`
+pub(crate) fn unsubscribe(office: &Office, task: &Task) -> Answer {
+    change(office, task, false)
+}
+
+fn change(office: &Office, task: &Task, enters: bool) -> Answer {
+    let body: Subscribing = body_of(task)?;
+    if body.topics.is_empty() || body.topics.len() > LIMIT_MAX {
+        let message = format!("topics has to have 1 to {LIMIT_MAX} names");
+        return Err(ApiError::bad(message));
+    }
+    let whose = Whose::read(office, body.connection, body.user)?;
+    let what = if enters { "subscribe" } else { "unsubscribe" };
+    let (name, count) = (whose.name(), body.topics.len());
+    tracing::info!(who = "api", what, whose = name, topics = count);
+    let handle = &office.handle;
+    let results = body.topics.iter().map(|topic| {
+        let result = match (&whose, enters) {
+            (Whose::Connection(key), true) => handle.subscribe(*key, topic),
+            (Whose::Connection(key), false) => handle.unsubscribe(*key, topic),
+            (Whose::User(user), true) => handle.subscribe_user(user, topic),
+            (Whose::User(user), false) => handle.unsubscribe_user(user, topic),
+        };
+        match result {
+            Ok(()) => json!({ "topic": topic }),
+            Err(error) => json!({ "topic": topic, "error": ApiError::from(error).to_json() }),
+        }
+    });
+    ok(&json!({ "results": results.collect::<Vec<_>>() }))
+}
+
+/// `POST /api/v1/disconnect`
+pub(crate) fn disconnect(office: &Office, task: &Task) -> Answer {
+    let body: Disconnecting = body_of(task)?;
+    let code = CloseCode::from_wire(body.code)
+        .filter(|code| matches!(code.value(), 1000 | 4000..=4499))
+        .ok_or_else(|| ApiError::bad("code is 1000, or 4000 to 4499"))?;
+    let reason = body.reason.as_str();
+    if reason.len() > REASON_BYTES_MAX {
+        let message = format!("reason is longer than {REASON_BYTES_MAX} bytes");
+        return Err(ApiError::bad(message));
+    }
+    let whose = Whose::read(office, body.connection, body.user)?;
+    tracing::info!(who = "api", what = "disconnect", whose = whose.name(), %code, reason);
+    match &whose {
+        Whose::Connection(key) => office.handle.close_with(*key, code, reason)?,
+        Whose::User(user) => office.handle.close_user(user, code, reason)?,
+    }
+    ok(&match whose {
+        Whose::Connection(key) => json!({ "connection": key }),
+        Whose::User(user) => json!({ "user": user }),
+    })
+}
+
+/// `GET /api/v1/connections`
+pub(crate) fn list(office: &Office, task: &Task) -> Answer {
+    let parameters = Parameters::parse(&task.query, &["user", "topic", "limit", "after"])?;
+    let after = match parameters.text("after").map(str::parse) {
+        None => None,
+        Some(Ok(key)) => Some(key),
+        Some(Err(error)) => return Err(ApiError::bad(format!("after: {error}"))),
+    };
+    let listed = office.handle.list_connections(&ConnectionQuery {
+        user: parameters.text("user").map(str::to_owned),
+        topic: parameters.text("topic").map(str::to_owned),
+        after,
+        limit: parameters.limit()?,
+    })?;
+    let next = listed.items.last().filter(|_| listed.more);
+    let next = next.map_or(Value::Null, |last| json!(last.connection));
+    ok(&json!({ "connections": listed.items, "next": next }))
+}
+
+impl Whose {
+    /// One of both has to be given, and the connection has to exist.
+    fn read(
+        office: &Office,
+        connection: Option<String>,
+        user: Option<String>,
+    ) -> Result<Self, ApiError> {
+        match (connection, user) {
+            (None, Some(user)) => Ok(Self::User(user)),
+            (Some(text), None) => {
+                let key = connection_of(office, &text)?;
+                if office.handle.has_connection(key)? {
+                    Ok(Self::Connection(key))
+                } else {
+                    Err(ApiError::unknown_connection(&text))
+                }
+            }
+            _ => Err(ApiError::bad("give one of connection and user")),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Connection(key) => key.to_string(),
+            Self::User(user) => user.clone(),
+        }
+    }
+}
+
+fn normal_closure() -> u16 {
+    1000
+}
+
+/// What a close frame holds besides its code (RFC 6455, section 5.5), in bytes.
+const REASON_BYTES_MAX: usize = 123;

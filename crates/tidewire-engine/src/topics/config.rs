@@ -1,0 +1,152 @@
+//! What a server can be told about topics.
+
+use super::access::AccessRules;
+use super::history::HistoryLimits;
+use super::name::{InvalidTopic, check_topic_or_pattern, matches};
+use tidewire_wire::envelope::Priority;
+use tidewire_wire::session::Overload;
+
+/// Topics: who may have them, and what is kept of each.
+#[derive(Debug, Clone)]
+pub struct Topics {
+    /// What clients may do. Default: nothing. An application may do everything.
+    pub access: AccessRules,
+    /// The claim of a token that holds its user's own rules, in place of `access`; `None` to look at no claim.
+    /// Default `topics`.
+    pub access_claim: Option<String>,
+    /// What is kept of which topics: the first rule that matches a topic's name counts; none for the plain
+    /// topics that keep nothing. Default: empty.
+    pub rules: Vec<TopicRule>,
+    /// The limits of topics.
+    pub limits: TopicLimits,
+}
+
+/// What is kept of the topics that match a pattern.
+#[derive(Debug, Clone)]
+pub struct TopicRule {
+    /// A topic's name, or a pattern such as `orders.*` or `orders.>`; `>` is all.
+    pub pattern: String,
+    /// Publications kept for those who were away; without it nothing can be recovered, and publications have no
+    /// position. Default `None`.
+    pub history: Option<HistoryLimits>,
+    /// Subscribers get the newest publication at once; needs `history`. Default `false`.
+    pub last_value: bool,
+    /// Subscribers are told who else is there. Default `false`.
+    pub presence: bool,
+    /// What happens to a subscription that lags and says nothing about it. Default: its connection ends.
+    pub overload: Overload,
+    /// The priority of its publications; those of a topic with history all have this one, so that they arrive in
+    /// their order. Default normal.
+    pub priority: Priority,
+}
+
+/// The limits of topics; of a whole server unless the name says otherwise.
+#[derive(Debug, Clone)]
+pub struct TopicLimits {
+    /// Topics and patterns that one connection may have. Default 10,000.
+    pub subscriptions_per_connection_max: usize,
+    /// Subscribers of one topic on one shard. Default 1,000,000.
+    pub subscribers_per_topic_max: usize,
+    /// The payload of a publication, in bytes. Default 1 MiB.
+    pub payload_bytes_max: usize,
+    /// Publications that a shard has yet to deliver, in bytes; past it publishing fails with
+    /// [`PublishError::Busy`](super::PublishError::Busy), and clients that publish are not read. Default 16 MiB.
+    pub backlog_bytes_max: usize,
+    /// All histories together, in bytes. The topic that was not used for the longest time loses its own first.
+    /// Default 256 MiB.
+    pub history_bytes_max: usize,
+    /// Topics whose position is remembered. Default 1,000,000.
+    pub history_topics_max: usize,
+    /// What a subscriber may tell others about itself (`presence`), in bytes of JSON. Default 4 KiB.
+    pub presence_data_bytes_max: usize,
+    /// Ids remembered to drop repeated publications. Default 50,000.
+    pub remembered_ids_max: usize,
+    /// What may wait for one lagging subscription that conflates or drops, in publications. Default 1,000.
+    pub lag_publications_max: usize,
+    /// The same in bytes. Default 1 MiB.
+    pub lag_bytes_max: usize,
+    /// Publications that wait for the members of one queue group. Default 100,000.
+    pub group_waiting_max: usize,
+    /// The same in bytes. Default 16 MiB.
+    pub group_waiting_bytes_max: usize,
+}
+
+impl Default for Topics {
+    fn default() -> Self {
+        Self {
+            access: AccessRules::closed(),
+            access_claim: Some("topics".to_owned()),
+            rules: Vec::new(),
+            limits: TopicLimits::default(),
+        }
+    }
+}
+
+impl TopicRule {
+    /// A rule that keeps nothing yet.
+    #[must_use]
+    pub fn new(pattern: impl Into<String>) -> Self {
+        Self {
+            pattern: pattern.into(),
+            history: None,
+            last_value: false,
+            presence: false,
+            overload: Overload::Disconnect,
+            priority: Priority::Normal,
+        }
+    }
+}
+
+impl Default for TopicLimits {
+    fn default() -> Self {
+        Self {
+            subscriptions_per_connection_max: 10_000,
+            subscribers_per_topic_max: 1_000_000,
+            payload_bytes_max: 1024 * 1024,
+            backlog_bytes_max: 16 * 1024 * 1024,
+            history_bytes_max: 256 * 1024 * 1024,
+            history_topics_max: 1_000_000,
+            presence_data_bytes_max: 4096,
+            remembered_ids_max: 50_000,
+            lag_publications_max: 1_000,
+            lag_bytes_max: 1024 * 1024,
+            group_waiting_max: 100_000,
+            group_waiting_bytes_max: 16 * 1024 * 1024,
+        }
+    }
+}
+
+/// The rules of a server, the last of them for topics that none matches.
+#[derive(Debug)]
+pub(crate) struct RuleSet {
+    rules: Vec<TopicRule>,
+    fallback: TopicRule,
+}
+
+impl RuleSet {
+    /// Fails with the pattern that is none.
+    pub(crate) fn new(rules: &[TopicRule]) -> Result<Self, (String, InvalidTopic)> {
+        for rule in rules {
+            check_topic_or_pattern(&rule.pattern).map_err(|error| (rule.pattern.clone(), error))?;
+        }
+        Ok(Self {
+            rules: rules.to_vec(),
+            fallback: TopicRule::new(">"),
+        })
+    }
+
+    pub(crate) fn of(&self, topic: &str) -> &TopicRule {
+        self.rules
+            .iter()
+            .find(|rule| matches(&rule.pattern, topic))
+            .unwrap_or(&self.fallback)
+    }
+
+    pub(crate) fn keep_history(&self) -> bool {
+        self.rules.iter().any(|rule| rule.history.is_some())
+    }
+
+    pub(crate) fn keep_presence(&self) -> bool {
+        self.rules.iter().any(|rule| rule.presence)
+    }
+}

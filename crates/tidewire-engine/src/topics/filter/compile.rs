@@ -1,0 +1,391 @@
+//! From a document to a program.
+
+use super::condition::{Condition, Expression, Options, Relation};
+use super::constant::Constant;
+use super::cursor::Found;
+use super::number::Number;
+use super::paths::Paths;
+use regex::bytes::{Regex, RegexBuilder};
+use serde_json::{Map, Value};
+
+/// The fields that a filter looks at, and what must hold for them.
+#[derive(Debug)]
+pub(super) struct Program {
+    paths: Paths,
+    slots: usize,
+    expression: Expression,
+}
+
+/// Why a document is not a filter. It is the fault of whoever wrote the document, and a retry does not
+/// help.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", if path.is_empty() { "the filter" } else { path.as_str() })]
+pub struct InvalidFilter {
+    /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A long
+    /// name in it is cut.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: FilterProblem,
+}
+
+/// What is wrong with a place in a filter.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FilterProblem {
+    /// A document, or what follows `$not`, is not an object.
+    #[error("an object is needed")]
+    NotAnObject,
+    /// What follows `$and`, `$or`, `$in` or `$nin` is not an array.
+    #[error("an array is needed")]
+    NotAnArray,
+    /// What follows `$and` or `$or`, or `$not` after a path, is empty.
+    #[error("at least one document or operator is needed")]
+    Nothing,
+    /// What follows an operator of strings is not a string.
+    #[error("a string is needed")]
+    NotAString,
+    /// What follows `$gt`, `$gte`, `$lt` or `$lte` is neither a number nor a string.
+    #[error("a number or a string is needed")]
+    NoOrder,
+    /// What follows `$exists` is not a boolean.
+    #[error("`true` or `false` is needed")]
+    NotABool,
+    /// A name that begins with `$` and is not an operator of this place.
+    #[error("there is no such operator here")]
+    UnknownOperator,
+    /// An object has both operators and other names.
+    #[error("operators and other names must not be mixed")]
+    MixedNames,
+    /// A path has an empty name, or more than 16.
+    #[error("a path has 1 to {PATH_SEGMENTS_MAX} names with dots between them, none of them empty")]
+    BadPath,
+    /// The regular expression is not one, or is too large.
+    #[error("not a regular expression that can be used: {0}")]
+    BadRegex(String),
+    /// The document has more than 16 levels.
+    #[error("more than {NESTING_MAX} levels of nesting")]
+    TooDeep,
+    /// The document has more than 64 KiB of text.
+    #[error("more than {SOURCE_BYTES_MAX} bytes of text")]
+    TooLong,
+    /// The document has more than 128 conditions.
+    #[error("more than {CONDITIONS_MAX} conditions")]
+    TooManyConditions,
+    /// The document has more than 16 searches, or more than 4 regular expressions.
+    #[error("more than {SEARCHES_MAX} searches, or {REGEXES_MAX} regular expressions")]
+    TooManySearches,
+    /// A list has more than 1,024 values.
+    #[error("more than {LIST_VALUES_MAX} values")]
+    TooManyValues,
+}
+
+type Outcome<T> = Result<T, InvalidFilter>;
+
+impl Program {
+    /// Compiles a document whose nesting is checked, as [`canonical`] does.
+    pub(super) fn compile(document: &Value) -> Outcome<Self> {
+        let mut compiler = Compiler::default();
+        let expression = compiler.document(document)?;
+        Ok(Self {
+            paths: compiler.paths,
+            slots: compiler.slots,
+            expression,
+        })
+    }
+
+    /// How many fields the program looks at.
+    pub(super) fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Whether the payload is taken. `found` has at least as many places as there are fields, all missing.
+    pub(super) fn run<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) -> bool {
+        if self.slots > 0 {
+            self.paths.read(payload, found);
+        }
+        self.expression.holds(found)
+    }
+}
+
+/// The document as text, with the members of objects in the order of their names. Fails if it is nested
+/// too deep or too long.
+pub(super) fn canonical(document: &Value) -> Outcome<String> {
+    let mut text = String::new();
+    write_canonical(document, NESTING_MAX, &mut text).map_err(|problem| InvalidFilter {
+        path: String::new(),
+        problem,
+    })?;
+    Ok(text)
+}
+
+fn write_canonical(value: &Value, levels: usize, text: &mut String) -> Result<(), FilterProblem> {
+    let is_nested = value.is_array() || value.is_object();
+    let levels = levels
+        .checked_sub(usize::from(is_nested))
+        .ok_or(FilterProblem::TooDeep)?;
+    match value {
+        Value::Array(elements) => {
+            text.push('[');
+            for (index, element) in elements.iter().enumerate() {
+                text.push_str(if index > 0 { "," } else { "" });
+                write_canonical(element, levels, text)?;
+            }
+            text.push(']');
+        }
+        Value::Object(members) => {
+            let mut members: Vec<_> = members.iter().collect();
+            // The map has another order if a crate of the build asks for it.
+            members.sort_by_key(|(name, _)| *name);
+            text.push('{');
+            for (index, (name, value)) in members.into_iter().enumerate() {
+                text.push_str(if index > 0 { "," } else { "" });
+                text.push_str(&Value::from(name.as_str()).to_string());
+                text.push(':');
+                write_canonical(value, levels, text)?;
+            }
+            text.push('}');
+        }
+        scalar => text.push_str(&scalar.to_string()),
+    }
+    if text.len() > SOURCE_BYTES_MAX {
+        Err(FilterProblem::TooLong)
+    } else {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Compiler {
+    paths: Paths,
+    slots: usize,
+    conditions: usize,
+    searches: usize,
+    regexes: usize,
+}
+
+impl Compiler {
+    fn document(&mut self, document: &Value) -> Outcome<Expression> {
+        let members = document.as_object().ok_or(FilterProblem::NotAnObject)?;
+        let mut all = Vec::with_capacity(members.len());
+        for (name, value) in members {
+            let expression = match name.as_str() {
+                "$and" => self.documents(value).map(Expression::All),
+                "$or" => self.documents(value).map(Expression::Any),
+                "$not" => self
+                    .document(value)
+                    .map(|one| Expression::Not(Box::new(one))),
+                name if name.starts_with('$') => Err(FilterProblem::UnknownOperator.into()),
+                path => self.field(path, value),
+            };
+            all.push(expression.map_err(|error| error.below(name))?);
+        }
+        Ok(all_of(all))
+    }
+
+    fn documents(&mut self, documents: &Value) -> Outcome<Vec<Expression>> {
+        let documents = documents.as_array().ok_or(FilterProblem::NotAnArray)?;
+        if documents.is_empty() {
+            return Err(FilterProblem::Nothing.into());
+        }
+        let compile = |(index, document)| {
+            self.document(document)
+                .map_err(|error| error.below(&format!("[{index}]")))
+        };
+        documents.iter().enumerate().map(compile).collect()
+    }
+
+    fn field(&mut self, path: &str, value: &Value) -> Outcome<Expression> {
+        let mut names = path.split('.');
+        if names.clone().count() > PATH_SEGMENTS_MAX || names.any(str::is_empty) {
+            return Err(FilterProblem::BadPath.into());
+        }
+        // Each path has a condition, so that there are never more of them than conditions.
+        let slot = self.paths.slot(path, self.slots);
+        self.slots = self.slots.max(slot + 1);
+        match value.as_object() {
+            Some(members) if members.keys().any(|name| name.starts_with('$')) => {
+                self.operators(slot, members)
+            }
+            _ => self.operator(slot, "$eq", value),
+        }
+    }
+
+    fn operators(&mut self, slot: usize, members: &Map<String, Value>) -> Outcome<Expression> {
+        let mut all = Vec::with_capacity(members.len());
+        for (name, operand) in members {
+            let expression = self.operator(slot, name, operand);
+            all.push(expression.map_err(|error| error.below(name))?);
+        }
+        Ok(all_of(all))
+    }
+
+    fn operator(&mut self, slot: usize, name: &str, operand: &Value) -> Outcome<Expression> {
+        if name == "$not" {
+            let members = operand.as_object().ok_or(FilterProblem::NotAnObject)?;
+            if members.is_empty() {
+                return Err(FilterProblem::Nothing.into());
+            }
+            return Ok(Expression::Not(Box::new(self.operators(slot, members)?)));
+        }
+        self.conditions += 1;
+        if self.conditions > CONDITIONS_MAX {
+            return Err(FilterProblem::TooManyConditions.into());
+        }
+        let condition = match name {
+            "$eq" | "$ne" => Condition::Equal(self.constant(operand)?),
+            "$in" | "$nin" => Condition::OneOf(self.options(operand)?),
+            "$gt" => order(Relation::Greater, operand)?,
+            "$gte" => order(Relation::GreaterOrEqual, operand)?,
+            "$lt" => order(Relation::Less, operand)?,
+            "$lte" => order(Relation::LessOrEqual, operand)?,
+            "$exists" => Condition::Exists(operand.as_bool().ok_or(FilterProblem::NotABool)?),
+            "$startswith" => Condition::StartsWith(text(operand)?.as_bytes().into()),
+            "$endswith" => Condition::EndsWith(text(operand)?.as_bytes().into()),
+            "$contains" => self.contains(operand)?,
+            "$regex" => self.regex(operand)?,
+            name if name.starts_with('$') => return Err(FilterProblem::UnknownOperator.into()),
+            _ => return Err(FilterProblem::MixedNames.into()),
+        };
+        let expression = Expression::Field(slot, condition);
+        let is_contrary = matches!(name, "$ne" | "$nin");
+        Ok(if is_contrary {
+            Expression::Not(Box::new(expression))
+        } else {
+            expression
+        })
+    }
+
+    /// The comparison with an array or object counts as a search: of members with the same name it can
+    /// have to pass over very many.
+    fn constant(&mut self, value: &Value) -> Outcome<Constant> {
+        if value.is_array() || value.is_object() {
+            self.count_search()?;
+        }
+        Ok(Constant::new(value))
+    }
+
+    fn options(&mut self, operand: &Value) -> Outcome<Options> {
+        let values = operand.as_array().ok_or(FilterProblem::NotAnArray)?;
+        if values.len() > LIST_VALUES_MAX {
+            return Err(FilterProblem::TooManyValues.into());
+        }
+        let constants: Outcome<Vec<_>> = values.iter().map(|value| self.constant(value)).collect();
+        Ok(Options::new(constants?))
+    }
+
+    fn contains(&mut self, operand: &Value) -> Outcome<Condition> {
+        self.count_search()?;
+        // A regular expression without any special sign is searched for with vector instructions.
+        let search = |text: &str| Regex::new(&regex::escape(text)).map_err(bad_regex);
+        let needle = operand.as_str().map(search).transpose()?;
+        Ok(Condition::Contains {
+            element: Constant::new(operand),
+            needle,
+        })
+    }
+
+    fn regex(&mut self, operand: &Value) -> Outcome<Condition> {
+        self.count_search()?;
+        self.regexes += 1;
+        if self.regexes > REGEXES_MAX {
+            return Err(FilterProblem::TooManySearches.into());
+        }
+        Ok(Condition::Matches(compile_regex(text(operand)?)?))
+    }
+
+    fn count_search(&mut self) -> Outcome<()> {
+        self.searches += 1;
+        if self.searches > SEARCHES_MAX {
+            return Err(FilterProblem::TooManySearches.into());
+        }
+        Ok(())
+    }
+}
+
+fn all_of(mut all: Vec<Expression>) -> Expression {
+    match all.pop() {
+        Some(only) if all.is_empty() => only,
+        last => {
+            all.extend(last);
+            Expression::All(all)
+        }
+    }
+}
+
+fn order(relation: Relation, operand: &Value) -> Outcome<Condition> {
+    let number = operand.as_number().and_then(Number::from_json);
+    let by_number = number.map(|number| Condition::NumberIs(relation, number));
+    let by_text = || {
+        Some(Condition::TextIs(
+            relation,
+            operand.as_str()?.as_bytes().into(),
+        ))
+    };
+    Ok(by_number.or_else(by_text).ok_or(FilterProblem::NoOrder)?)
+}
+
+fn text(operand: &Value) -> Outcome<&str> {
+    Ok(operand.as_str().ok_or(FilterProblem::NotAString)?)
+}
+
+/// The time that the worst expressions take per byte grows with their places, which the size without
+/// Unicode counts: there `\w` is one place, whereas its tables in Unicode are large but not slow.
+fn compile_regex(text: &str) -> Outcome<Regex> {
+    if text.len() > REGEX_BYTES_MAX {
+        return Err(FilterProblem::BadRegex(format!("more than {REGEX_BYTES_MAX} bytes")).into());
+    }
+    let build = |is_unicode, bytes_max| {
+        let mut builder = RegexBuilder::new(text);
+        builder
+            .unicode(is_unicode)
+            .size_limit(bytes_max)
+            .dfa_size_limit(REGEX_CACHE_BYTES_MAX);
+        builder.build()
+    };
+    match build(false, REGEX_PLACES_BYTES_MAX) {
+        Ok(_) => build(true, REGEX_COMPILED_BYTES_MAX),
+        Err(regex::Error::Syntax(_)) => build(true, REGEX_PLACES_BYTES_MAX),
+        Err(error) => Err(error),
+    }
+    .map_err(bad_regex)
+}
+
+fn bad_regex(error: regex::Error) -> InvalidFilter {
+    FilterProblem::BadRegex(error.to_string()).into()
+}
+
+impl From<FilterProblem> for InvalidFilter {
+    fn from(problem: FilterProblem) -> Self {
+        Self {
+            path: String::new(),
+            problem,
+        }
+    }
+}
+
+impl InvalidFilter {
+    /// The same, as seen from one level further out.
+    fn below(mut self, name: &str) -> Self {
+        let is_plain = self.path.is_empty() || self.path.starts_with('[');
+        self.path.insert_str(0, if is_plain { "" } else { "." });
+        let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+        self.path.insert_str(0, &shown);
+        self
+    }
+}
+
+const NESTING_MAX: usize = 16;
+const SOURCE_BYTES_MAX: usize = 64 * 1024;
+/// The tree of paths marks what it has seen with one bit each.
+const CONDITIONS_MAX: usize = u128::BITS as usize;
+const SEARCHES_MAX: usize = 16;
+const REGEXES_MAX: usize = 4;
+const LIST_VALUES_MAX: usize = 1024;
+const PATH_SEGMENTS_MAX: usize = 16;
+const REGEX_BYTES_MAX: usize = 512;
+/// With this the worst expressions that were found take some 500 ns per byte.
+const REGEX_PLACES_BYTES_MAX: usize = 4 * 1024;
+const REGEX_COMPILED_BYTES_MAX: usize = 128 * 1024;
+/// What one expression may keep per thread to be fast.
+const REGEX_CACHE_BYTES_MAX: usize = 256 * 1024;
+/// A longer name is cut in the place that an error gives.
+const NAME_SHOWN_CHARS_MAX: usize = 64;

@@ -1,0 +1,443 @@
+//! What was published lately, so that a subscriber who was away can catch up.
+//!
+//! A [`HistoryStore`] keeps the newest publications of many topics under one budget of memory. Every
+//! publication has a [`Position`]: the topic's epoch and an offset that counts from 1. As long as the epoch is
+//! the same, offsets are consecutive and mean the same publications; whenever the store forgets a topic's
+//! counter, the topic's next life has another epoch. So a recovery either gives every publication after the
+//! position that it was asked for, or says that it cannot.
+//!
+//! Memory: the rings of publications share a budget in bytes. When it is used up, the topic that was used
+//! least recently loses its ring as a whole, but not its position, so that those who missed nothing can still
+//! prove it. The number of topics has a limit too: beyond it a topic is forgotten, those without publications
+//! first. A topic without publications costs 100 to 150 bytes, besides its name; this is not in the budget, nor
+//! are the free places of a ring, of which there are at most three times as many as publications.
+
+mod ring;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use self::ring::Ring;
+use super::lru::{ENTRIES_MAX, List, Slots};
+
+/// The place of a publication in its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Which life of the topic: offsets of different epochs cannot be compared.
+    pub epoch: u32,
+    /// The publication's number in this epoch, from 1. As the position of a topic it is the newest one's; 0
+    /// means that nothing was published yet.
+    pub offset: u64,
+}
+
+/// How much of one topic is kept. A publication is dropped as soon as one of the limits says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// At most so many publications; 0 keeps none, but they are counted still.
+    pub publications_max: usize,
+    /// At most so many bytes, with the few that the place of each publication takes.
+    pub bytes_max: usize,
+    /// Only publications younger than this, in milliseconds; 0 for no limit of age.
+    pub age_max_ms: u64,
+}
+
+/// The recent publications of many topics. `T` is a stored publication, cheap to clone.
+///
+/// Every operation is O(1), but for what it copies out and for dropping what was kept before.
+#[derive(Debug)]
+pub(crate) struct HistoryStore<T> {
+    topics: Slots<Topic<T>>,
+    index: HashMap<Arc<str>, u32>,
+    /// The lists [`BARE`] and [`KEPT`].
+    lists: [List; 2],
+    bytes: usize,
+    bytes_max: usize,
+    topics_max: usize,
+    /// Where the next sweep goes on.
+    swept: u32,
+    counters: HistoryCounters,
+}
+
+/// What the store dropped since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct HistoryCounters {
+    /// Topics that lost their publications to the budget of bytes.
+    pub(crate) rings_evicted: u64,
+    /// Publications that were dropped for the budget of bytes.
+    pub(crate) publications_evicted: u64,
+    /// Publications that became too old.
+    pub(crate) publications_expired: u64,
+    /// Publications that were too large to be kept at all.
+    pub(crate) publications_oversized: u64,
+    /// Topics that were forgotten because there were too many; each has another epoch when it comes back.
+    pub(crate) topics_forgotten: u64,
+}
+
+/// What a subscriber gets who asks for what it missed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Recovery<T> {
+    /// Where the topic stands: what is published later has a greater offset, or another epoch.
+    pub(crate) position: Position,
+    /// Whether `publications` is everything after the position that was asked for. False without one.
+    pub(crate) complete: bool,
+    /// The missed publications in order; empty unless complete.
+    pub(crate) publications: Vec<T>,
+}
+
+/// A part of a topic's history, for someone who looks at it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Page<T> {
+    /// Where the topic stands; `None` for a topic that is not known.
+    pub(crate) position: Option<Position>,
+    /// The offset of the oldest publication that is kept; the next one's if none is kept.
+    pub(crate) oldest: u64,
+    /// The publications in the order that was asked for.
+    pub(crate) publications: Vec<T>,
+    /// Whether more of them follow in this direction.
+    pub(crate) more: bool,
+}
+
+#[derive(Debug)]
+struct Topic<T> {
+    name: Arc<str>,
+    /// Never an empty one. Boxed, because most topics may have none.
+    ring: Option<Box<Ring<T>>>,
+    /// The offset of the newest publication.
+    newest: u64,
+    epoch: u32,
+}
+
+impl Position {
+    /// The epoch as it is written on the wire: eight hexadecimal digits.
+    pub fn epoch_hex(self) -> impl fmt::Display {
+        EpochHex(self.epoch)
+    }
+
+    /// Reads an epoch of exactly eight hexadecimal digits in lower case; `None` for anything else.
+    pub fn parse_epoch(text: &str) -> Option<u32> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if text.len() != 8 || !text.bytes().all(is_digit) {
+            return None;
+        }
+        u32::from_str_radix(text, 16).ok()
+    }
+}
+
+impl<T: Clone> HistoryStore<T> {
+    /// A store without topics, for at most `bytes_max` bytes of publications and `topics_max` topics (at
+    /// least one).
+    pub(crate) fn new(bytes_max: usize, topics_max: usize) -> Self {
+        Self {
+            topics: Slots::new(),
+            index: HashMap::new(),
+            lists: [List::EMPTY; 2],
+            bytes: 0,
+            bytes_max,
+            topics_max: topics_max.clamp(1, ENTRIES_MAX),
+            swept: 0,
+            counters: HistoryCounters::default(),
+        }
+    }
+
+    /// Appends a publication, which `make` builds for the position that it takes.
+    ///
+    /// `bytes` is the memory that the publication holds. One that is larger than the limits gets its position,
+    /// but is not kept, and with it goes what was kept before: nothing could be recovered across it.
+    /// `random_epoch` is the epoch if the topic is not known.
+    pub(crate) fn append(
+        &mut self,
+        topic: &Arc<str>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+        random_epoch: u32,
+        bytes: usize,
+        make: impl FnOnce(Position) -> T,
+    ) -> (Position, T) {
+        let at = self.used(topic, random_epoch);
+        self.topics[at].newest += 1;
+        let position = self.topics[at].position();
+        let publication = make(position);
+        let charge = Ring::<T>::charge(bytes);
+        let alone = charge.saturating_add(Ring::<T>::BYTES_FIXED);
+        if limits.publications_max == 0 || charge > limits.bytes_max || alone > self.bytes_max {
+            self.counters.publications_oversized += 1;
+            self.change(at, Ring::clear);
+        } else {
+            self.keep(at, publication.clone(), now_ms, charge);
+            self.trim(at, limits, now_ms);
+            self.keep_budget(at);
+        }
+        (position, publication)
+    }
+
+    /// Where the topic stands; makes it known if it is not.
+    #[cfg(test)]
+    pub(crate) fn position(&mut self, topic: &Arc<str>, random_epoch: u32) -> Position {
+        let at = self.used(topic, random_epoch);
+        self.topics[at].position()
+    }
+
+    /// Everything that was published after `since`, if all of it is there still.
+    ///
+    /// Without `since` it gives only the position. Makes the topic known if it is not.
+    pub(crate) fn recover(
+        &mut self,
+        topic: &Arc<str>,
+        since: Option<Position>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+        random_epoch: u32,
+    ) -> Recovery<T> {
+        let at = self.used(topic, random_epoch);
+        self.trim(at, limits, now_ms);
+        let topic = &self.topics[at];
+        let position = topic.position();
+        let complete = since.is_some_and(|since| {
+            since.epoch == topic.epoch
+                && since.offset <= topic.newest
+                && since.offset >= topic.before_oldest()
+        });
+        let publications = match since {
+            Some(since) if complete => topic.between(since.offset, topic.newest),
+            _ => Vec::new(),
+        };
+        Recovery {
+            position,
+            complete,
+            publications,
+        }
+    }
+
+    /// The topic's newest publication, if it is kept.
+    pub(crate) fn newest(&mut self, topic: &str, limits: &HistoryLimits, now_ms: u64) -> Option<T> {
+        let at = *self.index.get(topic)?;
+        self.trim(at, limits, now_ms);
+        self.topics[at].ring.as_ref()?.newest()
+    }
+
+    /// At most `limit` of the publications that are kept.
+    ///
+    /// They are those after `since_offset` (or from the oldest) in order, or, in `reverse`, those before
+    /// `since_offset` (or from the newest) with the newest first. Does not count as a use of the topic.
+    pub(crate) fn page(
+        &mut self,
+        topic: &str,
+        since_offset: Option<u64>,
+        limit: usize,
+        reverse: bool,
+        limits: &HistoryLimits,
+        now_ms: u64,
+    ) -> Page<T> {
+        let Some(&at) = self.index.get(topic) else {
+            return Page {
+                position: None,
+                oldest: 1,
+                publications: Vec::new(),
+                more: false,
+            };
+        };
+        self.trim(at, limits, now_ms);
+        let topic = &self.topics[at];
+        let (low, high) = (topic.before_oldest(), topic.newest);
+        let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+        let (publications, more) = if reverse {
+            let end = since_offset.map_or(high, |since| since.saturating_sub(1).clamp(low, high));
+            let start = low.max(end.saturating_sub(limit));
+            let mut publications = topic.between(start, end);
+            publications.reverse();
+            (publications, start > low)
+        } else {
+            let start = since_offset.unwrap_or(low).clamp(low, high);
+            let end = high.min(start.saturating_add(limit));
+            (topic.between(start, end), end < high)
+        };
+        Page {
+            position: Some(topic.position()),
+            oldest: low + 1,
+            publications,
+            more,
+        }
+    }
+
+    /// Forgets a topic with all that is kept of it, and says whether it was known. It has another epoch when
+    /// it comes back.
+    pub(crate) fn remove(&mut self, topic: &str) -> bool {
+        let Some(&at) = self.index.get(topic) else {
+            return false;
+        };
+        self.forget(at);
+        true
+    }
+
+    /// Looks at the next `at_most` topics for publications that are too old, and gives how many it dropped.
+    pub(crate) fn sweep(
+        &mut self,
+        now_ms: u64,
+        limits_of: impl Fn(&str) -> HistoryLimits,
+        at_most: usize,
+    ) -> usize {
+        let before = self.counters.publications_expired;
+        let end = self.topics.index_end();
+        for _ in 0..at_most.min(end as usize) {
+            let at = if self.swept < end { self.swept } else { 0 };
+            self.swept = at + 1;
+            let has_ring = |topic: &&Topic<T>| topic.ring.is_some();
+            if let Some(topic) = self.topics.at(at).filter(has_ring) {
+                let limits = limits_of(&topic.name);
+                self.trim(at, &limits, now_ms);
+            }
+        }
+        usize::try_from(self.counters.publications_expired - before).unwrap_or(usize::MAX)
+    }
+
+    /// What the kept publications and their rings are charged, in bytes: at most the budget.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many topics are known, with publications or without.
+    pub(crate) fn topics(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// What was dropped so far.
+    pub(crate) fn counters(&self) -> HistoryCounters {
+        self.counters
+    }
+
+    /// The topic's index, with the topic made the most recently used one of its list.
+    fn used(&mut self, topic: &Arc<str>, random_epoch: u32) -> u32 {
+        if let Some(&at) = self.index.get(topic) {
+            let list = self.topics[at].list();
+            self.relink(at, list, list);
+            return at;
+        }
+        if self.topics.len() >= self.topics_max {
+            let [bare, kept] = &self.lists;
+            if let Some(oldest) = bare.oldest().or(kept.oldest()) {
+                self.counters.topics_forgotten += 1;
+                self.forget(oldest);
+            }
+        }
+        let at = self.topics.insert(Topic {
+            name: Arc::clone(topic),
+            ring: None,
+            newest: 0,
+            epoch: random_epoch,
+        });
+        self.topics.link(&mut self.lists[BARE], at);
+        self.index.insert(Arc::clone(topic), at);
+        at
+    }
+
+    fn keep(&mut self, at: u32, publication: T, now_ms: u64, charge: usize) {
+        let topic = &mut self.topics[at];
+        let list = topic.list();
+        if topic.ring.is_none() {
+            self.bytes += Ring::<T>::BYTES_FIXED;
+        }
+        let ring = topic.ring.get_or_insert_with(|| Box::new(Ring::new()));
+        ring.push(publication, now_ms, charge);
+        self.bytes += charge;
+        self.relink(at, list, KEPT);
+    }
+
+    /// Drops what the topic's limits no longer allow.
+    fn trim(&mut self, at: u32, limits: &HistoryLimits, now_ms: u64) {
+        let expired = self.change(at, |ring| {
+            ring.shorten(limits);
+            ring.expire(limits, now_ms)
+        });
+        self.counters.publications_expired += expired;
+    }
+
+    /// Drops other topics' publications, the least recently used topic first, and in the end the oldest ones
+    /// of this topic, until the budget is kept. The topic was used just now and its newest publication fits.
+    fn keep_budget(&mut self, at: u32) {
+        while self.bytes > self.bytes_max {
+            match self.lists[KEPT].oldest() {
+                Some(other) if other != at => {
+                    self.counters.rings_evicted += 1;
+                    self.counters.publications_evicted += self.change(other, Ring::clear);
+                }
+                _ => self.counters.publications_evicted += self.change(at, Ring::drop_oldest),
+            }
+        }
+    }
+
+    /// Changes a ring by a function that gives how many publications it dropped; 0 if there is no ring.
+    fn change(&mut self, at: u32, drop_some: impl FnOnce(&mut Ring<T>) -> usize) -> u64 {
+        let Some(ring) = &mut self.topics[at].ring else {
+            return 0;
+        };
+        let before = ring.bytes();
+        let dropped = drop_some(ring);
+        self.bytes -= before - ring.bytes();
+        if ring.len() == 0 {
+            self.topics[at].ring = None;
+            self.bytes -= Ring::<T>::BYTES_FIXED;
+            self.relink(at, KEPT, BARE);
+        }
+        dropped as u64
+    }
+
+    fn relink(&mut self, at: u32, from: usize, to: usize) {
+        self.topics.unlink(&mut self.lists[from], at);
+        self.topics.link(&mut self.lists[to], at);
+    }
+
+    fn forget(&mut self, at: u32) {
+        self.change(at, Ring::clear);
+        self.topics.unlink(&mut self.lists[BARE], at);
+        if let Some(topic) = self.topics.remove(at) {
+            self.index.remove(&topic.name);
+        }
+    }
+}
+
+impl<T: Clone> Topic<T> {
+    fn position(&self) -> Position {
+        Position {
+            epoch: self.epoch,
+            offset: self.newest,
+        }
+    }
+
+    /// The list that it is in.
+    fn list(&self) -> usize {
+        if self.ring.is_some() { KEPT } else { BARE }
+    }
+
+    /// The offset just before the oldest publication that is kept: the least to recover from.
+    fn before_oldest(&self) -> u64 {
+        self.newest - self.ring.as_ref().map_or(0, |ring| ring.len() as u64)
+    }
+
+    /// The publications after the offset `start` up to `end`, all of which are kept.
+    fn between(&self, start: u64, end: u64) -> Vec<T> {
+        let base = self.before_oldest();
+        let place = |offset: u64| usize::try_from(offset - base).unwrap_or(usize::MAX);
+        match &self.ring {
+            Some(ring) if start < end => ring.copies(place(start)..place(end)),
+            _ => Vec::new(),
+        }
+    }
+}
+
+struct EpochHex(u32);
+
+impl fmt::Display for EpochHex {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:08x}", self.0)
+    }
+}
+
+/// The list of the topics of which only the position is known.
+const BARE: usize = 0;
+
+/// The list of the topics that have a ring.
+const KEPT: usize = 1;
+
+#[cfg(test)]
+mod tests;

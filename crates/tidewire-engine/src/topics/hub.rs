@@ -1,0 +1,535 @@
+//! What all shards of a server know of its topics: which shards want which, and the way to them.
+
+use super::broker::{Broker, BrokerUsage, Missed, Moment, PageQuery, PresenceView, Sink};
+use super::config::{RuleSet, TopicLimits, TopicRule};
+use super::groups::{GroupCounters, TopicGroups};
+use super::history::{HistoryLimits, Page, Position, Recovery};
+use super::name::{InvalidTopic, check_topic};
+use super::outlet::{Delivery, Outlet, Target};
+use super::presence::Change;
+use super::publication::{Draft, Placed, Publication};
+use super::remembered::{IdKeys, Remembered};
+use super::trie::PatternTrie;
+use crate::application::ConnectionKey;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use tidewire_wire::envelope::SystemType;
+
+/// The topics of a server.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) outlets: Box<[Outlet]>,
+    pub(crate) rules: RuleSet,
+    pub(crate) limits: TopicLimits,
+    broker: Box<dyn Broker>,
+    stripes: Box<[Mutex<Stripe>]>,
+    hasher: RandomState,
+    patterns: RwLock<PatternTrie<ShardSet>>,
+    has_patterns: AtomicBool,
+    has_groups: AtomicBool,
+    pub(crate) groups: GroupCounters,
+    epochs: AtomicU64,
+    id_keys: IdKeys,
+    remembered: Mutex<Remembered<Option<Position>>>,
+}
+
+/// Some of the topics, under one lock.
+#[derive(Debug, Default)]
+struct Stripe {
+    /// Numbers the deliveries of all its topics.
+    seq: u64,
+    interest: HashMap<Arc<str>, Interest>,
+    /// Topics of which a group has lost its last member.
+    idle_groups: Vec<Arc<str>>,
+}
+
+/// Who wants a topic.
+#[derive(Debug, Default)]
+struct Interest {
+    shards: ShardSet,
+    groups: Option<Box<TopicGroups>>,
+}
+
+/// Shards, a bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ShardSet(u64);
+
+/// Shards that a server may have, so that a set of them is a number.
+pub(crate) const SHARDS_MAX: usize = 64;
+
+impl ShardSet {
+    fn insert(&mut self, shard: u32) {
+        self.0 |= 1 << shard;
+    }
+
+    fn remove(&mut self, shard: u32) {
+        self.0 &= !(1 << shard);
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..SHARDS_MAX).filter(move |shard| self.0 & (1 << shard) != 0)
+    }
+}
+
+impl Stripe {
+    /// Forgets a topic that neither a shard nor a group wants any more.
+    fn forget_unwanted(&mut self, topic: &str) {
+        let Some(interest) = self.interest.get_mut(topic) else {
+            return;
+        };
+        interest.groups.take_if(|groups| groups.is_empty());
+        if interest.shards.is_empty() && interest.groups.is_none() {
+            self.interest.remove(topic);
+        }
+    }
+}
+
+/// What became of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Its place, if the topic keeps history.
+    pub position: Option<Position>,
+    /// It repeats the id of one that was published before, whose place this is, and went to nobody.
+    pub is_duplicate: bool,
+}
+
+/// Why something was not published; nobody got it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The caller's fault: no topic has this name.
+    #[error("{0}")]
+    Topic(#[from] InvalidTopic),
+    /// The caller's fault: the type is empty, or the protocol's own.
+    #[error("a publication needs a type that is not the protocol's")]
+    Type,
+    /// The caller's fault: the payload is not JSON, or nested too deep.
+    #[error("the payload of a publication is not JSON, or is nested deeper than 61 levels")]
+    Payload,
+    /// The caller's fault: the payload is longer than the limit.
+    #[error("the payload of a publication is longer than {bytes_max} bytes")]
+    TooLarge {
+        /// [`TopicLimits::payload_bytes_max`].
+        bytes_max: usize,
+    },
+    /// A shard has not caught up with what was published before; try again.
+    #[error("the server has not caught up with what was published before")]
+    Busy,
+    /// The server has stopped.
+    #[error("the server has stopped")]
+    Stopped,
+}
+
+/// Who publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Another thread: refused while a shard has too much to deliver.
+    Outside,
+    /// This shard: what it has read is not refused; it stops reading instead.
+    Shard(u32),
+}
+
+impl Origin {
+    pub(crate) fn is(self, shard: usize) -> bool {
+        matches!(self, Self::Shard(own) if own as usize == shard)
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(
+        shards: usize,
+        rules: RuleSet,
+        limits: TopicLimits,
+        broker: Box<dyn Broker>,
+    ) -> Self {
+        Self {
+            outlets: (0..shards).map(|_| Outlet::default()).collect(),
+            id_keys: IdKeys::new(),
+            remembered: Mutex::new(Remembered::new(limits.remembered_ids_max)),
+            rules,
+            limits,
+            broker,
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            patterns: RwLock::new(PatternTrie::new()),
+            has_patterns: AtomicBool::new(false),
+            has_groups: AtomicBool::new(false),
+            groups: GroupCounters::default(),
+            epochs: AtomicU64::new(0),
+        }
+    }
+
+    /// Publishes to a topic.
+    pub(crate) fn publish(
+        &self,
+        topic: &Arc<str>,
+        draft: &Draft<'_>,
+        origin: Origin,
+        moment: Moment,
+    ) -> Result<Published, PublishError> {
+        check_topic(topic)?;
+        self.check(draft, origin)?;
+        if self.has_groups.load(Ordering::Acquire) && self.groups_are_full(topic, draft) {
+            return Err(PublishError::Busy);
+        }
+        let Some(id) = draft.id else {
+            return Ok(Published {
+                position: self.place(topic, draft, origin, moment),
+                is_duplicate: false,
+            });
+        };
+        // Locked while it is published: of two at once with the same id, one is the first.
+        let key = self.id_keys.key(topic, id);
+        let mut remembered = lock(&self.remembered);
+        if let Some(position) = remembered.value(key) {
+            return Ok(Published {
+                position: *position,
+                is_duplicate: true,
+            });
+        }
+        let position = self.place(topic, draft, origin, moment);
+        remembered.insert(key, position);
+        Ok(Published {
+            position,
+            is_duplicate: false,
+        })
+    }
+
+    /// Sends to others than the subscribers of a topic: to all shards, or to one.
+    pub(crate) fn send(
+        &self,
+        target: &Target,
+        shard: Option<u32>,
+        draft: &Draft<'_>,
+        origin: Origin,
+        now_unix_ms: u64,
+    ) -> Result<(), PublishError> {
+        self.check(draft, origin)?;
+        let publication = Arc::new(draft.place(&Placed {
+            topic: None,
+            position: None,
+            priority: draft.priority.unwrap_or_default(),
+            unix_ms: now_unix_ms,
+            delivery: None,
+        }));
+        self.post(target, shard, &publication, origin);
+        Ok(())
+    }
+
+    /// Hands a publication that is no topic's to one shard or to all.
+    pub(crate) fn post(
+        &self,
+        target: &Target,
+        shard: Option<u32>,
+        publication: &Arc<Publication>,
+        origin: Origin,
+    ) {
+        for (index, outlet) in self.outlets.iter().enumerate() {
+            if shard.is_none_or(|shard| shard as usize == index) {
+                let delivery = Delivery {
+                    seq: 0,
+                    target: target.clone(),
+                    publication: Arc::clone(publication),
+                };
+                outlet.push(delivery, origin.is(index));
+            }
+        }
+    }
+
+    /// Hands one of the protocol's own messages to the subscribers of a topic.
+    pub(crate) fn announce(&self, topic: &Arc<str>, publication: Publication, origin: Origin) {
+        self.deliver_from(topic, Arc::new(publication), origin);
+    }
+
+    /// A number for an epoch, for those who have no generator of their own.
+    pub(crate) fn random_epoch(&self) -> u32 {
+        let count = self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.hasher.hash_one(count) as u32
+    }
+
+    /// Whether the shards have more to deliver than they should.
+    pub(crate) fn is_busy(&self) -> bool {
+        let limit = self.limits.backlog_bytes_max;
+        self.outlets.iter().any(|outlet| outlet.bytes() > limit)
+    }
+
+    /// A shard has its first subscriber of a topic. Everything after the number that comes back will reach it.
+    pub(crate) fn add_interest(&self, topic: &Arc<str>, shard: u32) -> u64 {
+        let mut stripe = self.stripe(topic);
+        stripe
+            .interest
+            .entry(Arc::clone(topic))
+            .or_default()
+            .shards
+            .insert(shard);
+        stripe.seq
+    }
+
+    /// A shard has lost its last subscriber of a topic.
+    pub(crate) fn remove_interest(&self, topic: &str, shard: u32) {
+        let mut stripe = self.stripe(topic);
+        if let Some(interest) = stripe.interest.get_mut(topic) {
+            interest.shards.remove(shard);
+            stripe.forget_unwanted(topic);
+        }
+    }
+
+    /// Does something with the queue groups of a topic.
+    pub(crate) fn with_groups<T>(
+        &self,
+        topic: &Arc<str>,
+        act: impl FnOnce(&mut TopicGroups) -> T,
+    ) -> T {
+        let mut stripe = self.stripe(topic);
+        let interest = stripe.interest.entry(Arc::clone(topic)).or_default();
+        let groups = interest.groups.get_or_insert_default();
+        let result = act(groups);
+        if groups.has_idle() {
+            stripe.idle_groups.push(Arc::clone(topic));
+        }
+        stripe.forget_unwanted(topic);
+        self.has_groups.store(true, Ordering::Release);
+        result
+    }
+
+    fn sweep_groups(&self, now_ms: u64) {
+        for stripe in &self.stripes {
+            let mut stripe = lock(stripe);
+            for topic in std::mem::take(&mut stripe.idle_groups) {
+                if let Some(interest) = stripe.interest.get_mut(&topic)
+                    && let Some(groups) = &mut interest.groups
+                {
+                    groups.sweep(self, now_ms);
+                    if groups.has_idle() {
+                        stripe.idle_groups.push(Arc::clone(&topic));
+                    }
+                }
+                stripe.forget_unwanted(&topic);
+            }
+        }
+    }
+
+    /// The number of the last delivery of this topic, or of one that shares its lock.
+    pub(crate) fn seq(&self, topic: &str) -> u64 {
+        self.stripe(topic).seq
+    }
+
+    /// A shard has its first subscriber of a pattern.
+    pub(crate) fn add_pattern(&self, pattern: &str, shard: u32) {
+        let mut patterns = self
+            .patterns
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        patterns.insert(pattern).insert(shard);
+        self.has_patterns.store(true, Ordering::Release);
+    }
+
+    /// A shard has lost its last subscriber of a pattern.
+    pub(crate) fn remove_pattern(&self, pattern: &str, shard: u32) {
+        let mut patterns = self
+            .patterns
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(shards) = patterns.get_mut(pattern) {
+            shards.remove(shard);
+            if shards.is_empty() {
+                patterns.remove(pattern);
+            }
+        }
+        self.has_patterns
+            .store(!patterns.is_empty(), Ordering::Release);
+    }
+
+    /// What a topic's new subscriber missed, and the number of the last delivery that this includes; `None` for
+    /// topics without history.
+    pub(crate) fn recover(
+        &self,
+        topic: &Arc<str>,
+        missed: Missed,
+        moment: Moment,
+    ) -> Option<(Recovery<Arc<Publication>>, u64)> {
+        let limits = self.rules.of(topic).history.as_ref()?;
+        let mut seq = 0;
+        let mut locked = || seq = self.seq(topic);
+        let recovery = self
+            .broker
+            .recover(topic, limits, moment, missed, &mut locked);
+        Some((recovery, seq))
+    }
+
+    /// Some of a topic's history; `None` for topics without.
+    pub(crate) fn history(
+        &self,
+        topic: &Arc<str>,
+        query: PageQuery,
+        now_ms: u64,
+    ) -> Option<Page<Arc<Publication>>> {
+        let limits = self.rules.of(topic).history.as_ref()?;
+        Some(self.broker.page(topic, limits, now_ms, query))
+    }
+
+    /// Forgets a topic's history; whether there was any.
+    pub(crate) fn forget_history(&self, topic: &Arc<str>) -> bool {
+        self.broker.forget(topic)
+    }
+
+    /// Lets go of what is too old. Now and then.
+    pub(crate) fn sweep(&self, now_ms: u64) {
+        if self.has_groups.load(Ordering::Acquire) {
+            self.sweep_groups(now_ms);
+        }
+        if self.rules.keep_history() {
+            let limits_of = |topic: &str| self.rules.of(topic).history.unwrap_or(KEEP_NOTHING);
+            self.broker.sweep(now_ms, &limits_of);
+        }
+    }
+
+    pub(crate) fn join_presence(
+        &self,
+        topic: &Arc<str>,
+        who: &Arc<str>,
+        connection: ConnectionKey,
+        data: Option<Arc<str>>,
+    ) -> Change {
+        self.broker.join(topic, who, connection, data)
+    }
+
+    pub(crate) fn leave_presence(
+        &self,
+        topic: &Arc<str>,
+        who: &Arc<str>,
+        connection: ConnectionKey,
+    ) -> Change {
+        self.broker.leave(topic, who, connection)
+    }
+
+    pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
+        self.broker.present(topic, limit)
+    }
+
+    pub(crate) fn usage(&self) -> BrokerUsage {
+        self.broker.usage()
+    }
+
+    fn groups_are_full(&self, topic: &str, draft: &Draft<'_>) -> bool {
+        let stripe = self.stripe(topic);
+        let interest = stripe.interest.get(topic);
+        let groups = interest.and_then(|interest| interest.groups.as_ref());
+        groups.is_some_and(|groups| groups.are_full(self, draft.payload.len() + KEPT_BYTES))
+    }
+
+    fn check(&self, draft: &Draft<'_>, origin: Origin) -> Result<(), PublishError> {
+        if draft.t.is_empty() || SystemType::parse(draft.t).is_some() {
+            return Err(PublishError::Type);
+        }
+        let bytes_max = self.limits.payload_bytes_max;
+        if draft.payload.len() > bytes_max {
+            return Err(PublishError::TooLarge { bytes_max });
+        }
+        if origin == Origin::Outside && self.is_busy() {
+            return Err(PublishError::Busy);
+        }
+        Ok(())
+    }
+
+    /// Gives a publication its place and hands it to the shards.
+    fn place(
+        &self,
+        topic: &Arc<str>,
+        draft: &Draft<'_>,
+        origin: Origin,
+        moment: Moment,
+    ) -> Option<Position> {
+        let TopicRule {
+            history, priority, ..
+        } = self.rules.of(topic);
+        let placed = |position, priority| Placed {
+            topic: Some(topic),
+            position,
+            priority,
+            unix_ms: moment.now_ms,
+            delivery: None,
+        };
+        let Some(limits) = history else {
+            let priority = draft.priority.unwrap_or(*priority);
+            let publication = draft.place(&placed(None, priority));
+            self.deliver_from(topic, Arc::new(publication), origin);
+            return None;
+        };
+        let mut make = |position| Arc::new(draft.place(&placed(Some(position), *priority)));
+        let bytes = draft.payload.len() + KEPT_BYTES;
+        let sink = FromOrigin { hub: self, origin };
+        Some(
+            self.broker
+                .publish(topic, limits, moment, bytes, &mut make, &sink),
+        )
+    }
+
+    /// Hands a publication to every shard that wants its topic.
+    fn deliver_from(&self, topic: &Arc<str>, publication: Arc<Publication>, origin: Origin) {
+        let mut stripe = self.stripe(topic);
+        stripe.seq += 1;
+        let seq = stripe.seq;
+        let mut shards = ShardSet::default();
+        if let Some(interest) = stripe.interest.get_mut(topic) {
+            shards = interest.shards;
+            if let Some(groups) = &mut interest.groups
+                && !publication.is_event()
+            {
+                groups.push(self, &publication, origin);
+            }
+        }
+        if self.has_patterns.load(Ordering::Acquire) {
+            let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
+            patterns.for_each_match(topic, |matching| shards.0 |= matching.0);
+        }
+        // While the topic is locked, so that all shards see one order.
+        for shard in shards.iter() {
+            let delivery = Delivery {
+                seq,
+                target: Target::Topic,
+                publication: Arc::clone(&publication),
+            };
+            self.outlets[shard].push(delivery, origin.is(shard));
+        }
+    }
+
+    fn stripe(&self, topic: &str) -> MutexGuard<'_, Stripe> {
+        let index = self.hasher.hash_one(topic) as usize % STRIPES;
+        lock(&self.stripes[index])
+    }
+}
+
+/// The sink of a publication that comes from somewhere.
+struct FromOrigin<'a> {
+    hub: &'a Hub,
+    origin: Origin,
+}
+
+impl Sink for FromOrigin<'_> {
+    fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
+        self.hub.deliver_from(topic, publication, self.origin);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// For topics that keep no history any more.
+const KEEP_NOTHING: HistoryLimits = HistoryLimits {
+    publications_max: 0,
+    bytes_max: 0,
+    age_max_ms: 0,
+};
+
+/// Locks that the topics are spread over.
+const STRIPES: usize = 64;
+
+/// What a publication in a history takes besides its payload, in bytes.
+const KEPT_BYTES: usize = 192;

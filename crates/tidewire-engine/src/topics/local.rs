@@ -1,0 +1,561 @@
+//! The topics of one shard: who of its connections subscribes to what.
+
+use super::filter::Filter;
+use super::outlet::Delivery;
+use super::publication::Publication;
+use super::trie::PatternTrie;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use tidewire_net::ConnectionId;
+
+/// The subscriptions of one shard. Everything is found in constant time, however many topics, subscribers of a
+/// topic, or topics of a connection there are.
+#[derive(Debug, Default)]
+pub(crate) struct LocalTopics {
+    by_name: HashMap<Arc<str>, Slot>,
+    topics: Slab<LocalTopic>,
+    patterns: PatternTrie<Slot>,
+    /// Where a connection stands in a topic.
+    places: HashMap<PlaceKey, Place, BuildHasherDefault<PlaceHasher>>,
+    filters: Filters,
+    /// Taken from the shard's outlet and not delivered yet.
+    pub(crate) queue: VecDeque<Delivery>,
+    /// Topics with something in their batch.
+    pub(crate) touched: Vec<Slot>,
+}
+
+/// Names a topic of the shard, as long as it has subscribers.
+pub(crate) type Slot = u32;
+
+/// One topic or pattern.
+#[derive(Debug)]
+pub(crate) struct LocalTopic {
+    pub(crate) name: Arc<str>,
+    pub(crate) is_pattern: bool,
+    /// The number of the last delivery that was gathered: what comes again, or before, is no subscriber's.
+    seen: u64,
+    subscribers: u32,
+    pub(crate) groups: Groups,
+    /// Subscribers that came while deliveries were on their way which are not for them.
+    #[expect(
+        clippy::box_collection,
+        reason = "eight bytes instead of 24 for the many topics that nobody joins now"
+    )]
+    joining: Option<Box<Vec<Joiner>>>,
+    /// What goes to the subscribers next.
+    pub(crate) batch: Vec<Item>,
+    /// Publications since the topic has subscribers here.
+    pub(crate) publications: u64,
+}
+
+/// One publication of a batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Item {
+    pub(crate) publication: Arc<Publication>,
+    /// All topics and patterns that match it, if there are several.
+    pub(crate) matching: Option<Arc<[Slot]>>,
+}
+
+/// The subscribers of a topic, by what they get. Most topics have few, so that the first has its place here.
+#[derive(Debug)]
+pub(crate) enum Groups {
+    Empty,
+    One(GroupKey, ConnectionId),
+    Many(Box<Slab<Group>>),
+}
+
+/// Subscribers that get the same bytes.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) key: GroupKey,
+    pub(crate) members: Vec<ConnectionId>,
+}
+
+/// What the members of a group have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GroupKey {
+    pub(crate) form: Form,
+    /// The filter's number, or 0 for none.
+    pub(crate) filter: u32,
+}
+
+/// How a group gets its messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// All the same frames, JSON.
+    Json,
+    /// All the same frames, MessagePack.
+    MessagePack,
+    /// Each member by itself, through its layers.
+    Apart,
+    /// Each member by itself, because what it does when it lags is its own.
+    Careful,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Joiner {
+    id: ConnectionId,
+    key: GroupKey,
+    /// Deliveries up to this number are not for it.
+    after: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    /// The group, or [`JOINING`].
+    group: u32,
+    /// The index in it.
+    member: u32,
+    /// The index in the connection's list of slots.
+    back: u32,
+}
+
+/// A connection's index and a slot.
+type PlaceKey = u64;
+
+const JOINING: u32 = u32::MAX;
+
+impl LocalTopics {
+    /// The slot of a topic or pattern, which is made if nobody has subscribed to it; whether it was.
+    pub(crate) fn enter(&mut self, name: &Arc<str>, is_pattern: bool) -> (Slot, bool) {
+        if let Some(slot) = self.by_name.get(name) {
+            return (*slot, false);
+        }
+        // More than 2^32 topics would not fit into memory.
+        let slot = self.topics.vacant_key() as Slot;
+        self.topics.insert(LocalTopic {
+            name: Arc::clone(name),
+            is_pattern,
+            seen: 0,
+            subscribers: 0,
+            groups: Groups::Empty,
+            joining: None,
+            batch: Vec::new(),
+            publications: 0,
+        });
+        self.by_name.insert(Arc::clone(name), slot);
+        if is_pattern {
+            *self.patterns.insert(name) = slot;
+        }
+        (slot, true)
+    }
+
+    /// Takes back [`enter`](Self::enter) of a new topic that nobody joined.
+    pub(crate) fn forget(&mut self, slot: Slot) {
+        let Some(topic) = self.topics.try_remove(slot as usize) else {
+            return;
+        };
+        self.by_name.remove(&topic.name);
+        if topic.is_pattern {
+            self.patterns.remove(&topic.name);
+        }
+    }
+
+    /// Puts a connection into a topic that it is not in; deliveries up to the number `after` are not for it.
+    /// `slots` is the connection's list.
+    pub(crate) fn join(
+        &mut self,
+        slot: Slot,
+        id: ConnectionId,
+        key: GroupKey,
+        after: u64,
+        slots: &mut Vec<Slot>,
+    ) {
+        let topic = &mut self.topics[slot as usize];
+        if topic.subscribers == 0 {
+            topic.seen = after;
+        }
+        topic.subscribers += 1;
+        let (group, member) = if after > topic.seen {
+            let joining = topic.joining.get_or_insert_default();
+            joining.push(Joiner { id, key, after });
+            (JOINING, joining.len() as u32 - 1)
+        } else {
+            topic.groups.push(key, id)
+        };
+        let back = slots.len() as u32;
+        slots.push(slot);
+        let place = Place {
+            group,
+            member,
+            back,
+        };
+        self.places.insert(place_key(id, slot), place);
+    }
+
+    /// Takes a connection out of a topic; the topic's name if it was the last one.
+    pub(crate) fn leave(
+        &mut self,
+        slot: Slot,
+        id: ConnectionId,
+        slots: &mut Vec<Slot>,
+    ) -> Option<Arc<str>> {
+        let place = self.places.remove(&place_key(id, slot))?;
+        slots.swap_remove(place.back as usize);
+        if let Some(moved) = slots.get(place.back as usize)
+            && let Some(place_of_moved) = self.places.get_mut(&place_key(id, *moved))
+        {
+            place_of_moved.back = place.back;
+        }
+        let topic = &mut self.topics[slot as usize];
+        topic.subscribers -= 1;
+        let (moved, filter) = topic.take(place);
+        if let Some(moved) = moved
+            && let Some(place_of_moved) = self.places.get_mut(&place_key(moved, slot))
+        {
+            place_of_moved.member = place.member;
+        }
+        self.filters.release(filter);
+        if topic.subscribers > 0 {
+            return None;
+        }
+        let name = Arc::clone(&topic.name);
+        self.forget(slot);
+        Some(name)
+    }
+
+    /// The slot of a topic or pattern, if it has subscribers here.
+    pub(crate) fn slot(&self, name: &str) -> Option<Slot> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The filter of a connection in a topic, 0 for none; `None` if it is not in it.
+    pub(crate) fn filter_of(&self, slot: Slot, id: ConnectionId) -> Option<u32> {
+        let place = self.places.get(&place_key(id, slot))?;
+        let topic = self.topics.get(slot as usize)?;
+        Some(topic.key_of(*place)?.filter)
+    }
+
+    /// Changes how a connection gets its messages in all its topics, but for those that it gets by itself anyway.
+    pub(crate) fn set_apart(&mut self, id: ConnectionId, slots: &[Slot]) {
+        for slot in slots {
+            let Some(place) = self.places.get(&place_key(id, *slot)).copied() else {
+                continue;
+            };
+            let topic = &mut self.topics[*slot as usize];
+            let Some(key) = topic.key_of(place) else {
+                continue;
+            };
+            if !matches!(key.form, Form::Json | Form::MessagePack) {
+                continue;
+            }
+            let key = GroupKey {
+                form: Form::Apart,
+                ..key
+            };
+            let new_place = if place.group == JOINING {
+                if let Some(joining) = &mut topic.joining {
+                    joining[place.member as usize].key = key;
+                }
+                place
+            } else {
+                let (moved, _) = topic.groups.take(place.group, place.member);
+                if let Some(moved) = moved
+                    && let Some(place_of_moved) = self.places.get_mut(&place_key(moved, *slot))
+                {
+                    place_of_moved.member = place.member;
+                }
+                let (group, member) = topic.groups.push(key, id);
+                Place {
+                    group,
+                    member,
+                    ..place
+                }
+            };
+            self.places.insert(place_key(id, *slot), new_place);
+        }
+    }
+
+    pub(crate) fn is_member(&self, slot: Slot, id: ConnectionId) -> bool {
+        self.places.contains_key(&place_key(id, slot))
+    }
+
+    pub(crate) fn topic(&self, slot: Slot) -> Option<&LocalTopic> {
+        self.topics.get(slot as usize)
+    }
+
+    pub(crate) fn topic_mut(&mut self, slot: Slot) -> Option<&mut LocalTopic> {
+        self.topics.get_mut(slot as usize)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// All slots are below this.
+    pub(crate) fn slots_end(&self) -> usize {
+        self.topics.capacity()
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The number that stands for a filter in a [`GroupKey`]. It is given back by leaving the topic.
+    pub(crate) fn hold_filter(&mut self, filter: &Arc<Filter>) -> u32 {
+        self.filters.hold(filter)
+    }
+
+    pub(crate) fn filter(&self, number: u32) -> Option<&Arc<Filter>> {
+        self.filters.by_number.get(&number).map(|held| &held.filter)
+    }
+
+    /// The topics and patterns that a publication goes to, appended to `slots`.
+    pub(crate) fn find(&self, topic: &str, slots: &mut Vec<Slot>) {
+        slots.extend(self.by_name.get(topic));
+        if !self.patterns.is_empty() {
+            let exact = slots.len();
+            self.patterns
+                .for_each_match(topic, |slot| slots.push(*slot));
+            slots[exact..].sort_unstable();
+        }
+    }
+
+    /// Puts a publication into the batch of a topic. If subscribers wait who get this delivery but not those
+    /// before it, nothing is done but to say so: deliver the batch, [`admit`](Self::admit) them, and ask again.
+    pub(crate) fn gather(&mut self, slot: Slot, seq: u64, item: &Item) -> Gathered {
+        let topic = &mut self.topics[slot as usize];
+        // Patterns have the deliveries of many topics, whose numbers do not compare.
+        if !topic.is_pattern {
+            if seq <= topic.seen {
+                return Gathered::Stale;
+            }
+            if topic.joining.is_some() && topic.has_joiners(seq) {
+                return Gathered::AdmitFirst;
+            }
+            topic.seen = seq;
+        }
+        topic.publications += 1;
+        if topic.batch.is_empty() {
+            self.touched.push(slot);
+        }
+        topic.batch.push(item.clone());
+        Gathered::Taken {
+            subscribers: topic.subscribers,
+        }
+    }
+
+    /// Lets subscribers in that wait for a delivery with this number.
+    pub(crate) fn admit(&mut self, slot: Slot, seq: u64) {
+        let topic = &mut self.topics[slot as usize];
+        let Some(joining) = topic.joining.take() else {
+            return;
+        };
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            joining.into_iter().partition(|joiner| joiner.after < seq);
+        for joiner in ready {
+            let (group, member) = topic.groups.push(joiner.key, joiner.id);
+            if let Some(place) = self.places.get_mut(&place_key(joiner.id, slot)) {
+                (place.group, place.member) = (group, member);
+            }
+        }
+        for (index, joiner) in waiting.iter().enumerate() {
+            if let Some(place) = self.places.get_mut(&place_key(joiner.id, slot)) {
+                place.member = index as u32;
+            }
+        }
+        topic.joining = (!waiting.is_empty()).then(|| Box::new(waiting));
+    }
+}
+
+/// What became of a publication that was to be gathered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gathered {
+    /// It is in the batch, for so many subscribers.
+    Taken { subscribers: u32 },
+    /// It is older than every subscriber.
+    Stale,
+    /// Subscribers have to be admitted first.
+    AdmitFirst,
+}
+
+impl LocalTopic {
+    pub(crate) fn subscribers(&self) -> u32 {
+        self.subscribers
+    }
+
+    fn key_of(&self, place: Place) -> Option<GroupKey> {
+        if place.group == JOINING {
+            let joiner = self.joining.as_ref()?.get(place.member as usize)?;
+            return Some(joiner.key);
+        }
+        match &self.groups {
+            Groups::Empty => None,
+            Groups::One(key, _) => Some(*key),
+            Groups::Many(groups) => Some(groups.get(place.group as usize)?.key),
+        }
+    }
+
+    fn has_joiners(&self, seq: u64) -> bool {
+        self.joining
+            .as_ref()
+            .is_some_and(|joining| joining.iter().any(|joiner| joiner.after < seq))
+    }
+
+    /// Takes a subscriber out; who took its place, and its filter.
+    fn take(&mut self, place: Place) -> (Option<ConnectionId>, u32) {
+        if place.group != JOINING {
+            return self.groups.take(place.group, place.member);
+        }
+        let Some(joining) = &mut self.joining else {
+            return (None, 0);
+        };
+        let joiner = joining.swap_remove(place.member as usize);
+        let moved = joining.get(place.member as usize).map(|moved| moved.id);
+        if joining.is_empty() {
+            self.joining = None;
+        }
+        (moved, joiner.key.filter)
+    }
+}
+
+impl Groups {
+    /// Adds a member; its group and its index there.
+    fn push(&mut self, key: GroupKey, id: ConnectionId) -> (u32, u32) {
+        match self {
+            Self::Empty => {
+                *self = Self::One(key, id);
+                (0, 0)
+            }
+            Self::One(first_key, first) => {
+                // The first keeps its place: group 0, member 0.
+                let first = Group {
+                    key: *first_key,
+                    members: vec![*first],
+                };
+                let mut groups: Box<Slab<Group>> = Box::new([(0, first)].into_iter().collect());
+                let place = push_into(&mut groups, key, id);
+                *self = Self::Many(groups);
+                place
+            }
+            Self::Many(groups) => push_into(groups, key, id),
+        }
+    }
+
+    /// Takes a member out; who took its place, and its filter.
+    fn take(&mut self, group: u32, member: u32) -> (Option<ConnectionId>, u32) {
+        match self {
+            Self::Empty => (None, 0),
+            Self::One(key, _) => {
+                let filter = key.filter;
+                *self = Self::Empty;
+                (None, filter)
+            }
+            Self::Many(groups) => {
+                let Some(found) = groups.get_mut(group as usize) else {
+                    return (None, 0);
+                };
+                let filter = found.key.filter;
+                found.members.swap_remove(member as usize);
+                let moved = found.members.get(member as usize).copied();
+                if found.members.is_empty() {
+                    groups.remove(group as usize);
+                }
+                (moved, filter)
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupKey, &[ConnectionId])> {
+        let (one, many) = match self {
+            Self::Empty => (None, None),
+            Self::One(key, id) => (Some((*key, std::slice::from_ref(id))), None),
+            Self::Many(groups) => (None, Some(groups.iter())),
+        };
+        let many = many.into_iter().flatten();
+        one.into_iter()
+            .chain(many.map(|(_, group)| (group.key, &group.members[..])))
+    }
+}
+
+fn push_into(groups: &mut Slab<Group>, key: GroupKey, id: ConnectionId) -> (u32, u32) {
+    let known = groups.iter().find(|(_, group)| group.key == key);
+    let index = match known.map(|(index, _)| index) {
+        Some(index) => index,
+        None => groups.insert(Group {
+            key,
+            members: Vec::new(),
+        }),
+    };
+    let members = &mut groups[index].members;
+    members.push(id);
+    (index as u32, members.len() as u32 - 1)
+}
+
+/// The filters of a shard, each once however many subscriptions have it.
+#[derive(Debug, Default)]
+struct Filters {
+    by_source: HashMap<Arc<str>, u32>,
+    by_number: HashMap<u32, HeldFilter>,
+    last: u32,
+}
+
+#[derive(Debug)]
+struct HeldFilter {
+    filter: Arc<Filter>,
+    holders: usize,
+}
+
+impl Filters {
+    fn hold(&mut self, filter: &Arc<Filter>) -> u32 {
+        if let Some(number) = self.by_source.get(filter.source())
+            && let Some(held) = self.by_number.get_mut(number)
+        {
+            held.holders += 1;
+            return *number;
+        }
+        loop {
+            self.last = self.last.wrapping_add(1).max(1);
+            if !self.by_number.contains_key(&self.last) {
+                break;
+            }
+        }
+        self.by_source.insert(filter.source().into(), self.last);
+        let held = HeldFilter {
+            filter: Arc::clone(filter),
+            holders: 1,
+        };
+        self.by_number.insert(self.last, held);
+        self.last
+    }
+
+    fn release(&mut self, number: u32) {
+        let Some(held) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        held.holders -= 1;
+        if held.holders == 0 {
+            self.by_source.remove(held.filter.source());
+            self.by_number.remove(&number);
+        }
+    }
+}
+
+fn place_key(id: ConnectionId, slot: Slot) -> PlaceKey {
+    (id.index() as u64) << 32 | u64::from(slot)
+}
+
+/// Hashes numbers that the shard has given itself, so that nobody can choose colliding ones.
+#[derive(Debug, Default, Clone, Copy)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Fibonacci hashing; the rotation brings the good high bits to where the table looks.
+        self.0 = (self.0 ^ number)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(26);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

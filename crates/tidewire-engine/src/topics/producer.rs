@@ -1,0 +1,411 @@
+//! Acknowledged intake: which of a producer's numbered messages were taken, across its connections.
+//!
+//! A producer is a user and a name that the user chose. It numbers its messages 1, 2, 3 and so on, and sends
+//! again what was not acknowledged when its connection broke. The engine takes each number once and only in
+//! turn, and acknowledges all up to the last one taken.
+//!
+//! What is known of a producer is forgotten in the end: a while after its last connection has closed, when too
+//! many others came after it, and when the process ends. Then nobody can say whether what it sent last was
+//! taken. So that a message is neither taken twice nor lost in silence, two rules hold:
+//!
+//! - A producer has an **epoch**, drawn when the engine first hears of it, which every opening is told. If it is
+//!   another one than at the opening before, the producer was forgotten: what it has sent without an
+//!   acknowledgement may or may not have been taken, and the producer's side must tell its application so
+//!   instead of sending it again by itself.
+//! - The first number of an epoch is 1. Any other one is a [`Verdict::Gap`] and is not taken, so a producer that
+//!   goes on counting without having looked at the epoch is stopped by its first message.
+//!
+//! A producer that kept no state of its own goes on after the last number that the opening gives.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::lru::{ENTRIES_MAX, List, Slots};
+
+/// The last numbers of many producers, each O(1) to find and to change.
+///
+/// A producer with an open connection is never forgotten. The others are, the one closed first before the
+/// others, when their time is over or when there are too many. One takes 80 to 150 bytes, besides its names.
+#[derive(Debug)]
+pub(crate) struct Producers {
+    producers: Slots<Producer>,
+    index: HashMap<Name, u32>,
+    /// Those without a connection, in the order of their closing.
+    closed: List,
+    producers_max: usize,
+    closed_max_ms: u64,
+    serial: u64,
+}
+
+/// One opening of a producer, to be kept with the connection that made it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct ProducerHandle {
+    at: u32,
+    /// Never the same for two openings.
+    serial: u64,
+}
+
+/// What an opening is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    /// For the later calls.
+    pub(crate) handle: ProducerHandle,
+    /// Whether this is the producer that opened before: another epoch than last time means that it was
+    /// forgotten.
+    pub(crate) epoch: u32,
+    /// The last number that was taken; 0 for none.
+    pub(crate) last: u64,
+}
+
+/// What to do with a numbered message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The application takes it.
+    Take,
+    /// It was taken before: drop it, and acknowledge.
+    Repeat,
+    /// A message before it is missing: refuse it.
+    Gap {
+        /// The only number that would be taken.
+        expected: u64,
+    },
+    /// A newer connection has opened the producer: refuse it, whatever its number.
+    Superseded,
+}
+
+/// There are as many producers with open connections as there may be. It helps to try again later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many producers are open")]
+pub(crate) struct TooManyProducers;
+
+/// User and producer.
+type Name = (Arc<str>, Arc<str>);
+
+#[derive(Debug)]
+struct Producer {
+    name: Name,
+    epoch: u32,
+    last: u64,
+    /// The opening whose messages are taken.
+    serial: u64,
+    /// When its last connection closed; `None` while it is open, and then it is not in the list.
+    closed_at_ms: Option<u64>,
+}
+
+impl Producers {
+    /// How many producers are remembered unless something else is configured.
+    pub(crate) const PRODUCERS_MAX_DEFAULT: usize = 10_000;
+
+    /// How long a producer without a connection is remembered unless something else is configured, in
+    /// milliseconds: an hour.
+    pub(crate) const CLOSED_MAX_MS_DEFAULT: u64 = 3_600_000;
+
+    /// Remembers at most `producers_max` producers (at least one), and one without a connection for
+    /// `closed_max_ms`.
+    pub(crate) fn new(producers_max: usize, closed_max_ms: u64) -> Self {
+        Self {
+            producers: Slots::new(),
+            index: HashMap::new(),
+            closed: List::EMPTY,
+            producers_max: producers_max.clamp(1, ENTRIES_MAX),
+            closed_max_ms,
+            serial: 0,
+        }
+    }
+
+    /// A connection speaks for a producer from now on; one that did so before is refused from now on.
+    ///
+    /// `random_epoch` is the epoch if the producer is not known. The caller bounds the length of the names and
+    /// how many producers a connection may open.
+    pub(crate) fn open(
+        &mut self,
+        user: &Arc<str>,
+        producer: &Arc<str>,
+        now_ms: u64,
+        random_epoch: u32,
+    ) -> Result<Opened, TooManyProducers> {
+        let name = (Arc::clone(user), Arc::clone(producer));
+        let known = self.index.get(&name).copied();
+        let known = known.filter(|at| !self.is_over(*at, now_ms));
+        let at = match known {
+            Some(at) => at,
+            None => self.add(name, random_epoch)?,
+        };
+        self.serial += 1;
+        let producer = &mut self.producers[at];
+        producer.serial = self.serial;
+        if producer.closed_at_ms.take().is_some() {
+            self.producers.unlink(&mut self.closed, at);
+        }
+        let producer = &self.producers[at];
+        Ok(Opened {
+            handle: ProducerHandle {
+                at,
+                serial: producer.serial,
+            },
+            epoch: producer.epoch,
+            last: producer.last,
+        })
+    }
+
+    /// What [`Producers::accept`] would say, without taking the number: for a message that may yet be refused
+    /// for another reason.
+    pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> Verdict {
+        let Some(producer) = self.opened(handle) else {
+            return Verdict::Superseded;
+        };
+        let expected = producer.last.saturating_add(1);
+        if number == expected {
+            Verdict::Take
+        } else if (1..expected).contains(&number) {
+            Verdict::Repeat
+        } else {
+            Verdict::Gap { expected }
+        }
+    }
+
+    /// Judges a message by its number, and counts it as taken if the verdict is [`Verdict::Take`].
+    pub(crate) fn accept(&mut self, handle: ProducerHandle, number: u64) -> Verdict {
+        let verdict = self.verdict(handle, number);
+        if verdict == Verdict::Take {
+            self.producers[handle.at].last = number;
+        }
+        verdict
+    }
+
+    /// The last number taken, which acknowledges all before it; `None` if the opening was superseded.
+    pub(crate) fn last(&self, handle: ProducerHandle) -> Option<u64> {
+        self.opened(handle).map(|producer| producer.last)
+    }
+
+    /// The connection speaks for the producer no more. Ignored if the opening was superseded.
+    pub(crate) fn close(&mut self, handle: ProducerHandle, now_ms: u64) {
+        if self.opened(handle).is_none() {
+            return;
+        }
+        self.producers[handle.at].closed_at_ms = Some(now_ms);
+        self.producers.link(&mut self.closed, handle.at);
+    }
+
+    /// Forgets at most `at_most` of the producers whose time is over, and gives how many it forgot.
+    pub(crate) fn sweep(&mut self, now_ms: u64, at_most: usize) -> usize {
+        let mut forgotten = 0;
+        while forgotten < at_most
+            && let Some(oldest) = self.closed.oldest()
+            && self.is_over(oldest, now_ms)
+        {
+            self.forget(oldest);
+            forgotten += 1;
+        }
+        forgotten
+    }
+
+    /// How many producers are remembered, open or not.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.producers.len()
+    }
+
+    /// The producer of an opening that is neither closed nor superseded.
+    fn opened(&self, handle: ProducerHandle) -> Option<&Producer> {
+        let producer = self.producers.at(handle.at)?;
+        let is_open = producer.serial == handle.serial && producer.closed_at_ms.is_none();
+        is_open.then_some(producer)
+    }
+
+    fn is_over(&self, at: u32, now_ms: u64) -> bool {
+        self.producers[at]
+            .closed_at_ms
+            .is_some_and(|closed_at_ms| now_ms.saturating_sub(closed_at_ms) >= self.closed_max_ms)
+    }
+
+    /// Makes a producer known with a new epoch, in the place of its own past if that is over.
+    fn add(&mut self, name: Name, epoch: u32) -> Result<u32, TooManyProducers> {
+        if let Some(&past) = self.index.get(&name) {
+            self.forget(past);
+        } else if self.producers.len() >= self.producers_max {
+            let oldest = self.closed.oldest().ok_or(TooManyProducers)?;
+            self.forget(oldest);
+        }
+        let at = self.producers.insert(Producer {
+            name: name.clone(),
+            epoch,
+            last: 0,
+            serial: 0,
+            closed_at_ms: None,
+        });
+        self.index.insert(name, at);
+        Ok(at)
+    }
+
+    /// Forgets a closed producer.
+    fn forget(&mut self, at: u32) {
+        self.producers.unlink(&mut self.closed, at);
+        if let Some(producer) = self.producers.remove(at) {
+            self.index.remove(&producer.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(text: &str) -> Arc<str> {
+        Arc::from(text)
+    }
+
+    fn open(producers: &mut Producers, name: &str, now_ms: u64, epoch: u32) -> Opened {
+        let (user, producer) = (text("user"), text(name));
+        producers.open(&user, &producer, now_ms, epoch).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_taken_once_and_in_turn() {
+        let mut producers = Producers::new(10, 1_000);
+        let opened = open(&mut producers, "a", 0, 7);
+        assert_eq!((opened.epoch, opened.last), (7, 0));
+        let handle = opened.handle;
+        assert_eq!(producers.accept(handle, 0), Verdict::Gap { expected: 1 });
+        assert_eq!(producers.accept(handle, 2), Verdict::Gap { expected: 1 });
+        assert_eq!(producers.verdict(handle, 1), Verdict::Take);
+        assert_eq!(producers.accept(handle, 1), Verdict::Take);
+        assert_eq!(producers.accept(handle, 1), Verdict::Repeat);
+        assert_eq!(producers.accept(handle, 2), Verdict::Take);
+        assert_eq!(producers.accept(handle, 0), Verdict::Gap { expected: 3 });
+        assert_eq!(
+            producers.accept(handle, u64::MAX),
+            Verdict::Gap { expected: 3 }
+        );
+        assert_eq!(producers.last(handle), Some(2));
+    }
+
+    #[test]
+    fn the_newest_connection_takes_over() {
+        let mut producers = Producers::new(10, 1_000);
+        let first = open(&mut producers, "a", 0, 7).handle;
+        producers.accept(first, 1);
+        let second = open(&mut producers, "a", 5, 8);
+        assert_eq!((second.epoch, second.last), (7, 1));
+        assert_eq!(producers.accept(first, 2), Verdict::Superseded);
+        assert_eq!(producers.accept(first, 1), Verdict::Superseded);
+        assert_eq!(producers.last(first), None);
+        // The late end of the older connection does not close the newer one.
+        producers.close(first, 6);
+        assert_eq!(producers.accept(second.handle, 2), Verdict::Take);
+        producers.close(second.handle, 7);
+        assert_eq!(producers.accept(second.handle, 3), Verdict::Superseded);
+    }
+
+    #[test]
+    fn a_user_cannot_speak_for_another() {
+        let mut producers = Producers::new(10, 1_000);
+        let (ann, bob, name) = (text("ann"), text("bob"), text("a"));
+        let first = producers.open(&ann, &name, 0, 1).unwrap();
+        producers.accept(first.handle, 1);
+        let other = producers.open(&bob, &name, 0, 2).unwrap();
+        assert_eq!((other.epoch, other.last), (2, 0));
+        assert_eq!(producers.accept(first.handle, 2), Verdict::Take);
+    }
+
+    #[test]
+    fn closed_ones_are_forgotten_in_time_and_open_ones_never() {
+        let mut producers = Producers::new(10, 1_000);
+        let kept = open(&mut producers, "open", 0, 1).handle;
+        for (name, at_ms) in [("a", 10), ("b", 20), ("c", 30)] {
+            let handle = open(&mut producers, name, 0, 2).handle;
+            producers.accept(handle, 1);
+            producers.close(handle, at_ms);
+        }
+        assert_eq!(producers.sweep(1_009, 10), 0);
+        assert_eq!(producers.sweep(1_030, 2), 2);
+        assert_eq!(open(&mut producers, "c", 1_029, 3).last, 1);
+        assert_eq!(producers.sweep(1_000_000, 10), 0);
+        assert_eq!(producers.accept(kept, 1), Verdict::Take);
+        assert_eq!(producers.len(), 2);
+        // One whose time is over is forgotten even if no sweep came by.
+        producers.close(kept, 2_000);
+        let again = open(&mut producers, "open", 3_000, 4);
+        assert_eq!((again.epoch, again.last), (4, 0));
+        assert_eq!(producers.accept(kept, 2), Verdict::Superseded);
+    }
+
+    #[test]
+    fn too_many_forget_the_one_closed_first_and_then_refuse() {
+        let mut producers = Producers::new(3, 1_000);
+        let handles = ["a", "b", "c"].map(|name| open(&mut producers, name, 0, 1).handle);
+        for handle in handles {
+            producers.accept(handle, 1);
+        }
+        producers.close(handles[1], 5);
+        producers.close(handles[0], 6);
+        assert_eq!(open(&mut producers, "d", 7, 2).last, 0);
+        assert_eq!(producers.len(), 3);
+        assert_eq!(open(&mut producers, "a", 7, 2).last, 1);
+        let refused = producers.open(&text("user"), &text("b"), 8, 2);
+        assert_eq!(refused, Err(TooManyProducers));
+        assert_eq!(producers.accept(handles[2], 2), Verdict::Take);
+        assert_eq!(producers.len(), 3);
+    }
+
+    proptest! {
+        /// A client that follows the rules has every message taken once, in order, however often its
+        /// connection breaks before or after the acknowledgement; unless it is told of another epoch.
+        #[test]
+        fn taken_once_across_reconnections(
+            steps in prop::collection::vec((0u8..6, any::<bool>(), 0u64..300), 1..200),
+        ) {
+            let mut producers = Producers::new(2, 500);
+            let mut epoch_next = 0;
+            let mut now_ms = 0;
+            let mut connection: Option<ProducerHandle> = None;
+            let (mut epoch, mut acknowledged) = (None, 0);
+            let mut taken: Vec<u64> = Vec::new();
+            for (kind, tells, wait_ms) in steps {
+                now_ms += wait_ms;
+                epoch_next += 1;
+                match (kind, connection) {
+                    (0, Some(handle)) => {
+                        // The server may learn of the end late, or never.
+                        if tells {
+                            producers.close(handle, now_ms);
+                        }
+                        connection = None;
+                    }
+                    (1, _) => {
+                        let other = open(&mut producers, &format!("other {epoch_next}"), now_ms, 0);
+                        producers.close(other.handle, now_ms);
+                    }
+                    (_, None) => {
+                        let opened = open(&mut producers, "a", now_ms, epoch_next);
+                        if epoch != Some(opened.epoch) {
+                            prop_assert_eq!(opened.last, 0);
+                            taken.clear();
+                            epoch = Some(opened.epoch);
+                        }
+                        prop_assert_eq!(opened.last, taken.len() as u64);
+                        acknowledged = if tells { opened.last } else { acknowledged.min(opened.last) };
+                        connection = Some(opened.handle);
+                    }
+                    (_, Some(handle)) => {
+                        let number = acknowledged + 1;
+                        match producers.accept(handle, number) {
+                            Verdict::Take => taken.push(number),
+                            Verdict::Repeat => {}
+                            refused => prop_assert!(false, "{:?}", refused),
+                        }
+                        let last = producers.last(handle);
+                        prop_assert_eq!(last, Some(taken.len() as u64));
+                        if tells {
+                            acknowledged = number;
+                        }
+                    }
+                }
+                prop_assert!(producers.len() <= 2);
+                let in_turn: Vec<u64> = (1..=taken.len() as u64).collect();
+                prop_assert_eq!(&taken, &in_turn);
+            }
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! What is published, and the forms in which it leaves.
+
+use super::history::Position;
+use super::hub::PublishError;
+use crate::application::{ConnectionKey, Outgoing};
+use crate::outgoing::Payload;
+use serde::de::IgnoredAny;
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, NESTING_MAX, json_to_msgpack};
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::session::GapReason;
+use tidewire_wire::timestamp::write_rfc3339_ms;
+use tidewire_wire::uuid::Uuid;
+
+/// A message to be published.
+///
+/// ```
+/// use tidewire_engine::{NewPublication, Priority};
+///
+/// let trade = NewPublication::new("trade", r#"{"symbol":"TIDE","price":12.5}"#)
+///     .with_priority(Priority::High)
+///     .with_id("trade-4711");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPublication {
+    pub(crate) t: String,
+    pub(crate) payload: String,
+    pub(crate) category: Category,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) id: Option<String>,
+    pub(crate) key: Option<String>,
+    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl NewPublication {
+    /// A publication of type `t` whose payload is this JSON text. Both are checked when it is published.
+    #[must_use]
+    pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
+        Self {
+            t: t.into(),
+            payload: payload.into(),
+            category: Category::Update,
+            priority: None,
+            id: None,
+            key: None,
+            exclude: None,
+            ttl_ms: None,
+        }
+    }
+
+    /// A snapshot (`S`) instead of an update (`U`).
+    #[must_use]
+    pub fn as_snapshot(mut self) -> Self {
+        self.category = Category::Snapshot;
+        self
+    }
+
+    /// What leaves first when a subscriber lags. Default: the topic's. On a topic with history it is always the
+    /// topic's.
+    #[must_use]
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// An idempotency key: a publication with the same id on the same topic is dropped as long as the server
+    /// remembers it.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<String>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+
+    /// What it is about: of several with one key, a lagging subscriber that conflates gets the newest.
+    #[must_use]
+    pub fn with_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Everyone but this connection gets it.
+    #[must_use]
+    pub fn without(mut self, connection: ConnectionKey) -> Self {
+        self.exclude = Some(connection);
+        self
+    }
+
+    /// Nobody gets it later than so many milliseconds after it was published.
+    #[must_use]
+    pub fn with_ttl_ms(mut self, ttl_ms: u64) -> Self {
+        self.ttl_ms = Some(ttl_ms);
+        self
+    }
+}
+
+/// A message that goes to many connections. What it is in another format or compressed is made once, by the first
+/// that needs it, on whatever shard.
+#[derive(Debug)]
+pub(crate) struct Publication {
+    body: Body,
+    /// `None` for what goes to no topic.
+    pub(crate) topic: Option<Arc<str>>,
+    pub(crate) position: Option<Position>,
+    pub(crate) priority: Priority,
+    pub(crate) key: Option<Box<str>>,
+    pub(crate) exclude: Option<ConnectionKey>,
+    /// On the clock that counts from 1970.
+    pub(crate) expires_unix_ms: u64,
+    forms: OnceLock<Box<Forms>>,
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Sent as it is.
+    Verbatim(Outgoing),
+    /// An envelope in JSON.
+    Envelope {
+        json: Box<[u8]>,
+        payload: Range<usize>,
+    },
+}
+
+/// The forms other than the first.
+#[derive(Debug, Default)]
+struct Forms {
+    messagepack: OnceLock<Box<[u8]>>,
+    zlib: OnceLock<Box<[u8]>>,
+    /// By log 2 of the window, of text and of binary frames.
+    deflated: [[OnceLock<Box<[u8]>>; WINDOWS]; 2],
+}
+
+const WINDOWS: usize = (WINDOW_BITS_MAX - WINDOW_BITS_MIN) as usize + 1;
+
+/// What becomes of a new publication once it is known where it goes.
+pub(crate) struct Placed<'a> {
+    pub(crate) topic: Option<&'a Arc<str>>,
+    pub(crate) position: Option<Position>,
+    pub(crate) priority: Priority,
+    pub(crate) unix_ms: u64,
+    /// The number of a delivery to be acknowledged, and whether it was delivered before.
+    pub(crate) delivery: Option<(u64, bool)>,
+}
+
+/// A new publication whose text lives elsewhere.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Draft<'a> {
+    pub(crate) t: &'a str,
+    /// One JSON value.
+    pub(crate) payload: &'a [u8],
+    pub(crate) category: Category,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) id: Option<&'a str>,
+    pub(crate) key: Option<&'a str>,
+    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+impl NewPublication {
+    /// Whether the payload is JSON that a client can read, also behind the levels of the envelope and of a batch.
+    pub(crate) fn check_payload(&self) -> Result<(), PublishError> {
+        if is_payload(&self.payload) {
+            Ok(())
+        } else {
+            Err(PublishError::Payload)
+        }
+    }
+
+    pub(crate) fn draft(&self) -> Draft<'_> {
+        Draft {
+            t: &self.t,
+            payload: self.payload.as_bytes(),
+            category: self.category,
+            priority: self.priority,
+            id: self.id.as_deref(),
+            key: self.key.as_deref(),
+            exclude: self.exclude,
+            ttl_ms: self.ttl_ms,
+        }
+    }
+}
+
+impl Draft<'_> {
+    pub(crate) fn place(&self, placed: &Placed<'_>) -> Publication {
+        let header = PublicationHeader {
+            category: self.category,
+            t: self.t,
+            topic: placed.topic.map(|topic| &**topic),
+            position: placed
+                .position
+                .map(|position| (position.epoch, position.offset)),
+            id: self.id,
+            priority: placed.priority,
+            delivery: placed.delivery,
+            correlation_id: None,
+        };
+        let mut json = Vec::with_capacity(self.payload.len() + ENVELOPE_BYTES);
+        header.write_json(self.payload, &mut json);
+        // The payload is the last field.
+        let end = json.len() - 1;
+        Publication {
+            body: Body::Envelope {
+                json: json.into_boxed_slice(),
+                payload: end - self.payload.len()..end,
+            },
+            topic: placed.topic.cloned(),
+            position: placed.position,
+            priority: placed.priority,
+            key: self.key.map(Box::from),
+            exclude: self.exclude,
+            expires_unix_ms: self
+                .ttl_ms
+                .map_or(u64::MAX, |ttl_ms| placed.unix_ms.saturating_add(ttl_ms)),
+            forms: OnceLock::new(),
+        }
+    }
+}
+
+impl Publication {
+    pub(crate) fn verbatim(message: Outgoing) -> Self {
+        Self {
+            body: Body::Verbatim(message),
+            topic: None,
+            position: None,
+            priority: Priority::Normal,
+            key: None,
+            exclude: None,
+            expires_unix_ms: u64::MAX,
+            forms: OnceLock::new(),
+        }
+    }
+
+    /// The protocol's own message about a topic, an envelope in JSON.
+    pub(crate) fn event(topic: Option<Arc<str>>, json: Vec<u8>) -> Self {
+        Self {
+            body: Body::Envelope {
+                json: json.into_boxed_slice(),
+                payload: 0..0,
+            },
+            topic,
+            ..Self::verbatim(Outgoing::Binary(Arc::new([])))
+        }
+    }
+
+    /// Tells the subscribers of a topic with history that they do not get a publication that was expired.
+    pub(crate) fn gap_of(expired: &Self, id: Uuid, unix_ms: u64) -> Option<Self> {
+        let (topic, position) = (expired.topic.clone()?, expired.position?);
+        let mut json = b"{\"c\":\"WSE\",\"t\":\"publication_gap\",\"id\":\"".to_vec();
+        id.write(&mut json);
+        json.extend_from_slice(b"\",\"ts\":\"");
+        write_rfc3339_ms(unix_ms, &mut json);
+        let payload = serde_json::json!({
+            "topic": &*topic,
+            "reason": GapReason::Expired.as_str(),
+            "count": 1,
+            "epoch": position.epoch_hex().to_string(),
+            "from": position.offset,
+            "to": position.offset,
+        });
+        json.extend_from_slice(format!("\",\"p\":{payload},\"v\":1}}").as_bytes());
+        let gap = Self::event(Some(topic), json);
+        Some(Self {
+            priority: expired.priority,
+            ..gap
+        })
+    }
+
+    /// It in the format that a connection wants.
+    pub(crate) fn payload(&self, format: Format) -> Payload<'_> {
+        let payload = match (&self.body, format) {
+            (Body::Verbatim(message), _) => message.payload(),
+            (Body::Envelope { json, .. }, Format::Json) => Payload::new(OpCode::Text, json),
+            (Body::Envelope { json, .. }, Format::MessagePack) => {
+                let packed = self.forms().messagepack.get_or_init(|| packed(json));
+                Payload::new(OpCode::Binary, packed)
+            }
+        };
+        Payload {
+            publication: Some(self),
+            ..payload
+        }
+    }
+
+    /// The payload of its envelope, JSON.
+    pub(crate) fn content(&self) -> &[u8] {
+        match &self.body {
+            Body::Verbatim(_) => &[],
+            Body::Envelope { json, payload } => &json[payload.clone()],
+        }
+    }
+
+    /// The whole envelope, JSON.
+    pub(crate) fn json(&self) -> &[u8] {
+        match &self.body {
+            Body::Verbatim(_) => &[],
+            Body::Envelope { json, .. } => json,
+        }
+    }
+
+    /// Whether it is one of the protocol's own messages about a topic.
+    pub(crate) fn is_event(&self) -> bool {
+        matches!(&self.body, Body::Envelope { payload, .. } if payload.is_empty())
+    }
+
+    /// The same without an exception for its publisher.
+    pub(crate) fn for_anyone(&self) -> Self {
+        Self {
+            exclude: None,
+            ..self.with_json(self.json().to_vec(), 0)
+        }
+    }
+
+    /// The same with the number under which it is to be acknowledged, and whether it was delivered before.
+    pub(crate) fn numbered(&self, number: u64, redelivered: bool) -> Self {
+        let Body::Envelope { json, payload } = &self.body else {
+            return self.for_anyone();
+        };
+        // Before the payload, which is the last field.
+        let (head, rest) = json.split_at(payload.start - PAYLOAD_NAME.len());
+        let mut numbered = Vec::with_capacity(json.len() + 32);
+        numbered.extend_from_slice(head);
+        let added = format!(
+            ",\"d\":{number}{}",
+            if redelivered { ",\"rd\":true" } else { "" }
+        );
+        numbered.extend_from_slice(added.as_bytes());
+        numbered.extend_from_slice(rest);
+        self.with_json(numbered, added.len())
+    }
+
+    /// The same with another envelope, in which the payload starts so many bytes later.
+    fn with_json(&self, json: Vec<u8>, later: usize) -> Self {
+        let body = match &self.body {
+            Body::Verbatim(message) => Body::Verbatim(message.clone()),
+            Body::Envelope { payload, .. } => Body::Envelope {
+                json: json.into_boxed_slice(),
+                payload: payload.start + later..payload.end + later,
+            },
+        };
+        Self {
+            body,
+            topic: self.topic.clone(),
+            position: self.position,
+            priority: self.priority,
+            key: self.key.clone(),
+            exclude: self.exclude,
+            expires_unix_ms: self.expires_unix_ms,
+            forms: OnceLock::new(),
+        }
+    }
+
+    /// About what it takes in memory and on each connection, in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        let bytes = match &self.body {
+            Body::Verbatim(Outgoing::Text(text)) => text.len(),
+            Body::Verbatim(Outgoing::Binary(bytes)) => bytes.len(),
+            Body::Envelope { json, .. } => json.len(),
+        };
+        bytes + size_of::<Self>()
+    }
+
+    pub(crate) fn is_expired(&self, unix_ms: u64) -> bool {
+        unix_ms > self.expires_unix_ms
+    }
+
+    /// Its zlib form, made by the first that asks.
+    pub(crate) fn zlib(&self, make: impl FnOnce(&mut Vec<u8>)) -> &[u8] {
+        self.forms().zlib.get_or_init(|| made(make))
+    }
+
+    /// Its deflated form for such a frame and a window of so many bits, made by the first that asks.
+    pub(crate) fn deflated(
+        &self,
+        opcode: OpCode,
+        window_bits: u8,
+        make: impl FnOnce(&mut Vec<u8>),
+    ) -> &[u8] {
+        let window = window_bits.clamp(WINDOW_BITS_MIN, WINDOW_BITS_MAX) - WINDOW_BITS_MIN;
+        let is_binary = opcode == OpCode::Binary;
+        self.forms().deflated[usize::from(is_binary)][usize::from(window)]
+            .get_or_init(|| made(make))
+    }
+
+    fn forms(&self) -> &Forms {
+        self.forms.get_or_init(Box::default)
+    }
+}
+
+/// Whether a text is JSON that a client can read as part of a message.
+pub(crate) fn is_payload(json: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(json).is_ok()
+        && nesting(json.as_bytes()) <= PAYLOAD_NESTING_MAX
+}
+
+/// The levels of arrays and objects of valid JSON.
+fn nesting(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut escaped) = (false, false);
+    for byte in json {
+        match (in_text, *byte) {
+            (true, _) if escaped => escaped = false,
+            (true, b'\\') => escaped = true,
+            (_, b'"') => in_text = !in_text,
+            (false, b'{' | b'[') => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            (false, b'}' | b']') => depth -= 1,
+            _ => {}
+        }
+    }
+    deepest
+}
+
+fn packed(json: &[u8]) -> Box<[u8]> {
+    let mut packed = MESSAGEPACK_PREFIX.to_vec();
+    // The payload was checked to be JSON and not to be nested too deep.
+    if json_to_msgpack(json, &mut packed).is_err() {
+        tracing::error!("a publication cannot be written as MessagePack");
+    }
+    packed.into_boxed_slice()
+}
+
+fn made(make: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    make(&mut bytes);
+    bytes.into_boxed_slice()
+}
+
+/// Levels that a payload may have: those of a message, without the envelope's and those of a batch around it.
+const PAYLOAD_NESTING_MAX: usize = NESTING_MAX - 3;
+
+/// What stands between the other fields of an envelope and its payload.
+const PAYLOAD_NAME: &[u8] = b",\"p\":";
+
+/// What an envelope usually adds to its payload.
+const ENVELOPE_BYTES: usize = 96;

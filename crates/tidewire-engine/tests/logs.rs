@@ -1,0 +1,152 @@
+//! What the engine says to those who listen to its events.
+//!
+//! All tests of this file are one, because there is one listener for all threads.
+
+mod common;
+
+use common::topics::{open_topics, subscribe};
+use common::{Opening, SECRET, assert_settled, start, token, wait_until};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tidewire_engine::apps::Echo;
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
+use tidewire_engine::{Config, NewPublication};
+use tidewire_wire::close::CloseCode;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+/// The fields of one event; its words are in `message`.
+type Fields = BTreeMap<&'static str, String>;
+
+#[derive(Clone, Default)]
+struct Listener(Arc<Mutex<Vec<(Level, Fields)>>>);
+
+struct Reader(Fields);
+
+impl Visit for Reader {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tidewire_engine")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut reader = Reader(Fields::new());
+        event.record(&mut reader);
+        self.0
+            .lock()
+            .expect("no panic")
+            .push((*event.metadata().level(), reader.0));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+impl Listener {
+    /// The first event with these words.
+    #[track_caller]
+    fn heard(&self, level: Level, words: &str) -> Fields {
+        let find = || {
+            let events = self.0.lock().expect("no panic");
+            events
+                .iter()
+                .find(|(_, fields)| fields["message"] == words)
+                .cloned()
+        };
+        wait_until(words, || find().is_some());
+        let (found, fields) = find().expect("it was heard");
+        assert_eq!(found, level, "{words}");
+        fields
+    }
+}
+
+#[test]
+fn what_happens_to_a_session_is_told() {
+    let listener = Listener::default();
+    tracing::subscriber::set_global_default(listener.clone()).unwrap();
+    let mut config = Config {
+        auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
+        ..open_topics()
+    };
+    config.limits.outbox_bytes_max = 64 * 1024;
+    config.limits.errors_max = 2;
+    let server = start(config, Echo);
+    let open = || {
+        let bearer = format!("Bearer {}", token(json!({"sub": "ada"})));
+        let mut client = Opening::new(server.address())
+            .header("Authorization", bearer)
+            .open();
+        assert_eq!(client.next_json()["t"], "server_ready");
+        client
+    };
+
+    assert_eq!(Opening::new(server.address()).refused().0, 401);
+    let refused = listener.heard(Level::INFO, "a token is not accepted");
+    assert_eq!(refused["code"], "AUTH_FAILED");
+
+    let mut client = open();
+    let begun = listener.heard(Level::DEBUG, "a session starts");
+    assert_eq!(begun["user"], "ada");
+
+    for _ in 0..3 {
+        let bad = json!({"t": "publish_request", "p": {"topic": "a.*", "type": "x"}});
+        client.ask(&bad);
+    }
+    let unpublished = listener.heard(Level::DEBUG, "a publication is refused");
+    assert_eq!(
+        (&unpublished["user"], &unpublished["code"]),
+        (&begun["user"], &"INVALID_MESSAGE".into())
+    );
+    let words = "a connection is closed because too much of it had to be refused";
+    let opened = listener.heard(Level::INFO, words);
+    assert_eq!(client.next_json()["p"]["code"], "CIRCUIT_BREAKER_OPEN");
+    client.assert_closed(CloseCode::TOO_MANY_ERRORS);
+    let ended = listener.heard(Level::DEBUG, "a session ends");
+    for event in [&unpublished, &opened, &ended] {
+        assert_eq!(event["connection"], begun["connection"]);
+    }
+
+    let mut slow = open();
+    subscribe(&mut slow, json!(["busy"]));
+    let news = NewPublication::new("news", format!("{:?}", "x".repeat(50_000)));
+    let handle = server.handle();
+    wait_until("it overflows", || {
+        let _ = handle.publish("busy", &news);
+        handle.counters().outbox_overflows == 1
+    });
+    let words = "a connection ends because its peer does not read what waits for it";
+    let overflow = listener.heard(Level::INFO, words);
+    assert_eq!(
+        (&overflow["user"], &overflow["queued_bytes_over"]),
+        (&"ada".into(), &"65536".into())
+    );
+    assert_settled(&handle);
+
+    assert_eq!(server.drain(Duration::from_secs(1)), 0);
+    listener.heard(Level::INFO, "the drain starts");
+    assert_eq!(
+        listener.heard(Level::INFO, "the drain is over")["left"],
+        "0"
+    );
+}

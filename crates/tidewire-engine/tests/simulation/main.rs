@@ -1,0 +1,43 @@
+//! The whole engine on a simulated network: clients that come, go, stall and lose their connections at random, and
+//! a checker of what they see.
+//!
+//! `TIDEWIRE_SEEDS=100000` runs more of it, `TIDEWIRE_SEED=4711` one that failed, exactly as it was.
+
+mod client;
+mod world;
+
+use world::{Outcome, run};
+
+/// Seeds without a wish for others.
+const SEEDS: u64 = 1_000;
+
+fn number_from(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn whatever_the_network_does_every_subscriber_is_served_or_told() {
+    if let Some(seed) = number_from("TIDEWIRE_SEED") {
+        println!("{:#?}", run(seed));
+        return;
+    }
+    let mut total = Outcome::default();
+    for seed in 0..number_from("TIDEWIRE_SEEDS").unwrap_or(SEEDS) {
+        let outcome = std::panic::catch_unwind(|| run(seed))
+            .unwrap_or_else(|_| panic!("TIDEWIRE_SEED={seed} fails"));
+        total.add(&outcome);
+    }
+    // A simulation in which nothing happens proves nothing.
+    println!("{total:#?}");
+    assert!(total.publications_received > 0 && total.recoveries > 0);
+    assert!(total.incomplete_recoveries > 0 && total.gaps > 0);
+    assert!(total.resets > 0 && total.jobs_done > 0 && total.presence_checks > 0);
+}
+
+#[test]
+fn a_seed_replays_exactly() {
+    for seed in [3, 99, 12_345] {
+        assert_eq!(run(seed), run(seed));
+    }
+    assert_ne!(run(3).trace, run(4).trace);
+}
