@@ -32,6 +32,8 @@ pub enum Failure {
     NoDeflate,
     /// The plan asks for encryption, and the server does not agree on a key.
     NoEncryption,
+    /// The server does not let the connection subscribe.
+    NotSubscribed,
     /// The peer closed the connection.
     Closed,
     /// The host or network cannot be reached.
@@ -107,6 +109,7 @@ impl fmt::Display for Failure {
             Self::Protocol => "broke the protocol",
             Self::NoDeflate => "ended: the server does not accept permessage-deflate",
             Self::NoEncryption => "ended: the server does not agree on a key for encryption",
+            Self::NotSubscribed => "ended: the server refuses the subscription",
             Self::Closed => "closed by the server",
             Self::Unreachable => "unreachable",
             Self::Other => "failed for another reason",

@@ -177,8 +177,12 @@ impl Fleet {
                 longest: stop.longest(),
             })
             .collect();
-        let sends = orders.iter().any(|order| order.activity.ring().is_some());
+        let sends = orders.iter().any(|order| order.activity.sends());
         for (order, worker) in orders.into_iter().zip(&self.workers) {
+            if let Activity::FanOut(fan_out) = &order.activity {
+                // The publisher is opened by itself, which gives it to the first worker.
+                fan_out.set_waker(&self.workers[0].mailbox);
+            }
             worker
                 .mailbox
                 .send(Command::Run(Box::new(order)))

@@ -8,6 +8,7 @@ pub mod accounting;
 pub mod bench_tests;
 mod channel;
 pub mod failure;
+pub mod fan_out;
 pub mod fleet;
 pub mod layer;
 pub mod live;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failures;
+use crate::fan_out::{FanOut, FanOutCounts};
 use crate::layer::Layer;
 use crate::pace::Pace;
 use crate::profile::{Profile, ServerFacts};
@@ -115,6 +116,13 @@ pub enum Activity {
         /// Messages on their way on each connection.
         in_flight: u32,
     },
+    /// Version 1: each connection but one subscribes to the topic of a fan-out; that one will publish.
+    Subscribe {
+        /// The number of the connection that does not.
+        publisher: usize,
+    },
+    /// One connection publishes, and the others get it.
+    FanOut(Arc<FanOut>),
 }
 
 impl Activity {
@@ -122,11 +130,19 @@ impl Activity {
     #[must_use]
     pub fn ring(&self) -> Option<&Arc<FrameRing>> {
         match self {
-            Self::Hold { .. } | Self::Pings { .. } => None,
+            Self::Hold { .. } | Self::Pings { .. } | Self::Subscribe { .. } | Self::FanOut(_) => {
+                None
+            }
             Self::Blast { ring } | Self::Paced { ring, .. } | Self::Window { ring, .. } => {
                 Some(ring)
             }
         }
+    }
+
+    /// Whether messages are to be sent that have to be accounted for.
+    #[must_use]
+    pub fn sends(&self) -> bool {
+        self.ring().is_some() || matches!(self, Self::FanOut(_))
     }
 
     /// Whether the server answers each message with one of its own.
@@ -255,6 +271,8 @@ pub struct Ran {
     pub span_ns: Option<(u64, u64)>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
+    /// What came of a fan-out, if this was one: its `offered` and `confirmed` count deliveries.
+    pub fan_out: Option<Box<FanOutCounts>>,
     /// What was confirmed, messages and round trips, in each whole [`WINDOW`] before the phase's end.
     pub windows: Vec<u64>,
     /// What the server has said about itself.
@@ -307,6 +325,9 @@ impl Ran {
         self.cpu.merge(other.cpu);
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
+        }
+        if let Some(other) = &other.fan_out {
+            self.fan_out.get_or_insert_default().merge(other);
         }
         // What ends first is complete up to there; a worker without connections has no part in it.
         if self.windows.is_empty() {

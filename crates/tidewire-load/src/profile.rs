@@ -55,6 +55,8 @@ pub(crate) enum Heard {
     Pong(Option<u64>),
     Ping,
     Error,
+    /// The answer to a `subscription_update`.
+    Subscription,
     OtherSystem,
     Application,
 }
@@ -84,6 +86,7 @@ fn hear_system(system: SystemType, message: &[u8]) -> Heard {
         SystemType::ServerReady => Heard::Ready,
         SystemType::ServerHello => Heard::Hello,
         SystemType::Error => Heard::Error,
+        SystemType::SubscriptionUpdate => Heard::Subscription,
         _ => Heard::OtherSystem,
     }
 }
@@ -165,6 +168,28 @@ pub(crate) fn write_key_hello(out: &mut Vec<u8>, public_key: &[u8], mask: [u8; 4
     write_frame(out, OpCode::Text, hello.as_bytes(), Some(mask));
 }
 
+/// Appends the frame of a `subscription_update` that asks for one topic, encrypted if there is a channel.
+pub(crate) fn write_subscription(
+    out: &mut Vec<u8>,
+    topic: &str,
+    mask: [u8; 4],
+    channel: Option<&mut Channel>,
+) {
+    let request = format!(
+        r#"{{"c":"WSE","t":"subscription_update","p":{{"action":"subscribe","topics":["{topic}"]}},"v":1}}"#
+    );
+    write_text(out, request.as_bytes(), mask, channel);
+}
+
+/// Whether the answer to a `subscription_update` says that this connection has the topic now.
+pub(crate) fn is_subscribed(message: &[u8], topic: &str) -> bool {
+    let topics = envelope(message).map(|envelope| envelope.payload["success_topics"].clone());
+    topics.is_some_and(|topics| {
+        let mut names = topics.as_array().into_iter().flatten();
+        names.any(|name| name.as_str() == Some(topic))
+    })
+}
+
 /// The server's key in a `server_hello`; `None` if there is none.
 pub(crate) fn encryption_key(message: &[u8]) -> Option<Vec<u8>> {
     let Envelope { payload, .. } = envelope(message)?;
@@ -207,7 +232,16 @@ fn write_stamped(
     // The array is longer than any head with the longest number.
     let _ = std::io::Write::write_fmt(&mut writer, format_args!("{head}{number}}},\"v\":1}}"));
     let length = writer.position() as usize;
-    let message = &message[..length];
+    write_text(out, &message[..length], mask, channel);
+}
+
+/// Appends the frame of a text message, encrypted if there is a channel.
+pub(crate) fn write_text(
+    out: &mut Vec<u8>,
+    message: &[u8],
+    mask: [u8; 4],
+    channel: Option<&mut Channel>,
+) {
     match channel {
         None => write_frame(out, OpCode::Text, message, Some(mask)),
         Some(channel) => write_frame_with(out, Some(mask), |out| {

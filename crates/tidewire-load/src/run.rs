@@ -37,6 +37,8 @@ pub struct BenchOptions {
     pub sizes: Vec<usize>,
     /// JSON payload sizes of the echo test, in bytes. Default 175.
     pub echo_sizes: Vec<usize>,
+    /// JSON sizes of the publications of the fan-out test, in bytes; at least 80. Default 95.
+    pub fan_out_sizes: Vec<usize>,
     /// What the messages of the size matrix and of the echo test tell. Default one trade, and several
     /// with [`Layer::Deflate`], whose messages have to be such as compress.
     pub content: Option<Content>,
@@ -50,8 +52,12 @@ pub struct BenchOptions {
     pub pings_per_connection: u64,
     /// Messages on their way on each connection of the echo test. Default 64.
     pub in_flight: u32,
+    /// Publications of the fan-out test that may be ahead of the slowest subscriber at full speed. Default as
+    /// many as 64 KiB hold.
+    pub fan_out_in_flight: Option<u32>,
     /// Messages a second, over all connections, instead of as many as possible; for the tests that
-    /// send messages. Default none.
+    /// send messages. In the fan-out test, publications. Default none: that test then runs at full speed, with
+    /// 1,000 subscribers or more at 100/s as well, with 10,000 or more at 20/s.
     pub rate_per_s: Option<f64>,
     /// Whether a given rate is kept with random gaps. Default false: even ones.
     pub poisson: bool,
@@ -93,12 +99,14 @@ impl BenchOptions {
             tiers: vec![100, 1_000],
             sizes: vec![64, 256, 1_024, 4_096, 16_384, 65_536],
             echo_sizes: vec![Payload::TRADE.json_bytes],
+            fan_out_sizes: vec![95],
             content: None,
             duration: Duration::from_secs(5),
             hold: Duration::from_secs(30),
             hold_ping_every_ms: 5_000,
             pings_per_connection: 50,
             in_flight: 64,
+            fan_out_in_flight: None,
             rate_per_s: None,
             poisson: false,
             confidence: None,
@@ -117,6 +125,8 @@ impl BenchOptions {
     /// The most connections that any test opens.
     fn connections_most(&self) -> usize {
         let tiers = self.tiers.iter().copied().max().unwrap_or(1);
+        // The publisher is one more.
+        let tiers = tiers + usize::from(self.tests.contains(&TestKind::FanOut));
         if self.tests.contains(&TestKind::ConnectionLimit) {
             tiers.max(self.connections_max.min(preflight::connections_room()))
         } else {

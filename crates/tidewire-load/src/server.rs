@@ -28,6 +28,11 @@ impl ServerWatch {
         }
     }
 
+    /// Their resident memory now.
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+        resources::processes_usage(&self.pids).map(|usage| usage.rss_bytes)
+    }
+
     pub(crate) fn sample(&self) -> Option<ServerSample> {
         let usage = resources::processes_usage(&self.pids)?;
         let threads = self

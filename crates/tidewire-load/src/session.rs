@@ -22,6 +22,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 pub(crate) struct Talk {
     pub(crate) id: ConnectionId,
+    /// Its number in the fleet, counted from 0.
+    pub(crate) number: usize,
     pub(crate) state: State,
     /// Whether the reader has nothing to remember, so that replies can be taken without it.
     pub(crate) reads_plainly: bool,
@@ -164,6 +166,8 @@ pub(crate) struct Work {
     /// How many of them, the newest, are not written yet; only kept when paced.
     pub(crate) unwritten: usize,
     pub(crate) replies: u64,
+    /// In a fan-out, the number of the newest publication that this subscriber has.
+    pub(crate) received: u64,
     /// Replies of the read at hand.
     pub(crate) fresh_replies: u32,
     /// Messages that the server has refused in the read at hand.
@@ -222,6 +226,7 @@ impl Session {
     ) -> Self {
         let talk = Talk {
             id,
+            number: opening.number,
             state: State::Connecting,
             reads_plainly: profile == Profile::Raw,
             channel: None,

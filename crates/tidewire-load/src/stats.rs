@@ -20,6 +20,9 @@ pub struct ServerCounts {
     pub delivered: u64,
     /// The sum of every `messages_refused_…`.
     pub refused: u64,
+    /// `deliveries`: publications sent, counted for each receiver; `None` from a server that does not count
+    /// them.
+    pub deliveries: Option<u64>,
 }
 
 impl ServerCounts {
@@ -29,6 +32,9 @@ impl ServerCounts {
         Self {
             delivered: self.delivered.saturating_sub(before.delivered),
             refused: self.refused.saturating_sub(before.refused),
+            deliveries: self
+                .deliveries
+                .map(|count| count.saturating_sub(before.deliveries.unwrap_or(0))),
         }
     }
 }
@@ -67,21 +73,20 @@ impl StatsSource {
         parse(&answer).map_err(|what| StatsError::Malformed { address, what })
     }
 
-    /// Reads the counters until they account for `expected` messages more than `before`, or for as long
-    /// as a server may take to add up what its threads have counted.
+    /// What the counters have counted since `before`, as soon as it is as it should be, or after as long as a
+    /// server may take to add up what its threads have counted.
     ///
     /// # Errors
     /// [`StatsError`].
     pub fn read_settled(
         &self,
         before: ServerCounts,
-        expected: u64,
+        is_settled: impl Fn(&ServerCounts) -> bool,
     ) -> Result<ServerCounts, StatsError> {
         let end = Instant::now() + SETTLE_MAX;
         loop {
             let counts = self.read()?.since(before);
-            if counts.delivered.saturating_add(counts.refused) >= expected || Instant::now() >= end
-            {
+            if is_settled(&counts) || Instant::now() >= end {
                 return Ok(counts);
             }
             std::thread::sleep(SETTLE_STEP);
@@ -126,7 +131,12 @@ fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
         .filter(|(name, _)| name.starts_with("messages_refused"))
         .filter_map(|(_, count)| count.as_u64())
         .sum();
-    Ok(ServerCounts { delivered, refused })
+    let deliveries = totals.get("deliveries").and_then(Value::as_u64);
+    Ok(ServerCounts {
+        delivered,
+        refused,
+        deliveries,
+    })
 }
 
 /// How long the listener may be silent.
@@ -143,20 +153,23 @@ mod tests {
     #[test]
     fn the_totals_are_found_and_refusals_added() {
         let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"total\":{\
-            \"messages_delivered\":10,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
+            \"messages_delivered\":10,\"deliveries\":9,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
         let counts = parse(answer).unwrap();
         assert_eq!(
             counts,
             ServerCounts {
                 delivered: 10,
-                refused: 5
+                refused: 5,
+                deliveries: Some(9),
             }
         );
         let before = ServerCounts {
             delivered: 4,
             refused: 5,
+            deliveries: None,
         };
         assert_eq!(counts.since(before).delivered, 6);
+        assert_eq!(before.since(before).deliveries, None);
     }
 
     #[test]

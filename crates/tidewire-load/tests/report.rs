@@ -191,6 +191,8 @@ fn the_page_is_self_contained_well_formed_and_made_for_every_medium() {
     assert!(page.contains("<figcaption>Confirmed bytes/s by connections"));
     assert!(page.contains("<figcaption>Round trips/s over time"));
     assert!(page.contains("<figcaption>Confirmed msgs/s over time"));
+    assert!(page.contains("<figcaption>Deliveries/s over connections"));
+    assert!(page.contains("<figcaption>Skew by percentile"));
     let compared = Comparison::new(&[("a".into(), fixture::report())]);
     balanced(&compared.html());
 }

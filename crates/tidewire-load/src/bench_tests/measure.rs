@@ -45,6 +45,8 @@ pub(crate) struct Measured {
     /// Of the server's busiest thread, as a share of the time.
     server_share: Option<f64>,
     pub(crate) rss_bytes: Option<(u64, u64)>,
+    /// The most memory of the server that was seen, ten times a second.
+    pub(crate) rss_bytes_peak: Option<u64>,
     counts: Option<ServerCounts>,
     /// The counters were asked for and did not come.
     counts_error: Option<String>,
@@ -207,26 +209,52 @@ impl<'a> Bench<'a> {
         let stats = self.options.stats;
         let counts_before = stats.map(|stats| stats.read());
         let before = self.server.sample();
-        let progress = &mut *self.progress;
-        let mut tick = |live: &Live| progress.tick(live);
+        let (progress, server) = (&mut *self.progress, &self.server);
+        let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
+        let mut tick = |live: &Live| {
+            rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
+            progress.tick(live);
+        };
         let mut watch = Watch {
             tick: &mut tick,
             stop: self.stop,
         };
         let ran = fleet.run(activity, stop, &mut watch)?;
         let after = self.server.sample();
+        rss_bytes_peak = rss_bytes_peak.max(after.as_ref().map(|after| after.rss_bytes));
         if ran.facts != ServerFacts::default() {
             self.facts = ran.facts.clone();
         }
         let mut measured = Measured::new(ran, before.as_ref(), after.as_ref());
+        measured.rss_bytes_peak = rss_bytes_peak;
         if let (Some(stats), Some(before)) = (stats, counts_before) {
-            let counts = before.and_then(|before| stats.read_settled(before, measured.ran.offered));
+            let ran = &measured.ran;
+            let is_settled = |counts: &ServerCounts| match &ran.fan_out {
+                Some(_) => counts.deliveries.is_none_or(|count| count >= ran.confirmed),
+                None => counts.delivered.saturating_add(counts.refused) >= ran.offered,
+            };
+            let counts = before.and_then(|before| stats.read_settled(before, is_settled));
             match counts {
                 Ok(counts) => measured.counts = Some(counts),
                 Err(error) => measured.counts_error = Some(error.to_string()),
             }
         }
         Ok(measured)
+    }
+
+    /// Lets the connections do something that is no measurement.
+    pub(crate) fn prepare(
+        &mut self,
+        fleet: &mut Fleet,
+        activity: impl Fn(usize, usize) -> Activity,
+    ) -> Result<Ran, RunError> {
+        let progress = &mut *self.progress;
+        let mut tick = |live: &Live| progress.tick(live);
+        let mut watch = Watch {
+            tick: &mut tick,
+            stop: self.stop,
+        };
+        Ok(fleet.run(activity, StopRule::Count(0), &mut watch)?)
     }
 
     pub(crate) fn server_sample(&self) -> Option<ServerSample> {
@@ -417,6 +445,7 @@ impl Measured {
             server_share: both
                 .filter(|_| duration_s > 0.0)
                 .map(|(before, after)| after.busiest_since(before).as_secs_f64() / duration_s),
+            rss_bytes_peak: None,
             rss_bytes: both.map(|(before, after)| (before.rss_bytes, after.rss_bytes)),
             counts: None,
             counts_error: None,
@@ -432,6 +461,9 @@ impl Measured {
 
     fn account(&self, opened: &Opened) -> Accounting {
         let ran = &self.ran;
+        if ran.fan_out.is_some() {
+            return self.account_of_deliveries(opened);
+        }
         let counts = self.counts.filter(|_| ran.offered > 0);
         // Without its counters, what the server told each connection is all that is known.
         let told = Some(ran.refused()).filter(|&refused| refused > 0 && ran.offered > 0);
@@ -447,6 +479,20 @@ impl Measured {
             connections_failed: opened.attempted.saturating_sub(ran.members) + ran.broken.total(),
             pings_sent: ran.pings_sent,
             pongs_lost: ran.pongs_lost,
+        }
+    }
+
+    /// The account of a fan-out, which is one of deliveries: so many publications to so many subscribers.
+    fn account_of_deliveries(&self, opened: &Opened) -> Accounting {
+        let ran = &self.ran;
+        Accounting {
+            sends: true,
+            offered: ran.offered,
+            confirmed: ran.confirmed,
+            delivered: self.counts.and_then(|counts| counts.deliveries),
+            connections_attempted: opened.attempted,
+            connections_failed: opened.attempted.saturating_sub(ran.members) + ran.broken.total(),
+            ..Accounting::default()
         }
     }
 

@@ -3,6 +3,7 @@
 mod connection_limit;
 mod connection_storm;
 mod echo;
+mod fan_out;
 mod format_comparison;
 mod measure;
 mod ping_latency;
@@ -32,12 +33,15 @@ pub enum TestKind {
     SustainedHold,
     /// `connection-limit`: the largest stable number of connections.
     ConnectionLimit,
+    /// `fan-out`: one publisher and many subscribers of one topic.
+    FanOut,
     /// `echo`: so many messages in flight on each connection, for a server that sends them back.
     Echo,
 }
 
 impl TestKind {
-    /// Those that run when nothing else is asked for: they need no particular application on the server.
+    /// Those that run when nothing else is asked for: they need no particular application on the server, and
+    /// no rights to topics.
     pub const DEFAULT: [Self; 7] = [
         Self::ConnectionStorm,
         Self::PingLatency,
@@ -49,7 +53,7 @@ impl TestKind {
     ];
 
     /// All tests.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::ConnectionStorm,
         Self::PingLatency,
         Self::Throughput,
@@ -57,6 +61,7 @@ impl TestKind {
         Self::FormatComparison,
         Self::SustainedHold,
         Self::ConnectionLimit,
+        Self::FanOut,
         Self::Echo,
     ];
 
@@ -71,6 +76,7 @@ impl TestKind {
             Self::FormatComparison => model::FORMAT_COMPARISON,
             Self::SustainedHold => model::SUSTAINED_HOLD,
             Self::ConnectionLimit => model::CONNECTION_LIMIT,
+            Self::FanOut => model::FAN_OUT,
             Self::Echo => "echo",
         }
     }
@@ -104,6 +110,7 @@ impl TestKind {
             Self::FormatComparison => format_comparison::run(bench, connections),
             Self::SustainedHold => sustained_hold::run(bench, connections),
             Self::ConnectionLimit => connection_limit::run(bench, connections),
+            Self::FanOut => fan_out::run(bench, connections),
             Self::Echo => echo::run(bench, connections),
         }
     }

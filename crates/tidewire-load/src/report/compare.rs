@@ -46,10 +46,16 @@ pub enum Metric {
     LatencyP50,
     /// 99th percentile of the latency in microseconds.
     LatencyP99,
+    /// Median skew of a fan-out in microseconds.
+    SkewP50,
+    /// 99th percentile of the skew in microseconds.
+    SkewP99,
     /// Server processor time for one message or handshake, in microseconds.
     ServerCpu,
     /// Server memory for one connection, in bytes.
     Memory,
+    /// The most memory of the server during a fan-out, in bytes.
+    MemoryPeak,
     /// The largest stable number of connections.
     LargestStable,
 }
@@ -178,8 +184,11 @@ impl Metric {
         Self::Rate,
         Self::LatencyP50,
         Self::LatencyP99,
+        Self::SkewP50,
+        Self::SkewP99,
         Self::ServerCpu,
         Self::Memory,
+        Self::MemoryPeak,
         Self::LargestStable,
     ];
 
@@ -188,8 +197,11 @@ impl Metric {
             Self::Rate => result.rate_per_s,
             Self::LatencyP50 => result.latency_us.as_ref().map(|latency| latency.p50),
             Self::LatencyP99 => result.latency_us.as_ref().map(|latency| latency.p99),
+            Self::SkewP50 => Some(result.fan_out.as_ref()?.skew_us.as_ref()?.p50),
+            Self::SkewP99 => Some(result.fan_out.as_ref()?.skew_us.as_ref()?.p99),
             Self::ServerCpu => Some(result.cpu?.server_s? * 1e6 / table::events(result)?),
             Self::Memory => result.memory?.per_connection_bytes,
+            Self::MemoryPeak => Some(result.memory?.server_rss_peak_bytes? as f64),
             Self::LargestStable => result.limit.map(|limit| limit.largest_stable as f64),
         }
     }
@@ -199,6 +211,9 @@ impl Metric {
             Self::Rate => "Rate",
             Self::LatencyP50 => "Latency, median",
             Self::LatencyP99 => "Latency, p99",
+            Self::SkewP50 => "Skew, median",
+            Self::SkewP99 => "Skew, p99",
+            Self::MemoryPeak => "Server memory, peak",
             Self::ServerCpu => "Server CPU each",
             Self::Memory => "Memory per connection",
             Self::LargestStable => "Largest stable",
@@ -208,8 +223,12 @@ impl Metric {
     fn format(self, value: f64) -> String {
         match self {
             Self::Rate => number::si(value),
-            Self::LatencyP50 | Self::LatencyP99 | Self::ServerCpu => number::us(value),
-            Self::Memory => number::bytes(value),
+            Self::LatencyP50
+            | Self::LatencyP99
+            | Self::SkewP50
+            | Self::SkewP99
+            | Self::ServerCpu => number::us(value),
+            Self::Memory | Self::MemoryPeak => number::bytes(value),
             Self::LargestStable => number::grouped(value as u64),
         }
     }
@@ -218,8 +237,8 @@ impl Metric {
 /// Test, set-up and figure come before the reports.
 const TEXT_COLUMNS: usize = 3;
 
-/// Test, connections, format, payload. A search for the limit is one set-up whatever it was asked for.
-type Key = (String, u64, Option<String>, Option<u64>);
+/// Test, connections, format, payload, speed. A search for the limit is one set-up whatever it was asked for.
+type Key = (String, u64, Option<String>, Option<u64>, Option<String>);
 
 fn key(result: &TestResult) -> Key {
     let connections = if result.limit.is_some() {
@@ -232,6 +251,7 @@ fn key(result: &TestResult) -> Key {
         connections,
         result.format.clone(),
         result.payload_bytes,
+        table::speed(result),
     )
 }
 

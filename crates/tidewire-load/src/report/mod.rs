@@ -19,8 +19,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use model::{
-    Bottleneck, ConnectionLimit, Cpu, Finding, Latency, LatencyOrigin, LoadError, Machine, Memory,
-    Messages, Plan, Report, StoppedBy, Survival, Target, TestResult, Tool, Verdict,
+    Bottleneck, ConnectionLimit, Cpu, FanOut, Finding, Latency, LatencyOrigin, LoadError, Machine,
+    Memory, Messages, Plan, Report, StoppedBy, Survival, Target, TestResult, Tool, Verdict,
 };
 
 /// The files that [`save_all`] wrote.

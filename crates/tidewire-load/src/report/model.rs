@@ -28,6 +28,9 @@ pub const SUSTAINED_HOLD: &str = "sustained-hold";
 /// Test name: searches the largest stable number of connections.
 pub const CONNECTION_LIMIT: &str = "connection-limit";
 
+/// Test name: one publisher, many subscribers of one topic.
+pub const FAN_OUT: &str = "fan-out";
+
 /// Everything one run has measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -300,6 +303,10 @@ pub struct TestResult {
     /// Outcome of the search for the largest number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<ConnectionLimit>,
+    /// What only a fan-out has. Its `connections` are subscribers, and its `messages` are deliveries: a
+    /// publication to one subscriber.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fan_out: Option<FanOut>,
     /// Processor time used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
@@ -353,6 +360,8 @@ pub enum LatencyOrigin {
     Sent,
     /// When the plan wanted the message written, so that a stall of the generator's own queue counts.
     Intended,
+    /// When the first of all receivers had it.
+    FirstReceived,
 }
 
 /// A latency distribution; every time in microseconds.
@@ -421,6 +430,28 @@ pub enum StoppedBy {
     Plan,
 }
 
+/// What a fan-out was, and what its subscribers found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanOut {
+    /// Publications that were due in a second; absent at full speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publications_per_s: Option<f64>,
+    /// Publications that could be ahead of the slowest subscriber; only at full speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Publications written.
+    pub publications: u64,
+    /// Publications that a subscriber had not got when it got a later one, over all subscribers.
+    pub gaps: u64,
+    /// Publications that a subscriber got again, or after a later one.
+    pub duplicates: u64,
+    /// Messages with another content than was published, or with an offset that does not follow.
+    pub wrong: u64,
+    /// From the first to the last subscriber of a publication; at full speed, of one in so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew_us: Option<Latency>,
+}
+
 /// Processor time, user and system together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
@@ -436,6 +467,9 @@ pub struct Cpu {
 pub struct Memory {
     /// Resident memory with all connections open.
     pub server_rss_bytes: u64,
+    /// The most resident memory that was seen during the test, ten times a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_rss_peak_bytes: Option<u64>,
     /// Growth over the server without connections, divided by the number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_connection_bytes: Option<f64>,

@@ -21,7 +21,12 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
         model::SUSTAINED_HOLD | model::CONNECTION_LIMIT => {}
         test => figures.extend(rates(test, results)),
     }
-    figures.extend(percentiles(results));
+    figures.extend(percentiles("Latency by percentile", results, |r| {
+        r.latency_us.as_ref()
+    }));
+    figures.extend(percentiles("Skew by percentile", results, |r| {
+        r.fan_out.as_ref()?.skew_us.as_ref()
+    }));
     if matches!(section.test, model::THROUGHPUT | model::SUSTAINED_HOLD) {
         figures.extend(over_time(section.test, results));
     }
@@ -32,7 +37,7 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
 fn rates(test: &str, results: &[&TestResult]) -> Option<Figure> {
     let rated: Vec<_> = results
         .iter()
-        .filter(|r| r.rate_per_s.is_some_and(usable))
+        .filter(|r| r.rate_per_s.is_some_and(usable) && !is_given(r))
         .collect();
     let tiers = distinct(rated.iter().map(|r| r.connections));
     let mut series: Vec<Series> = Vec::new();
@@ -109,10 +114,14 @@ fn matrix(results: &[&TestResult]) -> Vec<Figure> {
 }
 
 /// Latency by percentile, on an axis where each further nine is as wide as the one before.
-fn percentiles(results: &[&TestResult]) -> Option<Figure> {
+fn percentiles(
+    caption: &str,
+    results: &[&TestResult],
+    of: for<'a> fn(&'a TestResult) -> Option<&'a Latency>,
+) -> Option<Figure> {
     let series: Vec<Series> = results
         .iter()
-        .filter_map(|result| Some((result, result.latency_us.as_ref()?)))
+        .filter_map(|result| Some((result, of(result)?)))
         .filter(|(_, latency)| latency.points.len() >= 2)
         .map(|(result, latency)| Series {
             name: label(result),
@@ -138,15 +147,14 @@ fn percentiles(results: &[&TestResult]) -> Option<Figure> {
         max: right,
         ticks: nine_ticks(right),
     };
-    let caption = "Latency by percentile".to_owned();
     let svg = svg::lines(
-        &caption,
+        caption,
         &x,
         &logarithmic("latency", low, high),
         &in_decades(&series),
     );
     Some(Figure {
-        caption,
+        caption: caption.to_owned(),
         svg,
         legend: legend(&series),
     })
@@ -203,6 +211,12 @@ fn legend(series: &[Series]) -> Vec<String> {
         names.clear();
     }
     names
+}
+
+/// Whether the rate was given and not found.
+fn is_given(result: &TestResult) -> bool {
+    let fan_out = result.fan_out.as_ref();
+    fan_out.is_some_and(|fan_out| fan_out.publications_per_s.is_some())
 }
 
 /// What tells apart results with the same number of connections.
@@ -343,6 +357,7 @@ const SECONDS_MIN: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::model::FanOut;
 
     fn section(results: &[TestResult]) -> Vec<Figure> {
         let refs: Vec<_> = results.iter().collect();
@@ -396,6 +411,35 @@ mod tests {
         assert_eq!(made.len(), 1);
         assert_eq!(made[0].legend, ["json", "msgpack"]);
         assert_eq!(made[0].svg.matches("class=\"bar\"").count(), 2);
+    }
+
+    #[test]
+    fn a_given_rate_is_no_bar_but_has_a_latency_and_a_skew() {
+        let latency = Latency {
+            count: 9,
+            points: vec![(0.0, 1.0), (100.0, 2.0)],
+            ..Latency::default()
+        };
+        let result = |publications_per_s| TestResult {
+            rate_per_s: Some(1e6),
+            latency_us: Some(latency.clone()),
+            fan_out: Some(FanOut {
+                publications_per_s,
+                skew_us: Some(latency.clone()),
+                ..FanOut::default()
+            }),
+            ..TestResult::new(model::FAN_OUT, 10)
+        };
+        let made = section(&[result(None), result(Some(20.0))]);
+        let captions: Vec<&str> = made.iter().map(|figure| figure.caption.as_str()).collect();
+        let expected = [
+            "Deliveries/s over connections",
+            "Latency by percentile",
+            "Skew by percentile",
+        ];
+        assert_eq!(captions, expected);
+        assert_eq!(made[0].svg.matches("class=\"bar\"").count(), 1);
+        assert_eq!(made[2].legend.len(), 2);
     }
 
     #[test]

@@ -184,6 +184,7 @@ pub(super) fn facts(report: &Report) -> Vec<Fact> {
     };
     let facts = [
         rate(model::THROUGHPUT, "Throughput"),
+        rate(model::FAN_OUT, "Deliveries"),
         rate(model::CONNECTION_STORM, "Handshakes"),
         ping(report),
         limit(report),

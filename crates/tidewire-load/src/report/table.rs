@@ -1,7 +1,9 @@
 //! The tables of a report, independent of how they are drawn: one pair for each test, with a column
 //! for every figure that at least one of its results has.
 
-use super::model::{self, Bottleneck, Latency, LatencyOrigin, Report, StoppedBy, TestResult};
+use super::model::{
+    self, Bottleneck, FanOut, Latency, LatencyOrigin, Report, StoppedBy, TestResult,
+};
 use super::number;
 
 /// All results of one test.
@@ -76,6 +78,9 @@ impl<'a> Section<'a> {
             .find_map(|result| result.latency_us.as_ref())?;
         Some(match latency.origin {
             LatencyOrigin::Sent => "Latency counts from the moment a message was written.",
+            LatencyOrigin::FirstReceived => {
+                "Latency counts from the moment the first receiver had a message."
+            }
             LatencyOrigin::Intended => {
                 "Latency counts from the moment a message was due, so that waiting to be written \
                  counts as well."
@@ -135,7 +140,20 @@ pub(super) fn label(result: &TestResult) -> String {
         text.push_str(", ");
         text.push_str(&number::bytes(bytes as f64));
     }
+    if let Some(speed) = speed(result) {
+        text.push_str(", ");
+        text.push_str(&speed);
+    }
     text
+}
+
+/// How fast a fan-out was to be.
+pub(super) fn speed(result: &TestResult) -> Option<String> {
+    let fan_out = result.fan_out.as_ref()?;
+    Some(match fan_out.publications_per_s {
+        Some(rate) => format!("{}/s", number::si(rate)),
+        None => "full speed".to_owned(),
+    })
 }
 
 /// What `rate_per_s` of a test counts. Every rate is a confirmed one.
@@ -143,6 +161,7 @@ pub(super) fn rate_name(test: &str) -> &'static str {
     match test {
         model::CONNECTION_STORM => "Handshakes/s",
         model::PING_LATENCY | model::SUSTAINED_HOLD => "Round trips/s",
+        model::FAN_OUT => "Deliveries/s",
         _ => "Confirmed msgs/s",
     }
 }
@@ -177,6 +196,7 @@ fn key_columns() -> Vec<Column> {
         ("Payload", |r| {
             r.payload_bytes.map(|bytes| number::bytes(bytes as f64))
         }),
+        ("Speed", speed),
     ]
 }
 
@@ -217,6 +237,11 @@ const FIGURES: &[Column] = &[
     ("p99.9", |r| latency(r, |l| l.p99_9)),
     ("p99.99", |r| latency(r, |l| l.p99_99)),
     ("Max", |r| latency(r, |l| l.max)),
+    ("Skew p50", |r| skew(r, |l| l.p50)),
+    ("Skew p99", |r| skew(r, |l| l.p99)),
+    ("Skew max", |r| skew(r, |l| l.max)),
+    ("Gaps", |r| found(r, |f| f.gaps)),
+    ("Duplicates", |r| found(r, |f| f.duplicates)),
     ("Failed", |r| {
         r.failed.filter(|&n| n > 0).map(number::grouped)
     }),
@@ -235,6 +260,11 @@ const FIGURES: &[Column] = &[
 const RESOURCES: &[Column] = &[
     ("Connected", |r| r.connected.map(number::grouped)),
     ("Time", |r| r.duration_s.map(number::seconds)),
+    ("Publications", |r| {
+        r.fan_out
+            .as_ref()
+            .map(|fan_out| number::grouped(fan_out.publications))
+    }),
     ("Offered", |r| {
         r.messages.map(|m| number::grouped(m.offered))
     }),
@@ -270,6 +300,10 @@ const RESOURCES: &[Column] = &[
     ("Server memory", |r| {
         r.memory.map(|m| number::bytes(m.server_rss_bytes as f64))
     }),
+    ("Memory peak", |r| {
+        let peak = r.memory?.server_rss_peak_bytes?;
+        Some(number::bytes(peak as f64))
+    }),
     ("Per connection", |r| {
         r.memory
             .and_then(|m| m.per_connection_bytes)
@@ -289,6 +323,17 @@ fn latency(result: &TestResult, of: fn(&Latency) -> f64) -> Option<String> {
         .latency_us
         .as_ref()
         .map(|latency| number::us(of(latency)))
+}
+
+fn skew(result: &TestResult, of: fn(&Latency) -> f64) -> Option<String> {
+    let skew = result.fan_out.as_ref()?.skew_us.as_ref()?;
+    Some(number::us(of(skew)))
+}
+
+/// A count that should be zero, if it is not.
+fn found(result: &TestResult, of: fn(&FanOut) -> u64) -> Option<String> {
+    let count = result.fan_out.as_ref().map(of)?;
+    (count > 0).then(|| number::grouped(count))
 }
 
 fn per_connection(result: &TestResult) -> Option<String> {
@@ -327,6 +372,9 @@ fn about(test: &str) -> &'static str {
         model::SUSTAINED_HOLD => "Holds the connections open, each with a ping now and then.",
         model::CONNECTION_LIMIT => {
             "Doubles the number of connections until something fails, then narrows it down."
+        }
+        model::FAN_OUT => {
+            "One connection publishes, the others have the topic and check every publication they get."
         }
         _ => "",
     }

@@ -27,11 +27,17 @@ impl Lab {
                 return at;
             }
         }
-        if session.talk.reads_plainly {
-            at += self.read_plainly(io, session, &mut data[at..]);
-        }
-        if !session.talk.reads_plainly {
+        loop {
+            if session.talk.reads_plainly {
+                at += self.read_plainly(io, session, &mut data[at..]);
+            }
+            if session.talk.reads_plainly {
+                break;
+            }
             at += self.read_messages(io, session, &mut data[at..]);
+            if !session.talk.reads_plainly || at == data.len() {
+                break;
+            }
         }
         self.handle_read_end(io, &mut session.talk);
         at
@@ -76,9 +82,12 @@ impl Lab {
                     let ends_message =
                         !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
                     self.handle_event(io, talk, event);
+                    let is_fan_out = matches!(&self.phase, Some(phase) if phase.fan.is_some());
                     talk.reads_plainly = ends_message
-                        && input.consumed() == all
-                        && (self.setup.profile == Profile::Raw || talk.channel.is_some());
+                        && (is_fan_out || (input.consumed() == all && self.may_read_plainly(talk)));
+                    if talk.reads_plainly {
+                        break;
+                    }
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -88,6 +97,11 @@ impl Lab {
             }
         }
         input.consumed()
+    }
+
+    /// Whether what comes next may be what is looked for without the reader.
+    fn may_read_plainly(&self, talk: &Talk) -> bool {
+        self.setup.profile == Profile::Raw || talk.channel.is_some() || self.is_subscribing()
     }
 
     fn handle_protocol_error(&mut self, io: &mut Io, talk: &mut Talk, error: ProtocolError) {
@@ -189,10 +203,12 @@ impl Lab {
                 }
             }
             Heard::Error if talk.state == State::AwaitingKey => self.handle_key(io, talk, message),
+            Heard::Error if self.is_subscribing() => self.handle_subscription(io, talk, message),
             Heard::Error => {
                 let (code, messages) = read_error(message);
                 self.handle_refusal(talk, code, messages);
             }
+            Heard::Subscription => self.handle_subscription(io, talk, message),
             Heard::OtherSystem => {}
         }
     }

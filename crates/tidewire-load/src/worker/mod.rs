@@ -1,6 +1,7 @@
 //! One thread of the lab: an event loop with its share of the connections.
 
 mod contents;
+mod fan_out;
 mod hear;
 mod open;
 mod pings;
@@ -60,6 +61,9 @@ struct Lab {
     closing: bool,
     write_bytes_max: usize,
     published_ns: u64,
+    /// Room for the frames and the times of a fan-out's publisher.
+    frames: Vec<u8>,
+    times_us: Vec<u64>,
 }
 
 impl Worker {
@@ -99,6 +103,8 @@ impl Worker {
                 usize::MAX
             },
             published_ns: 0,
+            frames: Vec::new(),
+            times_us: Vec::new(),
         };
         Self {
             sessions: Vec::new(),
@@ -311,6 +317,7 @@ impl Lab {
             return;
         }
         self.failed += 1;
+        self.leave_fan_out(talk);
         match &mut self.phase {
             Some(phase) => {
                 phase.result.broken.add(failure);

@@ -115,7 +115,10 @@ impl Lab {
                 io.abort(talk.id);
             }
             Some(ping) => io.set_timer(talk.id, ping.lost_ms),
-            None if talk.work.task == Task::Settling => {
+            None if self.phase.as_ref().is_some_and(|phase| phase.fan.is_some()) => {
+                self.handle_quiet(io, talk);
+            }
+            None if talk.work.task == Task::Settling || self.is_subscribing() => {
                 talk.fate = Some(Failure::TimedOut);
                 io.abort(talk.id);
             }

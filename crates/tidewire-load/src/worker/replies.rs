@@ -15,6 +15,9 @@ impl Lab {
     #[inline]
     pub(super) fn handle_application(&mut self, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
         let Some(phase) = &mut self.phase else { return };
+        if phase.fan.is_some() {
+            return self.handle_publication(talk, message);
+        }
         if !phase.expects_replies || talk.work.task == Task::Idle {
             phase.result.unsolicited += 1;
             return;
@@ -33,12 +36,15 @@ impl Lab {
         work.fresh_replies += 1;
     }
 
-    /// Takes whole replies from the front of `data` by their header alone, as long as they are just
+    /// Takes whole replies, or the publications of a fan-out, from the front of `data`; replies by their header alone, as long as they are just
     /// what is expected: their content is ours and need not be looked at. Of compressed and encrypted
     /// ones, some are looked into all the same; of compressed ones the length tells nothing. How many
     /// bytes that was, and whether the next frame is cut off.
     #[inline]
     pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
+        if matches!(&self.phase, Some(phase) if phase.fan.is_some()) {
+            return self.take_deliveries(talk, data);
+        }
         let phase = self.phase.as_ref().filter(|phase| phase.expects_replies);
         let Some(ring) = phase.and_then(|phase| phase.ring()) else {
             return (0, false);
@@ -107,6 +113,9 @@ impl Lab {
     /// Everything that arrived together has been looked at.
     #[inline]
     pub(super) fn handle_read_end(&mut self, io: &mut Io, talk: &mut Talk) {
+        if matches!(&self.phase, Some(phase) if phase.fan.is_some()) {
+            self.end_deliveries(io, talk);
+        }
         if talk.work.fresh_replies > 0 || talk.work.fresh_refusals > 0 {
             self.take_replies(io, talk);
         } else if !talk.out.controls.is_empty() {

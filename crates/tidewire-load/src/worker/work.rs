@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tidewire_net::{ConnectionId, Io};
 
+use super::fan_out::{FanRun, TAIL_NS};
 use super::open::cpu_since;
 use super::{Lab, Worker};
 use crate::plan::{Activity, Outcome, PhaseOrder, Ran, WINDOW};
@@ -18,6 +19,8 @@ pub(super) struct PhaseRun {
     pub(super) activity: Activity,
     pub(super) ring: Option<Arc<FrameRing>>,
     pub(super) expects_replies: bool,
+    /// This worker's part, if it is a fan-out.
+    pub(super) fan: Option<FanRun>,
     members: Vec<ConnectionId>,
     /// How many of them have begun.
     begun: usize,
@@ -73,6 +76,9 @@ impl PhaseRun {
         if self.remaining == 0 {
             return Some(self.tail_end_ns.unwrap_or(0));
         }
+        if let Some(fan) = &self.fan {
+            return fan.next_ns(self.stopping, self.deadline_ns);
+        }
         if self.stopping {
             return None;
         }
@@ -121,8 +127,25 @@ impl PhaseRun {
             return false;
         }
         let is_told_late = self.result.rate_limited > 0;
-        let tail_ns = if is_told_late { REFUSALS_TOLD_NS } else { 0 };
+        let tail_ns = match &self.fan {
+            _ if is_told_late => REFUSALS_TOLD_NS,
+            Some(_) => TAIL_NS,
+            None => 0,
+        };
         now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
+    }
+
+    /// Whether every member has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun == self.members.len()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.deadline_ns
     }
 
     /// Takes what a connection has done, which has no further part in the phase.
@@ -152,7 +175,19 @@ impl Worker {
             span_ns: Some((start_ns, start_ns)),
             ..Ran::default()
         };
+        let fan = match &order.activity {
+            Activity::FanOut(plan) => {
+                let is_publisher = |talk: &&Talk| talk.number == plan.publisher;
+                let mut talks = self.sessions.iter().flatten().map(|session| &session.talk);
+                let publisher = talks.find(is_publisher).map(|talk| talk.id);
+                let publisher = publisher.filter(|id| members.contains(id));
+                let plan = Arc::clone(plan);
+                Some(FanRun::new(plan, lab.index, members.len(), publisher))
+            }
+            _ => None,
+        };
         lab.phase = Some(Box::new(PhaseRun {
+            fan,
             ring: order.activity.ring().cloned(),
             expects_replies: order.activity.expects_replies(),
             activity: order.activity,
@@ -194,6 +229,9 @@ impl Worker {
     /// What a phase does once per turn.
     pub(super) fn work_turn(&mut self, io: &mut Io, now_ns: u64) {
         self.begin_members(io);
+        if matches!(&self.lab.phase, Some(phase) if phase.fan.is_some()) {
+            self.fan_out_turn(io, now_ns);
+        }
         let Some(phase) = &self.lab.phase else {
             return;
         };
@@ -231,6 +269,10 @@ impl Worker {
         phase.end_windows(now_ns);
         let late = phase.members.split_off(phase.begun);
         phase.remaining -= late.len();
+        if let Some(fan) = phase.fan.as_ref().filter(|_| self.lab.index == 0) {
+            // The publisher is, or was, one of this worker's.
+            fan.plan.set_total(fan.counts.published);
+        }
         for index in 0..phase.begun {
             let Some(phase) = &self.lab.phase else { return };
             let id = phase.members[index];
@@ -327,6 +369,8 @@ impl Lab {
             }
             Activity::Blast { .. } => self.extend_blast(io, talk),
             Activity::Paced { .. } => {}
+            Activity::Subscribe { publisher } => self.subscribe(io, talk, publisher),
+            Activity::FanOut(_) => talk.out.flush_controls(io, talk.id),
             Activity::Window { in_flight, .. } => {
                 self.release(talk, now_ns, in_flight);
                 self.pump(io, talk);
@@ -417,6 +461,8 @@ impl Lab {
                 io.now().monotonic_ms + self.setup.timeouts.barrier_ms,
             );
             self.pump(io, talk);
+        } else if phase.fan.is_some() {
+            self.settle_fan_out(io, talk);
         } else if talk.work.ping.is_none() {
             let is_hold = matches!(phase.activity, Activity::Hold { .. });
             if is_hold {
@@ -473,6 +519,7 @@ impl Lab {
         }
         phase.result.cpu = cpu_since(phase.cpu_start);
         phase.result.facts = self.facts.clone();
+        phase.result.fan_out = phase.fan.take().map(|fan| Box::new(fan.finish()));
         let result = std::mem::take(&mut phase.result);
         drop(phase);
         self.report(Outcome::Ran(Box::new(result)));
