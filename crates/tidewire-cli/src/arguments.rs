@@ -1,12 +1,13 @@
 //! The command line as a whole.
 
 use crate::bench::BenchFlags;
-use crate::config_file;
+use crate::config_file::{self, Rule};
 use crate::failure::Failure;
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::{self, Ranks};
 use crate::token::TokenFlags;
+use crate::top::TopFlags;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
@@ -18,8 +19,10 @@ pub(crate) enum Parsed {
     Text(String),
     /// Nothing was asked for.
     Usage(String),
-    /// `serve`, and which source each option came from.
-    Serve(Box<ServeFlags>, Box<Ranks>),
+    /// `serve`, which source each option came from, and the rules of topics in the file.
+    Serve(Box<ServeFlags>, Box<Ranks>, Vec<Rule>),
+    /// `top`
+    Top(TopFlags),
     /// `token`, and which source each option came from.
     Token(Box<TokenFlags>, Box<Ranks>),
     /// `bench`, and which source each option came from.
@@ -41,6 +44,9 @@ enum Command {
     /// Run a WebSocket server
     #[command(after_help = SERVE_NOTES)]
     Serve(Box<ServeFlags>),
+    /// Show what a server does, second by second
+    #[command(after_help = TOP_NOTES)]
+    Top(TopFlags),
     /// Load a WebSocket server and report what it can take
     #[command(after_help = BENCH_NOTES)]
     Bench(Box<BenchFlags>),
@@ -58,7 +64,7 @@ enum Command {
 /// A mistake in any of them, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage = "say what to do: serve, bench, report or token (see `tidewire --help`)";
+        let usage = "say what to do: serve, top, bench, report or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
@@ -66,16 +72,18 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         Ok(matches) => matches,
         Err(error) => return text_or_failure(&command, &words, &error),
     };
+    let mut rules = Vec::new();
     if let Some(("serve", serve)) = matches.subcommand() {
         if let Some(serve) = command.find_subcommand("serve") {
             sources::check_environment(serve)?;
         }
         let path = serve.get_one::<std::path::PathBuf>("config");
         if let Some(path) = path {
-            let entries = config_file::read(path)?;
+            let settings = config_file::read(path)?;
+            rules = settings.rules;
             let mut outcome = Ok(());
             command = command.mut_subcommand("serve", |serve| {
-                sources::with_file(serve.clone(), entries).unwrap_or_else(|failure| {
+                sources::with_file(serve.clone(), settings.entries).unwrap_or_else(|failure| {
                     outcome = Err(failure);
                     serve
                 })
@@ -92,7 +100,8 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         .map(|(_, options)| Box::new(Ranks::new(options)))
         .unwrap_or_default();
     Ok(match cli.command {
-        Command::Serve(flags) => Parsed::Serve(flags, ranks),
+        Command::Serve(flags) => Parsed::Serve(flags, ranks, rules),
+        Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Report(flags) => Parsed::Report(flags),
         Command::Token(flags) => Parsed::Token(flags, ranks),
@@ -134,7 +143,7 @@ Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 in
 
 const SERVE_NOTES: &str = "Every option is also a variable of the environment (TIDEWIRE_ and its name, \
 lists with commas) and a key of the --config file (its name with underscores, at the top or in [auth], \
-[tls] or [limits]). The command line counts before the environment, that before the file.
+[tls], [topics] or [limits]). The command line counts before the environment, that before the file.
 
 The first lines on standard output say where the server listens. SIGTERM or SIGINT: newcomers get HTTP \
 503, sessions are closed with code 4300, and the server ends when they are gone or after \
@@ -145,8 +154,19 @@ Examples:
   TIDEWIRE_JWT_SECRET=$(openssl rand -hex 32) tidewire serve --listen '[::]:5006'
   tidewire serve --config tidewire.toml --ops-listen 127.0.0.1:5007
   tidewire serve --protocol raw --app sink --path any
+  tidewire serve --no-auth --app sink --topics-open --history 'orders.>=1000' --presence 'rooms.*'
 
 Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
+
+const TOP_NOTES: &str =
+    "The URL is what `tidewire serve` prints behind `operations on`. Keys: q or Escape ends it.
+
+Examples:
+  tidewire top
+  tidewire top http://127.0.0.1:5007 --interval-s 0.5
+  tidewire top http://127.0.0.1:5007 --once
+
+Exit codes: 0 ended, 1 the server does not answer (with --once), 2 a mistake in options.";
 
 const BENCH_NOTES: &str = "Without a URL a server is started on a free port of this machine, loaded and \
 stopped. With a URL that server is loaded; load only servers that you are allowed to load.

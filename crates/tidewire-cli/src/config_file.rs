@@ -1,7 +1,8 @@
 //! The configuration file: TOML that names the same settings as the options.
 //!
 //! A key is the name of an option with underscores. It may stand at the top or in one of the tables
-//! `[auth]`, `[tls]`, `[security]`, `[compression]` and `[limits]`, which only group; a key is never given twice.
+//! `[auth]`, `[tls]`, `[security]`, `[compression]`, `[topics]` and `[limits]`, which only group; a key is never
+//! given twice. The tables `[[topics.rule]]` say what is kept of which topics.
 
 use crate::failure::Failure;
 use std::fs;
@@ -9,8 +10,26 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+/// What a file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// The settings, in their order.
+    pub(crate) entries: Vec<Entry>,
+    /// The tables `[[topics.rule]]`, in their order.
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// One table `[[topics.rule]]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// Its keys.
+    pub(crate) entries: Vec<Entry>,
+    /// `file:line`, for errors.
+    pub(crate) place: String,
+}
+
 /// One setting of a file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The key, such as `message_bytes_max`.
     pub(crate) key: String,
@@ -20,8 +39,8 @@ pub(crate) struct Entry {
     pub(crate) place: String,
 }
 
-/// Reads the settings of a file, in their order.
-pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
+/// Reads the settings of a file.
+pub(crate) fn read(path: &Path) -> Result<Settings, Failure> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("cannot read the configuration {name}: {error}"))
@@ -29,52 +48,94 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Entry>, Failure> {
     parse(&name, &text)
 }
 
-fn parse(name: &str, text: &str) -> Result<Vec<Entry>, Failure> {
-    let place = |offset: usize| format!("{name}:{}", line_of(text, offset));
+fn parse(name: &str, text: &str) -> Result<Settings, Failure> {
+    let file = File { name, text };
     let table = DeTable::parse(text).map_err(|error| {
         let offset = error.span().map_or(0, |span| span.start);
-        Failure::usage(format!("{}: {}", place(offset), error.message()))
+        Failure::usage(format!("{}: {}", file.place(offset), error.message()))
     })?;
+    let mut settings = Settings::default();
     let mut entries: Vec<(usize, Entry)> = Vec::new();
-    let mut take = |key: &Spanned<_>, value: &Spanned<DeValue<'_>>| {
-        let offset = key.span().start;
-        let key: &std::borrow::Cow<'_, str> = key.get_ref();
-        let place = place(offset);
-        let values = values(value.get_ref())
-            .ok_or_else(|| Failure::usage(format!("{place}: {key}: {EXPECTED}")))?;
-        if entries.iter().any(|(_, entry)| entry.key == **key) {
+    let mut take = |key: &Key<'_>, value: &Spanned<DeValue<'_>>| {
+        let entry = file.entry(key, value)?;
+        if entries.iter().any(|(_, other)| other.key == entry.key) {
+            let Entry { key, place, .. } = entry;
             return Err(Failure::usage(format!("{place}: {key} is given twice")));
         }
-        entries.push((
-            offset,
-            Entry {
-                key: key.to_string(),
-                values,
-                place,
-            },
-        ));
+        entries.push((key.span().start, entry));
         Ok(())
     };
     for (key, value) in table.get_ref() {
         match value.get_ref() {
             DeValue::Table(group) if GROUPS.contains(&&**key.get_ref()) => {
-                for (key, value) in group {
-                    take(key, value)?;
+                for (inner, value) in group {
+                    if key.get_ref() == TOPICS && inner.get_ref() == RULE {
+                        settings.rules = file.rules(inner, value)?;
+                    } else {
+                        take(inner, value)?;
+                    }
                 }
             }
             DeValue::Table(_) => {
                 let known = GROUPS.join("], [");
-                let text = format!("[{}] is not one of the tables [{known}]", key.get_ref());
-                return Err(Failure::usage(format!(
-                    "{}: {text}",
-                    place(key.span().start)
-                )));
+                let words = format!("[{}] is not one of the tables [{known}]", key.get_ref());
+                return Err(file.failure(key.span().start, &words));
             }
             _ => take(key, value)?,
         }
     }
     entries.sort_by_key(|(offset, _)| *offset);
-    Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+    settings.entries = entries.into_iter().map(|(_, entry)| entry).collect();
+    Ok(settings)
+}
+
+/// A file and what it holds, to say where something stands.
+struct File<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+type Key<'a> = Spanned<std::borrow::Cow<'a, str>>;
+
+impl File<'_> {
+    fn place(&self, offset: usize) -> String {
+        format!("{}:{}", self.name, line_of(self.text, offset))
+    }
+
+    fn failure(&self, offset: usize, words: &str) -> Failure {
+        Failure::usage(format!("{}: {words}", self.place(offset)))
+    }
+
+    fn entry(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Entry, Failure> {
+        let offset = key.span().start;
+        let key = key.get_ref().to_string();
+        let values = values(value.get_ref())
+            .ok_or_else(|| self.failure(offset, &format!("{key}: {EXPECTED}")))?;
+        Ok(Entry {
+            key,
+            values,
+            place: self.place(offset),
+        })
+    }
+
+    fn rules(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Vec<Rule>, Failure> {
+        let offset = key.span().start;
+        let misplaced = || self.failure(offset, "rules are tables: write [[topics.rule]]");
+        let DeValue::Array(tables) = value.get_ref() else {
+            return Err(misplaced());
+        };
+        let rules = tables.iter().map(|table| {
+            let DeValue::Table(fields) = table.get_ref() else {
+                return Err(misplaced());
+            };
+            let entries = fields.iter().map(|(key, value)| self.entry(key, value));
+            Ok(Rule {
+                entries: entries.collect::<Result<_, _>>()?,
+                place: self.place(table.span().start),
+            })
+        });
+        rules.collect()
+    }
 }
 
 fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
@@ -106,7 +167,12 @@ fn line_of(text: &str, offset: usize) -> usize {
 }
 
 /// Tables that group keys.
-const GROUPS: [&str; 5] = ["auth", "tls", "security", "compression", "limits"];
+const GROUPS: [&str; 6] = ["auth", "tls", "security", "compression", TOPICS, "limits"];
+
+const TOPICS: &str = "topics";
+
+/// The tables of `[topics]` that are rules.
+const RULE: &str = "rule";
 
 const EXPECTED: &str = "expected a text, a number, true, false or an array of them";
 
@@ -118,7 +184,7 @@ mod tests {
     fn tables_only_group_and_lines_are_known() {
         let text =
             "listen = \"[::]:1\"\n[limits]\nmessage_bytes_max = 1_000\n\n[auth]\nno_auth = true\n";
-        let entries = parse("a.toml", text).unwrap();
+        let entries = parse("a.toml", text).unwrap().entries;
         let seen: Vec<_> = entries
             .iter()
             .map(|entry| {
@@ -136,9 +202,29 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert_eq!(
-            parse("a", "path = ['/a', '/b']").unwrap()[0].values,
+            parse("a", "path = ['/a', '/b']").unwrap().entries[0].values,
             ["/a", "/b"]
         );
+    }
+
+    #[test]
+    fn rules_are_tables_of_their_own() {
+        let text = "[topics]\ntopics_open = true\n[[topics.rule]]\npattern = \"a\"\n\n\
+            [[topics.rule]]\npattern = \"b\"\npresence = true\n";
+        let settings = parse("f", text).unwrap();
+        assert_eq!(settings.entries.len(), 1);
+        let places: Vec<_> = settings
+            .rules
+            .iter()
+            .map(|rule| rule.place.as_str())
+            .collect();
+        assert_eq!(places, ["f:3", "f:6"]);
+        let presence = &settings.rules[1].entries[1];
+        assert_eq!(
+            (presence.key.as_str(), presence.place.as_str()),
+            ("presence", "f:8")
+        );
+        assert_eq!(presence.values, ["true"]);
     }
 
     #[test]
@@ -151,6 +237,9 @@ mod tests {
             ),
             ("[auth]\na = 1979-05-27\n", "f:2: a: expected"),
             ("a = 1\n[tls]\na = 2\n", "f:3: a is given twice"),
+            ("[topics]\nrule = 1\n", "f:2: rules are tables"),
+            ("[topics]\nrule = [1]\n", "f:2: rules are tables"),
+            ("[[topics.rule]]\na = {}\n", "f:2: a: expected"),
         ];
         for (text, expected) in cases {
             let message = parse("f", text).unwrap_err().to_string();

@@ -9,6 +9,7 @@ mod serve;
 mod sources;
 mod stop;
 mod token;
+mod top;
 
 use arguments::Parsed;
 use failure::Failure;
@@ -31,7 +32,8 @@ fn run() -> Result<u8, Failure> {
     match arguments::parse(std::env::args_os().collect())? {
         Parsed::Text(text) => print(&text).map(|()| 0),
         Parsed::Usage(text) => Err(Failure::usage(text)),
-        Parsed::Serve(flags, ranks) => serve::run(&flags, &ranks),
+        Parsed::Serve(flags, ranks, rules) => serve::run(&flags, &ranks, &rules),
+        Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
         Parsed::Report(flags) => report::run(&flags),

@@ -71,9 +71,9 @@ impl EmbeddedServer {
         self.child.id()
     }
 
-    /// Whether it has ended by itself.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
+    /// Whether it has ended by itself. Its connections break a little before its end is seen.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        self.is_gone.load(Ordering::Acquire) || self.wait(NOTICE_TIMEOUT).is_some()
     }
 
     /// How it ended and its last words, for a server that has ended by itself.
@@ -225,6 +225,7 @@ fn keep_last_lines(
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// More than the child's own time to drain.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+const NOTICE_TIMEOUT: Duration = Duration::from_millis(100);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 const WAIT_POLL: Duration = Duration::from_millis(10);
 const LOG_LINES_MAX: usize = 4;

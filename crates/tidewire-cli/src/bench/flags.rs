@@ -23,8 +23,9 @@ pub(crate) struct BenchFlags {
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanFlags {
     /// What to run: connection-storm, ping-latency, throughput, size-matrix, format-comparison,
-    /// sustained-hold, connection-limit, echo (for servers that echo); several with commas
-    /// [default: all but echo]
+    /// sustained-hold, connection-limit, fan-out (for servers that let clients publish), echo (for servers
+    /// that echo); several with commas [default: all but echo, and without fan-out where there is a URL or
+    /// --profile raw]
     #[arg(long, value_name = "TEST", value_delimiter = ',', value_parser = test)]
     pub(crate) test: Vec<TestKind>,
     /// Numbers of connections, with commas [default: 100,1000,10000, as far as open files allow]
@@ -36,19 +37,21 @@ pub(crate) struct PlanFlags {
     /// Seconds of a sustained hold [default: 30, with --quick 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) hold_s: Option<Duration>,
-    /// Sizes for size-matrix and echo, with commas [default: 64,256,1024,4096,16384,65536, and 175 for
-    /// echo]
+    /// Sizes for size-matrix, fan-out and echo, with commas [default: 64,256,1024,4096,16384,65536, 95 for
+    /// fan-out, and 175 for echo]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = at_least_one)]
     pub(crate) payload_bytes: Vec<usize>,
     /// For size-matrix and echo, from 512 bytes: one trade filled up with random letters, or several trades,
     /// which compress as real messages do [default: trade, with --deflate trades]
     #[arg(long, value_enum)]
     pub(crate) payload: Option<PayloadFlag>,
-    /// For echo: messages on their way on each connection [default: 64]
+    /// For echo: messages on their way on each connection [default: 64]. For fan-out at full speed:
+    /// publications ahead of the slowest subscriber [default: as many as 64 KiB hold]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) in_flight: Option<u32>,
-    /// For throughput, size-matrix, format-comparison and echo: messages a second over all connections,
-    /// sent when their time has come and not when there is room [default: as many as possible]
+    /// For throughput, size-matrix, format-comparison, fan-out and echo: messages a second over all
+    /// connections, sent when their time has come and not when there is room [default: as many as possible;
+    /// fan-out also at 100/s from 1,000 subscribers on, from 10,000 on at 20/s]
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate_per_s: Option<f64>,
     /// With --rate-per-s: at random times, as independent users send, and not evenly

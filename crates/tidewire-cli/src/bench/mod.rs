@@ -79,10 +79,13 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
             .unwrap_or(if plan.quick { QUICK_LIMIT } else { LIMIT });
     if !plan.test.is_empty() {
         options.tests = plan.test.clone();
+    } else if server.has_open_topics() {
+        options.tests.push(TestKind::FanOut);
     }
     if !plan.payload_bytes.is_empty() {
         options.sizes = plan.payload_bytes.clone();
         options.echo_sizes = plan.payload_bytes.clone();
+        options.fan_out_sizes = plan.payload_bytes.clone();
     }
     options.content = plan.payload.map(|payload| match payload {
         PayloadFlag::Trade => Content::Trade,
@@ -96,6 +99,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
         options.hold_ping_every_ms = QUICK_HOLD_PING_EVERY_MS;
     }
     options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
+    options.fan_out_in_flight = plan.in_flight;
     options.rate_per_s = plan.rate_per_s;
     options.poisson = plan.poisson;
     options.threads = plan.threads.unwrap_or(options.threads);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tidewire_load::Report;
+use tidewire_load::bench_tests::TestKind;
 use tidewire_load::layer::Layer;
 use tidewire_load::profile::Profile;
 use tidewire_load::stats::StatsSource;
@@ -88,8 +89,13 @@ impl<'a> BenchServer<'a> {
             Layer::Encryption => arguments.extend(["--encryption", "required"]),
         }
         let is_raw = flags.target.profile == Some(ProfileFlag::Raw);
+        if is_raw && flags.plan.test.contains(&TestKind::FanOut) {
+            return Err(Failure::usage(NO_TOPICS));
+        }
         if is_raw {
             arguments.extend(["--protocol", "raw", "--no-auth"]);
+        } else {
+            arguments.push("--topics-open");
         }
         let server = EmbeddedServer::start(&arguments, stop)?;
         Ok(Self {
@@ -176,15 +182,18 @@ impl<'a> BenchServer<'a> {
         matches!(self.kind, Kind::Embedded { .. })
     }
 
+    /// Whether it was started for the run so that every client has every topic.
+    pub(crate) fn has_open_topics(&self) -> bool {
+        self.is_embedded() && self.profile == Profile::V1
+    }
+
     /// Why a server that was started for the run has ended by itself, if it has.
     pub(crate) fn end_of_embedded(&mut self) -> Option<String> {
-        match &mut self.kind {
-            Kind::Embedded { server, .. } if server.is_gone() => Some(format!(
-                "the server ended during the run {}",
-                server.last_words()
-            )),
-            _ => None,
-        }
+        let Kind::Embedded { server, .. } = &mut self.kind else {
+            return None;
+        };
+        let is_gone = server.is_gone();
+        is_gone.then(|| format!("the server ended during the run {}", server.last_words()))
     }
 
     /// Says in the report how a server that was started for the run was set up.
@@ -226,5 +235,7 @@ fn half_of_the_cores() -> usize {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const NOTHING_TO_ENCRYPT_WITH: &str =
     "--encrypt is the encryption of protocol version 1: leave --profile raw out";
+const NO_TOPICS: &str = "fan-out needs topics, which are in protocol version 1: leave --profile raw out, or \
+    give the URL of a server that sends what one connection says to all others";
 const NO_TRUST: &str = "a wss:// server has to be trusted: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";

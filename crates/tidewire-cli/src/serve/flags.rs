@@ -1,13 +1,16 @@
 //! The options of `tidewire serve`, and the engine's configuration they make.
 
-use super::keys::KeyFlags;
+use super::keys::{KeyFlags, secret_of};
 use super::layers::{CompressionFlags, SecurityFlags};
+use super::topics::{TopicFlags, TopicLimitFlags};
+use crate::config_file::Rule;
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use clap::{Args, ValueEnum};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use tidewire_engine::{Config, Limits, OriginPolicy, Protocol, TlsFiles};
+use tidewire_engine::ops::ApiKey;
+use tidewire_engine::{Config, Drain, Intake, Limits, OriginPolicy, Protocol, TlsFiles};
 
 /// All options of `serve`. Each is also a variable of the environment and a key of the file.
 #[derive(Debug, Args)]
@@ -23,9 +26,13 @@ pub(crate) struct ServeFlags {
     /// Where clients connect; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS", value_parser = address, default_value = "127.0.0.1:5006")]
     listen: SocketAddr,
-    /// Where /health, /ready, /metrics and /stats are answered, without authentication [default: nowhere]
+    /// Where /health, /ready, /metrics and /stats are answered, without authentication, and the HTTP API
+    /// [default: nowhere]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     ops_listen: Option<SocketAddr>,
+    /// A file with the key of the HTTP API, at least 16 visible letters; without it the API is off
+    #[arg(long, value_name = "FILE")]
+    api_key_file: Option<PathBuf>,
     /// Event loops, each with a thread of its own [default: one per core]
     #[arg(long, value_name = "N")]
     shards: Option<usize>,
@@ -71,6 +78,12 @@ pub(crate) struct ServeFlags {
     security: SecurityFlags,
     #[command(flatten)]
     compression: CompressionFlags,
+    #[command(flatten)]
+    topics: TopicFlags,
+    #[command(flatten)]
+    topic_limits: TopicLimitFlags,
+    #[command(flatten)]
+    sessions: SessionFlags,
     #[command(flatten)]
     limits: LimitFlags,
 }
@@ -124,6 +137,12 @@ struct LimitFlags {
     /// Messages a second that may come in the long run
     #[arg(long, value_name = "N", default_value_t = Limits::default().rate_limit_refill_per_s)]
     rate_limit_refill_per_s: u64,
+    /// Messages that may have to be refused in --errors-window-ms before the connection is closed; 0 for no limit
+    #[arg(long, value_name = "N", default_value_t = Limits::default().errors_max)]
+    errors_max: u64,
+    /// The time in which so many errors are forgotten
+    #[arg(long, value_name = "MS", default_value_t = Limits::default().errors_window_ms)]
+    errors_window_ms: u64,
     /// What may wait to be sent before the connection is closed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outbox_bytes_max)]
     outbox_bytes_max: usize,
@@ -142,6 +161,37 @@ struct LimitFlags {
     /// Wait that a client is told that finds the server full
     #[arg(long, value_name = "S", default_value_t = Limits::default().retry_after_s)]
     retry_after_s: u64,
+    /// How long the application has to answer a call of a client
+    #[arg(long, value_name = "MS", default_value_t = Limits::default().call_timeout_ms)]
+    call_timeout_ms: u64,
+    /// Calls that may be open at once, in each direction
+    #[arg(long, value_name = "N", default_value_t = Limits::default().calls_per_connection_max)]
+    calls_per_connection_max: usize,
+}
+
+/// How repeated messages are told from new ones, and how sessions leave.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Repeated messages, and leaving (protocol version 1)")]
+struct SessionFlags {
+    /// Drop messages for the application whose `id` has come before from the same user
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    deduplicate: bool,
+    /// Ids remembered for that, in all
+    #[arg(long, value_name = "N", default_value_t = Intake::default().remembered_ids_max)]
+    intake_ids_max: usize,
+    /// Producers (those who number their messages) that are remembered, in all
+    #[arg(long, value_name = "N", default_value_t = Intake::default().producers_max)]
+    producers_max: usize,
+    /// How long a producer without a connection is remembered
+    #[arg(long, value_name = "MS", default_value_t = Intake::default().producer_ttl_ms)]
+    producer_ttl_ms: u64,
+    /// Sessions that each event loop closes in a second of a drain; 0 for all in half of --drain-timeout-ms
+    #[arg(long, value_name = "N", default_value_t = Drain::default().rate_per_s)]
+    drain_rate_per_s: u64,
+    /// Clients that have to leave are told to come back after a random time of up to so long; 0 to tell nothing
+    #[arg(long, value_name = "MS", default_value_t = Drain::default().reconnect_spread_ms)]
+    reconnect_spread_ms: u64,
 }
 
 impl ServeFlags {
@@ -149,7 +199,7 @@ impl ServeFlags {
     ///
     /// # Errors
     /// A file of a key or secret cannot be read, or options do not fit together.
-    pub(crate) fn engine_config(&self, ranks: &Ranks) -> Result<Config, Failure> {
+    pub(crate) fn engine_config(&self, ranks: &Ranks, rules: &[Rule]) -> Result<Config, Failure> {
         let protocol = match self.protocol {
             ProtocolFlag::V1 => Protocol::V1,
             ProtocolFlag::Raw => Protocol::Raw,
@@ -157,6 +207,7 @@ impl ServeFlags {
         Ok(Config {
             listen: self.listen,
             ops_listen: self.ops_listen,
+            ops_api_key: self.api_key()?,
             shards: self.shards.unwrap_or_else(|| Config::default().shards),
             protocol,
             paths: if is_any(&self.path) {
@@ -176,9 +227,26 @@ impl ServeFlags {
             encryption: self.security.encryption(),
             identity_key: self.security.identity_key()?,
             signing: self.security.signing()?,
+            intake: self.sessions.intake(),
+            drain: self.sessions.drain(),
             compression: self.compression.compression(),
+            topics: self.topics.topics(rules, self.topic_limits.limits())?,
             limits: self.limits.limits(),
         })
+    }
+
+    fn api_key(&self) -> Result<Option<ApiKey>, Failure> {
+        let Some(path) = &self.api_key_file else {
+            return Ok(None);
+        };
+        if self.ops_listen.is_none() {
+            return Err(Failure::usage(
+                "--api-key-file is of use on the operations listener only: give --ops-listen",
+            ));
+        }
+        let key = ApiKey::new(secret_of(path)?)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+        Ok(Some(key))
     }
 
     /// The URL that clients connect to, once the port is known.
@@ -225,12 +293,34 @@ impl LimitFlags {
             message_bytes_max: self.message_bytes_max,
             rate_limit_capacity: self.rate_limit_capacity,
             rate_limit_refill_per_s: self.rate_limit_refill_per_s,
+            errors_max: self.errors_max,
+            errors_window_ms: self.errors_window_ms,
             outbox_bytes_max: self.outbox_bytes_max,
             outbox_pause_bytes: self.outbox_pause_bytes,
             ping_interval_ms: self.ping_interval_ms,
             idle_timeout_ms: self.idle_timeout_ms,
             close_timeout_ms: self.close_timeout_ms,
             retry_after_s: self.retry_after_s,
+            call_timeout_ms: self.call_timeout_ms,
+            calls_per_connection_max: self.calls_per_connection_max,
+        }
+    }
+}
+
+impl SessionFlags {
+    fn intake(&self) -> Intake {
+        Intake {
+            producers_max: self.producers_max,
+            producer_ttl_ms: self.producer_ttl_ms,
+            deduplicate: self.deduplicate,
+            remembered_ids_max: self.intake_ids_max,
+        }
+    }
+
+    fn drain(&self) -> Drain {
+        Drain {
+            rate_per_s: self.drain_rate_per_s,
+            reconnect_spread_ms: self.reconnect_spread_ms,
         }
     }
 }

@@ -3,9 +3,11 @@
 mod flags;
 pub(crate) mod keys;
 mod layers;
+mod topics;
 
 pub(crate) use flags::ServeFlags;
 
+use crate::config_file::Rule;
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use crate::{print, stop};
@@ -18,9 +20,9 @@ use tidewire_load::preflight;
 use tracing_subscriber::EnvFilter;
 
 /// Serves until a signal, drains, and returns the exit code.
-pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks) -> Result<u8, Failure> {
+pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks, rules: &[Rule]) -> Result<u8, Failure> {
     log_to_stderr(&flags.log_level)?;
-    let config = flags.engine_config(ranks)?;
+    let config = flags.engine_config(ranks, rules)?;
     let stop = stop::on_signals()?;
     if flags.stop_with_stdin {
         stop::with_stdin(&stop);
@@ -105,7 +107,11 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         StartError::SignatureKey(_) => {
             "give another file with --signature-secret-file or --signature-public-key".to_owned()
         }
-        StartError::Auth(_) | StartError::System(_) | StartError::Useless(_) => {
+        StartError::Access(_)
+        | StartError::TopicRule { .. }
+        | StartError::Auth(_)
+        | StartError::System(_)
+        | StartError::Useless(_) => {
             return Failure::usage(error);
         }
     };

@@ -28,7 +28,7 @@ fn a_quick_run_writes_three_files_and_says_where() {
         .map(|result| text(&result["test"]))
         .collect();
     tests.dedup();
-    let seven = [
+    let all = [
         "connection-storm",
         "ping-latency",
         "throughput",
@@ -36,15 +36,16 @@ fn a_quick_run_writes_three_files_and_says_where() {
         "format-comparison",
         "sustained-hold",
         "connection-limit",
+        "fan-out",
     ];
-    assert_eq!(tests, seven);
+    assert_eq!(tests, all);
     for messages in results(&report)
         .iter()
         .filter_map(|result| result.get("messages"))
     {
         assert_eq!(messages["delivered"], messages["offered"], "{report:#}");
     }
-    for test in seven {
+    for test in all {
         assert!(
             said.stderr.lines().any(|line| line.starts_with(test)),
             "{test} in {}",
@@ -149,6 +150,58 @@ fn compressed_and_encrypted_messages_are_exchanged() {
 }
 
 #[test]
+fn publications_reach_every_subscriber_in_every_form() {
+    let plans: [&[&str]; 5] = [
+        &[
+            "--connections",
+            "30",
+            "--threads",
+            "2",
+            "--server-shards",
+            "2",
+        ],
+        &["--connections", "30", "--rate-per-s", "50"],
+        &["--payload-bytes", "80,3000", "--in-flight", "3"],
+        &["--deflate"],
+        &["--encrypt"],
+    ];
+    for plan in plans {
+        let folder = tempfile::tempdir().unwrap();
+        let said = bench(
+            folder.path(),
+            &[&["--quick", "--test", "fan-out"], plan].concat(),
+        );
+        let report = report(folder.path());
+        assert_nothing_lost(&said, &report);
+        for result in results(&report) {
+            let (messages, fan_out) = (&result["messages"], &result["fan_out"]);
+            assert_eq!(messages["delivered"], messages["offered"], "{result:#}");
+            let publications = fan_out["publications"].as_u64().unwrap();
+            let subscribers = result["connections"].as_u64().unwrap();
+            assert!(publications > 0);
+            assert_eq!(messages["offered"], publications * subscribers);
+            assert!(result["memory"]["server_rss_peak_bytes"].as_u64().unwrap() > 0);
+        }
+    }
+}
+
+#[test]
+fn a_server_with_closed_topics_fails_a_fan_out_and_history_does_not() {
+    let closed = Running::serve(&["--no-auth"]);
+    let folder = tempfile::tempdir().unwrap();
+    let fan_out = ["--quick", "--test", "fan-out", "--profile", "v1"];
+    let said = bench(folder.path(), &[&fan_out[..], &[&closed.url]].concat());
+    assert_eq!(said.code, 1, "{said:?}");
+    let notes = report(folder.path())["results"][0]["notes"].to_string();
+    assert!(notes.contains("refuses the subscription"), "{notes}");
+
+    let kept = ["--no-auth", "--topics-open", "--history", "fan-out=100"];
+    let kept = Running::serve(&[&kept[..], &["--rate-limit-capacity", "0"]].concat());
+    let said = bench(folder.path(), &[&fan_out[..], &[&kept.url]].concat());
+    assert_nothing_lost(&said, &report(folder.path()));
+}
+
+#[test]
 fn a_rate_is_kept_and_not_exceeded() {
     let folder = tempfile::tempdir().unwrap();
     let rate = ["--rate-per-s", "1000", "--poisson", "--duration-s", "0.5"];
@@ -207,7 +260,7 @@ fn mistakes_are_told_before_the_run() {
         .local_addr()
         .unwrap();
     let url = format!("ws://{free}/");
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&[&url], &["cannot connect", &url, "nothing listens there"]),
         (&["http://127.0.0.1/"], &["ws:// or wss://"]),
         (&["wss://127.0.0.1:1/"], &["--ca", "--insecure"]),
@@ -224,6 +277,10 @@ fn mistakes_are_told_before_the_run() {
             &["--token and --jwt-secret"],
         ),
         (&["--test", "echo,throughput"], &["--test echo"]),
+        (
+            &["--test", "fan-out", "--profile", "raw"],
+            &["fan-out", "--profile raw"],
+        ),
         (&["--stats-url", "http://127.0.0.1:1"], &["URL"]),
     ];
     for (arguments, words) in cases {

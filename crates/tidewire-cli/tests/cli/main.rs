@@ -8,4 +8,6 @@ mod program;
 mod report;
 mod serve;
 mod token;
+mod top;
+mod topics;
 mod websocket;

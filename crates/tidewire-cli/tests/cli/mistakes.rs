@@ -70,8 +70,8 @@ fn options_that_exclude_each_other() {
 
 #[test]
 fn flags_and_values() {
-    let cases: [(&[&str], &[&str]); 9] = [
-        (&[], &["serve, bench, report or token"]),
+    let cases: [(&[&str], &[&str]); 15] = [
+        (&[], &["serve, top, bench, report or token"]),
         (&["sevre"], &["sevre", "serve"]),
         (&["serve", "--lisen", "a"], &["--lisen", "--listen"]),
         (
@@ -89,6 +89,15 @@ fn flags_and_values() {
             &["--log-level"],
         ),
         (&["token", "--jwt-secret", SECRET], &["--subject"]),
+        (
+            &["serve", "--topic-subscribe", "a..b"],
+            &["a..b", "empty segment"],
+        ),
+        (&["serve", "--topic-publish", "users.{name}"], &["{sub}"]),
+        (&["serve", "--history", "orders"], &["orders.>=1000"]),
+        (&["serve", "--presence", "a.>.b"], &["a.>.b", "wildcard"]),
+        (&["top", "https://127.0.0.1:1"], &["http://127.0.0.1:5007"]),
+        (&["top", "--interval-s", "0"], &["0.1 to 3600"]),
     ];
     for (arguments, words) in cases {
         assert_refused(&run(arguments), words);
@@ -127,6 +136,22 @@ fn certificates_and_keys() {
 }
 
 #[test]
+fn keys_of_the_api() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("api.key");
+    let path = file.to_str().unwrap();
+    fs::write(&file, "too short\n").unwrap();
+    let serve = ["serve", "--no-auth", "--api-key-file", path];
+    assert_refused(&run(&serve), &["--ops-listen"]);
+    let with_ops = [&serve[..], &["--ops-listen", "127.0.0.1:0"]].concat();
+    assert_refused(&run(&with_ops), &["api.key", "9 bytes", "16"]);
+    fs::write(&file, "sixteen bytes, but spaces\n").unwrap();
+    assert_refused(&run(&with_ops), &["api.key", "visible"]);
+    fs::remove_file(&file).unwrap();
+    assert_refused(&run(&with_ops), &["api.key"]);
+}
+
+#[test]
 fn the_environment() {
     let mut command = tidewire(&["serve", "--no-auth"]);
     command.env("TIDEWIRE_MESSAGE_BYTES_MAX", "1 MB");
@@ -141,7 +166,7 @@ fn the_configuration_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tidewire.toml");
     let path = file.to_str().unwrap();
-    let cases: [(&str, &[&str]); 7] = [
+    let cases: [(&str, &[&str]); 12] = [
         (
             "\n[limits]\nmessage_byte_max = 1\n",
             &[":3: ", "message_byte_max", "message_bytes_max?"],
@@ -155,6 +180,20 @@ fn the_configuration_file() {
         ("listen = \n", &[":1: "]),
         ("[limit]\n", &[":1: ", "[limits]"]),
         ("no_auth = \"perhaps\"\n", &[":1: ", "no_auth", "perhaps"]),
+        (
+            "[topics]\ntopic_publish = [\"a\", \"b..c\"]\n",
+            &[":2: ", "topic_publish", "b..c"],
+        ),
+        ("[topics]\nrule = 1\n", &[":2: ", "[[topics.rule]]"]),
+        ("[[topics.rule]]\npresence = true\n", &[":1: ", "pattern"]),
+        (
+            "[[topics.rule]]\npattern = \"a\"\npriority = 7\n",
+            &[":3: ", "priority", "8 or 10"],
+        ),
+        (
+            "[[topics.rule]]\npattern = \"a\"\nhistory = 7\n",
+            &[":3: ", "unknown key history", "history_publications"],
+        ),
     ];
     for (text, words) in cases {
         fs::write(&file, text).unwrap();

@@ -165,11 +165,24 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
 
 /// Status code and body of `GET` on an operations listener, given what was printed of it.
 pub(crate) fn get(base_url: &str, path: &str) -> (u16, String) {
+    request(base_url, "GET", path, "", "")
+}
+
+/// The same for any method, with a key of the API and a body.
+pub(crate) fn request(
+    base_url: &str,
+    method: &str,
+    path: &str,
+    key: &str,
+    body: &str,
+) -> (u16, String) {
     let address = base_url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         X-API-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
     )
     .unwrap();
     let mut answer = String::new();

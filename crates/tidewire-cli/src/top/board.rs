@@ -1,0 +1,305 @@
+//! What is shown: figures and tables, as text.
+
+use super::sample::Sample;
+use std::fmt;
+use std::time::Duration;
+
+/// Everything that is shown of one moment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Board {
+    /// Which server, and since when.
+    pub(crate) title: String,
+    /// Lines of figures with their names.
+    pub(crate) figures: Vec<(&'static str, String)>,
+    /// Names of the columns, then rows.
+    pub(crate) topics: Vec<[String; 4]>,
+    /// Names of the columns, then rows.
+    pub(crate) slow: Vec<[String; 3]>,
+}
+
+impl Board {
+    /// Rates are over the time since `before`; without it they are missing.
+    pub(crate) fn new(url: String, sample: &Sample, before: Option<(Duration, &Sample)>) -> Self {
+        // Another process has other counters.
+        let before = before.filter(|(_, before)| before.process_id == sample.process_id);
+        let rates = Rates { sample, before };
+        let state = if sample.ready { "ready" } else { "draining" };
+        let up = duration(sample.uptime_s);
+        let Sample {
+            version,
+            process_id,
+            shards,
+            ..
+        } = sample;
+        Self {
+            title: format!(
+                "tidewire {version} at {url}, process {process_id}, {shards} shards, up {up}, {state}"
+            ),
+            figures: rates.figures(),
+            topics: topics_of(sample),
+            slow: slow_of(sample),
+        }
+    }
+}
+
+struct Rates<'a> {
+    sample: &'a Sample,
+    before: Option<(Duration, &'a Sample)>,
+}
+
+impl Rates<'_> {
+    fn figures(&self) -> Vec<(&'static str, String)> {
+        let mut figures = self.figures_of_work();
+        figures.extend(self.figures_of_trouble());
+        figures
+    }
+
+    /// What the server does.
+    fn figures_of_work(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (
+                "connections",
+                format!(
+                    "{} open, {}/s new, {}/s refused",
+                    self.now("connections_open"),
+                    self.rate("handshakes_completed"),
+                    self.rate("handshakes_failed"),
+                ),
+            ),
+            (
+                "messages",
+                format!(
+                    "{}/s in, {}/s out, {}B/s in, {}B/s out",
+                    self.rate("messages_received"),
+                    self.rate("messages_sent"),
+                    self.rate("bytes_received"),
+                    self.rate("bytes_sent"),
+                ),
+            ),
+            (
+                "topics",
+                format!(
+                    "{} with {} subscriptions, {}/s publications of clients, {}/s deliveries",
+                    self.now("topics"),
+                    self.now("subscriptions"),
+                    self.rate("publications_received"),
+                    self.rate("deliveries"),
+                ),
+            ),
+            (
+                "history",
+                format!(
+                    "{} topics, {}B, {} evicted, {}/s replayed",
+                    self.usage("history_topics"),
+                    self.usage("history_bytes"),
+                    self.usage("histories_evicted"),
+                    self.rate("publications_replayed"),
+                ),
+            ),
+        ]
+    }
+
+    /// What waits, is dropped or is refused.
+    fn figures_of_trouble(&self) -> Vec<(&'static str, String)> {
+        vec![
+            (
+                "waiting",
+                format!(
+                    "{}B to be delivered, {}/s pauses for slow readers",
+                    self.usage("publication_backlog_bytes"),
+                    self.rate("reading_pauses"),
+                ),
+            ),
+            (
+                "dropped",
+                format!(
+                    "{} ({}/s) of lagging subscriptions in {} gaps, {} expired, {} slow connections ended",
+                    self.now("publications_dropped"),
+                    self.rate("publications_dropped"),
+                    self.now("gaps_told"),
+                    self.now("publications_expired"),
+                    self.now("outbox_overflows"),
+                ),
+            ),
+            (
+                "refused",
+                format!(
+                    "{}/s by the rate limit, {}/s invalid, {}/s publications",
+                    self.rate("messages_refused_rate"),
+                    self.rate("messages_refused_invalid"),
+                    self.rate("publications_refused"),
+                ),
+            ),
+        ]
+    }
+
+    /// A counter as it stands.
+    fn now(&self, name: &str) -> String {
+        short(self.sample.total(name) as f64)
+    }
+
+    fn usage(&self, name: &str) -> String {
+        short(self.sample.usage(name) as f64)
+    }
+
+    /// How fast a counter grows, as text.
+    fn rate(&self, name: &str) -> String {
+        self.per_s(name).map_or("-".to_owned(), short)
+    }
+
+    fn per_s(&self, name: &str) -> Option<f64> {
+        let (passed, before) = self.before?;
+        let grown = self.sample.total(name).saturating_sub(before.total(name));
+        Some(grown as f64 / passed.as_secs_f64().max(0.001))
+    }
+}
+
+fn topics_of(sample: &Sample) -> Vec<[String; 4]> {
+    let head = ["TOPIC", "PER S", "SUBSCRIBERS", "TOTAL"].map(str::to_owned);
+    let rows = sample.topics.iter().map(|topic| {
+        [
+            topic.name.clone(),
+            short(topic.per_s),
+            short(topic.subscribers as f64),
+            short(topic.publications as f64),
+        ]
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+fn slow_of(sample: &Sample) -> Vec<[String; 3]> {
+    let head = ["SLOW CONNECTION", "WAITING", "TOPICS"].map(str::to_owned);
+    let rows = sample.slow.iter().map(|slow| {
+        [
+            slow.connection.clone(),
+            format!("{}B", short(slow.queued_bytes as f64)),
+            slow.topics.to_string(),
+        ]
+    });
+    std::iter::once(head).chain(rows).collect()
+}
+
+impl fmt::Display for Board {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}", self.title)?;
+        for (name, figures) in &self.figures {
+            writeln!(out, "{name:<12} {figures}")?;
+        }
+        writeln!(out)?;
+        for [topic, per_s, subscribers, total] in &self.topics {
+            writeln!(out, "{topic:<40} {per_s:>10} {subscribers:>12} {total:>10}")?;
+        }
+        if self.slow.len() > 1 {
+            writeln!(out)?;
+            for [connection, waiting, topics] in &self.slow {
+                writeln!(out, "{connection:<40} {waiting:>10} {topics:>12}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Three digits or so, with k, M or G.
+pub(crate) fn short(number: f64) -> String {
+    for (size, letter) in [(1e9, "G"), (1e6, "M"), (1e4, "k")] {
+        if number >= size {
+            let scale = if letter == "k" { 1e3 } else { size };
+            return format!("{:.1}{letter}", number / scale);
+        }
+    }
+    if number >= 100.0 || number.fract() < 0.05 {
+        format!("{number:.0}")
+    } else {
+        format!("{number:.1}")
+    }
+}
+
+/// Days, hours and minutes, or seconds.
+fn duration(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (days, hours) = (seconds / 86_400, seconds / 3_600 % 24);
+    let (minutes, rest) = (seconds / 60 % 60, seconds % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{rest} s"),
+        (0, 0, _) => format!("{minutes} min {rest} s"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A server after `deliveries` of them.
+    pub(crate) fn sample(process_id: u64, deliveries: u64) -> Sample {
+        let body = format!(
+            r#"{{"server":"tidewire","version":"1.2.3","process_id":{process_id},"uptime_s":3725.5,"ready":true,
+                "shards":[{{}},{{}}],
+                "total":{{"connections_open":12345,"deliveries":{deliveries}}},
+                "usage":{{"history_bytes":2500000}},
+                "topics":[{{"topic":"orders.eu\u001b[2J","subscribers":7,"publications":9,"per_s":3.25}}],
+                "slow_connections":[{{"connection":"0-17","queued_bytes":70000,"topics":2}}]}}"#
+        );
+        Sample::parse(&body).unwrap()
+    }
+
+    #[test]
+    fn rates_are_over_the_time_that_has_passed() {
+        let (before, after) = (sample(1, 1_000), sample(1, 5_000));
+        let passed = Duration::from_secs(2);
+        let text = Board::new("URL".to_owned(), &after, Some((passed, &before))).to_string();
+        for words in [
+            "tidewire 1.2.3 at URL, process 1, 2 shards, up 1 h 2 min, ready\n",
+            "12.3k open",
+            "2000/s deliveries",
+            "2.5MB",
+            "0-17",
+            "70.0kB",
+        ] {
+            assert!(text.contains(words), "no {words:?} in {text}");
+        }
+        assert!(
+            text.contains("orders.eu?[2J"),
+            "letters that steer the terminal: {text:?}"
+        );
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn without_a_look_before_and_after_a_restart_there_are_no_rates() {
+        let (before, after) = (sample(1, 1_000), sample(2, 5_000));
+        let passed = Duration::from_secs(2);
+        for before in [None, Some((passed, &before))] {
+            let text = Board::new("URL".to_owned(), &after, before).to_string();
+            assert!(text.contains("-/s deliveries"), "{text}");
+        }
+    }
+
+    #[test]
+    fn another_server_is_not_read() {
+        assert_eq!(Sample::parse("{}"), None);
+        assert_eq!(Sample::parse("<html>"), None);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let cases = [
+            (0.0, "0"),
+            (0.25, "0.2"),
+            (7.0, "7"),
+            (999.9, "1000"),
+            (9_999.0, "9999"),
+            (12_345.0, "12.3k"),
+            (1_500_000.0, "1.5M"),
+            (2.5e9, "2.5G"),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(short(number), expected, "{number}");
+        }
+        assert_eq!(
+            (duration(59.9), duration(90_000.0)),
+            ("59 s".to_owned(), "1 d 1 h".to_owned())
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What a server says of itself at one moment.
+
+use serde_json::{Map, Value};
+
+/// One answer of `/stats`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sample {
+    pub(crate) version: String,
+    pub(crate) process_id: u64,
+    pub(crate) uptime_s: f64,
+    pub(crate) ready: bool,
+    pub(crate) shards: usize,
+    /// The counters of all shards, by name.
+    total: Map<String, Value>,
+    usage: Map<String, Value>,
+    /// The busiest topics, busiest first.
+    pub(crate) topics: Vec<Topic>,
+    /// The connections for which the most waits, with the most first.
+    pub(crate) slow: Vec<Slow>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Topic {
+    pub(crate) name: String,
+    pub(crate) subscribers: u64,
+    pub(crate) publications: u64,
+    pub(crate) per_s: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Slow {
+    pub(crate) connection: String,
+    pub(crate) queued_bytes: u64,
+    pub(crate) topics: u64,
+}
+
+impl Sample {
+    /// Reads the body of an answer; `None` if it is no Tidewire server's. What an older server does not say is
+    /// empty or zero.
+    pub(crate) fn parse(body: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(body).ok()?;
+        let total = value["total"]
+            .as_object()
+            .filter(|_| value["server"] == "tidewire")?;
+        let list = |name: &str| value[name].as_array().cloned().unwrap_or_default();
+        let topics = list("topics").iter().map(topic).collect();
+        let slow = list("slow_connections").iter().map(slow).collect();
+        Some(Self {
+            version: text(&value["version"]),
+            process_id: number(&value["process_id"]),
+            uptime_s: value["uptime_s"].as_f64().unwrap_or_default(),
+            ready: value["ready"] == true,
+            shards: list("shards").len(),
+            total: total.clone(),
+            usage: value["usage"].as_object().cloned().unwrap_or_default(),
+            topics,
+            slow,
+        })
+    }
+
+    /// A counter of all shards.
+    pub(crate) fn total(&self, name: &str) -> u64 {
+        self.total.get(name).map_or(0, number)
+    }
+
+    /// What the topics take.
+    pub(crate) fn usage(&self, name: &str) -> u64 {
+        self.usage.get(name).map_or(0, number)
+    }
+}
+
+fn topic(value: &Value) -> Topic {
+    Topic {
+        name: text(&value["topic"]),
+        subscribers: number(&value["subscribers"]),
+        publications: number(&value["publications"]),
+        per_s: value["per_s"].as_f64().unwrap_or_default(),
+    }
+}
+
+fn slow(value: &Value) -> Slow {
+    Slow {
+        connection: text(&value["connection"]),
+        queued_bytes: number(&value["queued_bytes"]),
+        topics: number(&value["topics"]),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+/// Letters of a stranger, which must not steer the terminal.
+fn text(value: &Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    text.chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect()
+}
