@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke test
+.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke simulation soak test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,13 @@ conformance-quick: ## Its quick sections; skipped where the suite is not install
 
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
+
+simulation: ## The engine on a simulated network, 100,000 seeds
+	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
+
+soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must stay flat
+	cargo build --release --package tidewire-cli
+	bench/soak
 
 test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace

@@ -15,6 +15,7 @@ import subprocess
 import tempfile
 import time
 
+import fan_out
 import layers
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
 from servers import ROOT, Server, peers, tidewire
@@ -165,6 +166,10 @@ SECTIONS = {
     "deflate-memory": layers.deflate_memory,
     "encrypted": layers.encrypted,
     "wire": layers.wire,
+    "fan-out": fan_out.fan_out,
+    "fan-out-rate": fan_out.fan_out_rate,
+    "topics": fan_out.topics,
+    "filters": fan_out.filters,
 }
 
 

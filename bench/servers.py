@@ -74,15 +74,17 @@ def tidewire(app, *further):
 
 def peers(mode):
     """The peers that are installed, each with the raw profile: they speak no protocol of ours."""
-    folder = ROOT / "bench/peers"
-    picows = folder / "picows/.venv/bin/python"
-    commands = {
-        PEER: [PEERS / "peer-fastwebsockets"],
-        "tokio-tungstenite": [PEERS / "peer-tungstenite"],
-        "ws (Node)": WS,
-        "picows (Python)": [picows, folder / "picows/server.py"],
-    }
+    commands = {"tokio-tungstenite": [PEERS / "peer-tungstenite"], "ws (Node)": WS}
+    if mode == "broadcast":
+        commands = {"uWebSockets": python("uwebsockets"), **commands}
+    else:
+        commands = {PEER: [PEERS / "peer-fastwebsockets"], **commands, "picows (Python)": python("picows")}
     return installed(commands, "--mode", mode)
+
+
+def python(folder):
+    folder = ROOT / "bench/peers" / folder
+    return [folder / ".venv/bin/python", folder / "server.py"]
 
 
 def compressing_peers(level):
@@ -96,6 +98,7 @@ def installed(commands, *flags):
     is_installed = {
         "ws (Node)": (peers / "ws/node_modules/ws").is_dir(),
         "picows (Python)": any(peers.glob("picows/.venv/lib/python*/site-packages/picows")),
+        "uWebSockets": any(peers.glob("uwebsockets/.venv/lib/python*/site-packages/socketify")),
     }
     for name, command in commands.items():
         if shutil.which(command[0]) and is_installed.get(name, True):

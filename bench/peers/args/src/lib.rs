@@ -16,9 +16,11 @@ pub enum Mode {
     Echo,
     /// Swallows it. Pings are answered all the same.
     Sink,
+    /// Sends it to all connections; whether the sender gets it too is left to the server.
+    Broadcast,
 }
 
-/// The command line: `--port N --mode echo|sink [--deflate-level N]`.
+/// The command line: `--port N --mode echo|sink|broadcast [--deflate-level N]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// TCP port on 127.0.0.1; 0 lets the system choose.
@@ -53,6 +55,7 @@ impl Options {
                 }
                 ("--mode", "echo") => mode = Some(Mode::Echo),
                 ("--mode", "sink") => mode = Some(Mode::Sink),
+                ("--mode", "broadcast") => mode = Some(Mode::Broadcast),
                 _ => return Err(format!("{flag} {value}: not understood")),
             }
         }
@@ -65,21 +68,31 @@ impl Options {
             _ => Err("both --port and --mode are needed".into()),
         }
     }
+
+    /// The options of a server that has only these modes. A mistake is told on standard error and ends
+    /// the program.
+    #[must_use]
+    pub fn of_program(modes: &[Mode]) -> Self {
+        let parsed = Self::parse(std::env::args().skip(1));
+        let known = parsed.and_then(|options| match modes.contains(&options.mode) {
+            true => Ok(options),
+            false => Err("this server does not have that --mode".to_owned()),
+        });
+        known.unwrap_or_else(|message| {
+            eprintln!("{message}; usage: --port N --mode echo|sink|broadcast [--deflate-level N]");
+            std::process::exit(2);
+        })
+    }
 }
 
-/// Runs a server: parses the arguments, listens, says so, and hands each accepted socket (with
-/// `TCP_NODELAY` set) to `serve` as a task of its own, all on one thread. Returns only on an error.
-pub fn run<F>(serve: impl Fn(TcpStream, Options) -> F) -> ExitCode
+/// Runs a server that has these modes: parses the arguments, listens, says so, and hands each accepted
+/// socket (with `TCP_NODELAY` set) to `serve` as a task of its own, all on one thread. Returns only on an
+/// error.
+pub fn run<F>(modes: &[Mode], serve: impl Fn(TcpStream, Options) -> F) -> ExitCode
 where
     F: Future<Output = ()> + 'static,
 {
-    let options = match Options::parse(std::env::args().skip(1)) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}; usage: --port N --mode echo|sink [--deflate-level N]");
-            return ExitCode::from(2);
-        }
-    };
+    let options = Options::of_program(modes);
     let Err(error) = run_loop(options, serve);
     eprintln!("127.0.0.1:{}: {error}", options.port);
     ExitCode::FAILURE
@@ -138,6 +151,11 @@ mod tests {
         };
         assert_eq!(parse("--port 9001 --mode sink"), Ok(expected));
         assert_eq!(parse("--mode sink --port 9001"), Ok(expected));
+        let broadcasting = Options {
+            mode: Mode::Broadcast,
+            ..expected
+        };
+        assert_eq!(parse("--port 9001 --mode broadcast"), Ok(broadcasting));
         let compressing = Options {
             deflate_level: Some(6),
             ..expected

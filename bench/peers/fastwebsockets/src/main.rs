@@ -15,7 +15,7 @@ use peer_args::{Mode, Options};
 use tokio::net::TcpStream;
 
 fn main() -> ExitCode {
-    peer_args::run(accept)
+    peer_args::run(&[Mode::Echo, Mode::Sink], accept)
 }
 
 async fn accept(stream: TcpStream, options: Options) {

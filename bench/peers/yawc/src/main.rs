@@ -20,7 +20,10 @@ fn main() -> ExitCode {
     // What its documentation advises for many connections: the state of compression is shared by all
     // that agreed to have no memory between messages.
     let pool = DeflatePool::new(POOL_SIZE);
-    peer_args::run(move |stream, options| accept(stream, options, pool.clone()))
+    let modes = [Mode::Echo, Mode::Sink];
+    peer_args::run(&modes, move |stream, options| {
+        accept(stream, options, pool.clone())
+    })
 }
 
 async fn accept(stream: TcpStream, options: Options, pool: DeflatePool) {

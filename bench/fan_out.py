@@ -1,0 +1,174 @@
+"""The sections of compare.py about fan-out, topics and filters."""
+
+import contextlib
+import re
+import statistics
+import subprocess
+
+from layers import EXAMPLES
+from measure import bench, cpu_us, median, rate, ratio, reached, verdicts
+from servers import PEERS, SERVER_CORE, Server, peers, tidewire
+
+TIDEWIRE, HISTORY = "tidewire", "tidewire, with history"
+REFERENCES = ("uWebSockets", "ws (Node)")  # the first that is installed
+BARE = "bare loop of sends"
+TARGETS = {100: 12e6, 1_000: 10e6, 10_000: 6e6}
+PEAK_BYTES = 64e6
+PACED_SECONDS_MIN = 5.0
+
+
+def fan_out(page, rounds, seconds):
+    for subscribers, target in TARGETS.items():
+        flags = ["--connections", subscribers, "--duration-s", seconds]
+        results, failures = in_turns(both_tidewires() + broadcasting(), rounds, *flags)
+        add_deliveries(page, subscribers, results, target, failures)
+
+
+def both_tidewires():
+    return [
+        (TIDEWIRE, lambda: tidewire("sink", "--topics-open")),
+        (HISTORY, lambda: tidewire("sink", "--topics-open", "--history", "fan-out=1000")),
+    ]
+
+
+def broadcasting():
+    return [(name, starter(name, command)) for name, command in peers("broadcast")]
+
+
+def starter(name, command):
+    return lambda: Server(name, command, ["--profile", "raw"])
+
+
+def in_turns(starters, rounds, *flags):
+    """The results of each server by its name, and why those are missing that did not deliver everything.
+
+    Tidewire has to, or all ends; where a peer fails, the others go on without it.
+    """
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(start()) for name, start in starters}
+        results, failures = {name: [] for name in servers}, {}
+        for _ in range(rounds):
+            for name in [*results]:
+                try:
+                    results[name].append(bench(servers[name], "--test", "fan-out", *flags))
+                except SystemExit as failure:
+                    if name.startswith(TIDEWIRE):
+                        raise
+                    failures[name] = str(failure)
+                    del results[name]
+    return results, [f"Left out: {text.strip()}" for text in failures.values()]
+
+
+def add_deliveries(page, subscribers, results, target, failures):
+    reference = next((name for name in REFERENCES if name in results), TIDEWIRE)
+    columns = ["deliveries/s", f"ratio to {reference}", "server CPU per delivery", "client CPU per delivery"]
+    columns += ["peak memory", "bottleneck", "verdict"]
+    page.table(f"Fan-out of 95 B at full speed to {subscribers:,} subscribers", "server", *columns)
+    for name, rows in results.items():
+        page.row(
+            name,
+            f"{median(map(rate, rows)):,.0f}",
+            f"{ratio(results, name, reference, rate):.2f}",
+            f"{median(map(cpu_us('server'), rows)):.3f} µs",
+            f"{median(map(cpu_us('client'), rows)):.3f} µs",
+            f"{peak_bytes(rows) / 1e6:.1f} MB",
+            statistics.mode(row.get("bottleneck", "none") for row in rows),
+            verdicts(rows),
+        )
+    ours, kept = median(map(rate, results[TIDEWIRE])), ratio(results, HISTORY, TIDEWIRE, rate)
+    peak = max(peak_bytes(results[name]) for name in (TIDEWIRE, HISTORY))
+    page.end(
+        f"Target: at least {target / 1e6:.0f} M deliveries/s: {ours / 1e6:.2f} M ({reached(ours >= target)}).",
+        f"Target: less than {PEAK_BYTES / 1e6:.0f} MB: {peak / 1e6:.1f} ({reached(peak < PEAK_BYTES)}).",
+        f"Target: with history at least 0.9 of the rate without: {kept:.2f} ({reached(kept >= 0.9)}).",
+        *failures,
+    )
+
+
+def peak_bytes(rows):
+    return max(row["memory"]["server_rss_peak_bytes"] for row in rows)
+
+
+def fan_out_rate(page, rounds, seconds):
+    """Fixed rates, which cost system calls above all: so beside a loop that does nothing else."""
+    bare = [(BARE, starter(BARE, [PEERS / "peer-sendloop", "--port", 0, "--mode", "broadcast"]))]
+    ours = [(TIDEWIRE, both_tidewires()[0][1])]
+    uws = [(name, start) for name, start in broadcasting() if name == REFERENCES[0]]
+    for subscribers, per_s in ((1_000, 100), (10_000, 20)):
+        flags = ["--connections", subscribers, "--rate-per-s", per_s]
+        flags += ["--duration-s", max(seconds, PACED_SECONDS_MIN)]
+        results, failures = in_turns(ours + bare + uws, rounds, *flags)
+        if BARE not in results:
+            raise SystemExit("\n".join(failures))
+        columns = ["server CPU per delivery", "ratio to the bare loop", "latency p50", "p99", "skew p50", "verdict"]
+        page.table(f"Fan-out of 95 B, {per_s}/s to {subscribers:,} subscribers", "server", *columns)
+        for name, rows in results.items():
+            times_us = [median(row["latency_us"][part] for row in rows) for part in ("p50", "p99")]
+            times_us.append(median(row["fan_out"]["skew_us"]["p50"] for row in rows))
+            page.row(
+                name,
+                f"{median(map(cpu_us('server'), rows)):.3f} µs",
+                f"{ratio(results, name, BARE, cpu_us('server')):.2f}",
+                *(f"{time_us / 1000:.2f} ms" for time_us in times_us),
+                verdicts(rows),
+            )
+        cpu = ratio(results, TIDEWIRE, BARE, cpu_us("server"))
+        page.end(
+            "Latency is from the time at which a publication was due; skew is from the first subscriber to the last. "
+            "A server that is late sends several publications at once, which costs it less.",
+            f"Target: at most 1.1 times the server CPU of the bare loop: {cpu:.2f} ({reached(cpu <= 1.1)}).",
+            *failures,
+        )
+
+
+def topics(page, rounds, seconds):
+    memory = [figures("topic_memory") for _ in range(min(rounds, 3))]
+    rates = [figures("topic_rates", seconds) for _ in range(rounds)]
+    count = int(memory[0]["topics"])
+    page.table(f"Topics, {count:,} with one subscriber each", "", "", "target")
+    each = median(run["bytes_per_topic"] for run in memory)
+    page.row("memory of a topic", f"{each:.0f} B", f"400 B: {reached(each <= 400)}")
+    for part, name in (("publish", "publication"), ("deliver", "publication and delivery")):
+        few, many, anywhere = (
+            median(run[f"{part}_ns_{which}"] for run in memory)
+            for which in ("few_topics", "many_topics", "any_of_many")
+        )
+        growth = median(run[f"{part}_growth"] for run in memory)
+        target = f"at most 1.15 times: {growth:.2f}, {reached(growth <= 1.15)}"
+        page.row(f"{name}, few topics", f"{few:.0f} ns", "")
+        page.row(f"{name}, the same topics among all these", f"{many:.0f} ns", target)
+        page.row(f"{name}, any of all these", f"{anywhere:.0f} ns", "")
+    for size, name in ((1000, "1,000 in a message"), (1, "one in a message")):
+        updates = median(run[f"updates_per_s_by_{size}"] for run in rates)
+        target = f"300,000: {reached(updates >= 300_000)}" if size == 1000 else ""
+        page.row(f"subscribed and unsubscribed, {name}", f"{updates:,.0f}/s", target)
+    page.end(
+        "Server and client are one process. A publication to any of all finds less in the processor's caches, as its "
+        "topic was not used for long.",
+    )
+
+
+def filters(page, _rounds, _seconds):
+    output = run_example("filter_cost", pinned=True)
+    costs = [match.groups() for match in map(FILTER_LINE.fullmatch, output.splitlines()) if match]
+    if not costs:
+        raise SystemExit(f"filter_cost printed something else: {output}")
+    page.table("Filters, one evaluation", "filter", "median", "target")
+    for nanoseconds, name in costs:
+        page.row(name, f"{nanoseconds} ns", reached(float(nanoseconds) < 300))
+    page.end("Target: less than 300 ns for each distinct filter and message.")
+
+
+def figures(example, *arguments):
+    """What an example prints as lines of a name and a number."""
+    lines = run_example(example, *arguments).splitlines()
+    return {name: float(value) for name, value in map(str.split, lines)}
+
+
+def run_example(example, *arguments, pinned=False):
+    pin = ["taskset", "-c", SERVER_CORE] if pinned else []
+    command = [*pin, str(EXAMPLES / example), *map(str, arguments)]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+FILTER_LINE = re.compile(r" *([0-9.]+) ns +[0-9.]+ ns  (.+) \(taken: .*\)")
