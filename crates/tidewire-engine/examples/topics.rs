@@ -1,5 +1,6 @@
-//! A small market on topics: prices of which newcomers get the last, orders that can be recovered, a room whose
-//! members know of each other, and a clock that can be asked. Arguments: where to listen and for how many seconds.
+//! A small market on topics: prices of which newcomers get the last, orders that can be recovered and have to be
+//! confirmed, a room whose members know of each other, and a clock that can be asked. Arguments: where to listen and
+//! for how many seconds.
 //!
 //! ```sh
 //! cargo run -p tidewire-engine --example topics -- 127.0.0.1:5006 3600
@@ -10,9 +11,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 use tidewire_engine::{
-    AccessRules, Application, Call, CallError, Config, Context, Handle, HistoryLimits, Message,
-    NewPublication, Overload, Peer, Priority, PublishError, Responder, Rules, Server, TopicRule,
-    Topics,
+    AccessRules, Application, Call, CallError, Config, ConnectionQuery, Context, Handle,
+    HistoryLimits, HistoryQuery, Message, NewCall, NewPublication, Overload, Peer, Priority,
+    PublishError, Responder, Rules, Server, TopicQuery, TopicRule, Topics,
 };
 
 struct Market;
@@ -25,9 +26,15 @@ impl Application for Market {
         }
     }
 
-    /// Any message is an order, here; who sent it gets no copy.
+    /// Any message is an order, here; who sent it gets no copy, but is asked to confirm it.
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
         let payload = format!(r#"{{"bytes":{}}}"#, message.bytes.len());
+        let confirm =
+            NewCall::new("confirm", payload.clone()).with_timeout(Duration::from_secs(30));
+        context.call(confirm, |answer| match answer {
+            Ok(json) => println!("the client says {json}"),
+            Err(failure) => println!("not confirmed: {failure}"),
+        });
         let order = NewPublication::new("order_created", payload).without(context.connection());
         match context.publish("orders.eu", &order) {
             Ok(published) => println!("order at {:?}", published.position),
@@ -78,6 +85,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tell_price(&handle, price)?;
         thread::sleep(Duration::from_millis(500));
     }
+    say_goodbye(&handle)?;
     let left = server.drain(Duration::from_secs(10));
     println!("{left} sessions were left");
     Ok(())
@@ -135,4 +143,41 @@ fn tell_price(handle: &Handle, price: u64) -> Result<(), PublishError> {
         Ok(_) | Err(PublishError::Busy) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Who is there, what is kept, and a word to some and to all of them.
+fn say_goodbye(handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
+    let newest = HistoryQuery {
+        since: None,
+        limit: 3,
+        newest_first: true,
+    };
+    for kept in handle
+        .history("orders.eu", newest)
+        .map_or(Vec::new(), |page| page.publications)
+    {
+        println!("kept: {}", kept.json);
+    }
+    let lobby = handle.presence("rooms.lobby", 10);
+    println!("{} users in the lobby: {:?}", lobby.users, lobby.members);
+    let first_topics = TopicQuery {
+        limit: 10,
+        ..TopicQuery::default()
+    };
+    for topic in handle.list_topics(&first_topics)?.items {
+        println!("{}: {} subscribers", topic.topic, topic.subscribers);
+    }
+
+    let bye = NewPublication::new("goodbye", r#"{"until":"tomorrow"}"#);
+    let of_ada = ConnectionQuery {
+        user: Some("ada".to_owned()),
+        limit: 1,
+        ..ConnectionQuery::default()
+    };
+    for session in handle.list_connections(&of_ada)?.items {
+        handle.publish_to_connection(session.connection, &bye)?;
+    }
+    handle.publish_to_user("bob", &bye)?;
+    handle.publish_to_everyone(&bye)?;
+    Ok(())
 }

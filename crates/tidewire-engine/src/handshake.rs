@@ -158,7 +158,7 @@ impl<A: Application> EngineShard<A> {
             address: io.peer_address(id),
         };
         self.with_turn(io, id, |turn, state| {
-            turn.announce_when_encrypted(state, peer)
+            turn.announce_when_encrypted(state, peer);
         });
     }
 

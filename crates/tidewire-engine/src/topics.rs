@@ -1,4 +1,13 @@
 //! Topics: who subscribes to what, what was published, and how it gets from the one to the other.
+//!
+//! A publication goes through the [`hub`], which all threads share: it gets its place in the history from the
+//! [`broker`] and, under the topic's lock, a number and a place in the [`outlet`] of every shard that has subscribers.
+//! Each shard empties its outlet once per turn ([`deliver`]) and knows which of its connections subscribe to what
+//! ([`local`]). What a lagging subscription does not take waits in [`lag`]. [`subscribe`] and [`publish`] are what
+//! clients ask for, [`manage`] what the application does.
+//!
+//! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`], [`filter`], [`history`],
+//! [`presence`], [`group`], [`remembered`], [`producer`].
 
 pub(crate) mod access;
 pub(crate) mod broker;

@@ -168,7 +168,11 @@ fn the_newest_comes(broker: &dyn Broker) {
     let places = [1, 2].map(|_| publish(broker, &sink, &topic));
     assert_eq!(recovered(broker, &topic, newest(None)).2, [2]);
     assert_eq!(recovered(broker, &topic, newest(Some(places[0]))).2, [2]);
-    assert!(recovered(broker, &topic, newest(Some(places[1]))).2.is_empty());
+    assert!(
+        recovered(broker, &topic, newest(Some(places[1])))
+            .2
+            .is_empty()
+    );
 }
 
 fn a_recovery_and_what_is_delivered_meet(broker: &dyn Broker) {
@@ -216,7 +220,10 @@ fn connections_of_a_user_are_one_member(broker: &dyn Broker) {
     let data = Some("{}".into());
     assert_eq!(broker.join(&topic, &ada, two, data), Change::Updated);
     let view = broker.present(&topic, 10);
-    assert_eq!((view.users, view.connections, view.members.len()), (1, 2, 1));
+    assert_eq!(
+        (view.users, view.connections, view.members.len()),
+        (1, 2, 1)
+    );
     assert_eq!(broker.present(&topic, 0).members.len(), 0);
     assert_eq!(broker.leave(&topic, &ada, one), Change::Unchanged);
     assert_eq!(broker.leave(&topic, &ada, two), Change::Left);
