@@ -67,7 +67,7 @@ impl Application for Market {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let listen = arguments.next().unwrap_or("127.0.0.1:0".to_owned());
+    let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:0".to_owned());
     let seconds = arguments.next().map_or(Ok(2), |text| text.parse())?;
     let config = Config {
         listen: listen.parse()?,
@@ -152,11 +152,10 @@ fn say_goodbye(handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
         limit: 3,
         newest_first: true,
     };
-    for kept in handle
-        .history("orders.eu", newest)
-        .map_or(Vec::new(), |page| page.publications)
-    {
-        println!("kept: {}", kept.json);
+    if let Some(page) = handle.history("orders.eu", newest) {
+        for kept in page.publications {
+            println!("kept: {}", kept.json);
+        }
     }
     let lobby = handle.presence("rooms.lobby", 10);
     println!("{} users in the lobby: {:?}", lobby.users, lobby.members);

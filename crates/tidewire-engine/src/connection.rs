@@ -81,13 +81,15 @@ pub(crate) struct Pauses {
     pub(crate) outbox: bool,
     /// It has had enough of this turn.
     pub(crate) turn: bool,
+    /// It publishes more than the shards deliver.
+    pub(crate) backlog: bool,
     /// What waited to be sent when that was last looked at, in bytes.
     pub(crate) outbox_bytes_seen: usize,
 }
 
 impl Pauses {
     pub(crate) fn are_over(&self) -> bool {
-        !(self.application || self.outbox || self.turn)
+        !(self.application || self.outbox || self.turn || self.backlog)
     }
 }
 

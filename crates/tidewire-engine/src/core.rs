@@ -38,6 +38,8 @@ pub(crate) struct Core {
     pub(crate) marks: Marks,
     /// What the clients have published in this turn, counted for each receiver here, in bytes.
     pub(crate) fanout_bytes: usize,
+    /// A publication made in this call has left more to be delivered than there should be.
+    pub(crate) backlog_is_full: bool,
 }
 
 impl Core {
@@ -59,6 +61,7 @@ impl Core {
             calls: ShardCalls::default(),
             marks: Marks::default(),
             fanout_bytes: 0,
+            backlog_is_full: false,
         }
     }
 

@@ -8,8 +8,8 @@
 //! Clients subscribe to topics and patterns, as far as the [`AccessRules`] let them; [`Handle::publish`], and
 //! [`Context::publish`] on a shard, reach every subscriber in one order. A [`TopicRule`] says what is kept of which
 //! topics: history, from which those who were away recover, the last value, and who is present. Both sides can
-//! [call](Handle::call) each other and wait for the answer. All queues have limits: what a [`Limits`], a
-//! [`TopicLimits`] or an [`Intake`] does not allow is refused, or told as a gap, and counted, never lost in silence.
+//! [call](Handle::call) each other and wait for the answer. What a [`Limits`], a [`TopicLimits`] or an [`Intake`] does
+//! not allow is refused, or told as a gap, and counted, never lost in silence.
 //! `docs/engine.md` of the repository is the guide, `examples/topics.rs` a program that uses most of it.
 //!
 //! ```no_run

@@ -13,7 +13,7 @@ use crate::topics::local::Slot;
 use crate::topics::manage::Change;
 use crate::turn::{Tally, Turn};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::format::Format;
@@ -43,6 +43,8 @@ pub(crate) struct EngineShard<A> {
     waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
     yielding: Vec<ConnectionId>,
+    /// Connections that have published more than the shards deliver.
+    backlogged: Vec<ConnectionId>,
     /// For the topics of one publication; empty in between.
     pub(crate) slots: Vec<Slot>,
     /// When the hub is looked through next.
@@ -63,6 +65,7 @@ impl<A: Application> EngineShard<A> {
             openings,
             waiting: Vec::new(),
             yielding: Vec::new(),
+            backlogged: Vec::new(),
             slots: Vec::new(),
             sweep_ms: SWEEP_INTERVAL_MS,
             turned: None,
@@ -117,6 +120,12 @@ impl<A: Application> EngineShard<A> {
                 state.pauses.turn = true;
                 turn.io.pause_reading(id);
                 self.yielding.push(id);
+                break;
+            }
+            if std::mem::take(&mut turn.core.backlog_is_full) {
+                state.pauses.backlog = true;
+                turn.io.pause_reading(id);
+                self.backlogged.push(id);
                 break;
             }
         }
@@ -185,6 +194,21 @@ impl<A: Application> EngineShard<A> {
                 continue;
             };
             connection.state.pauses.turn = false;
+            if connection.state.pauses.are_over() {
+                io.resume_reading(id);
+            }
+        }
+    }
+}
+
+impl<A: Application> EngineShard<A> {
+    /// Lets the connections read on that published too much for a while.
+    fn resume_backlogged(&mut self, io: &mut Io) {
+        for id in std::mem::take(&mut self.backlogged) {
+            let Some(connection) = self.connection(id) else {
+                continue;
+            };
+            connection.state.pauses.backlog = false;
             if connection.state.pauses.are_over() {
                 io.resume_reading(id);
             }
@@ -355,6 +379,9 @@ impl<A: Application> Handler for EngineShard<A> {
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.app.on_turn();
         self.resume_yielding(io);
+        if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy() {
+            self.resume_backlogged(io);
+        }
         let connections = &self.connections;
         self.openings.forget_ended(|id| is_opening(connections, id));
         self.send_away(io);
@@ -399,7 +426,15 @@ impl<A: Application> Handler for EngineShard<A> {
         let eviction = self
             .openings
             .next_eviction(|id| is_opening(&self.connections, id));
-        let wakes = [eviction, self.core.calls.wake_at(), self.next_leaving()];
+        // Another shard's backlog does not wake this one.
+        let retry = self.turned.filter(|_| !self.backlogged.is_empty());
+        let retry = retry.map(|turned| turned + BACKLOG_RETRY);
+        let wakes = [
+            eviction,
+            self.core.calls.wake_at(),
+            self.next_leaving(),
+            retry,
+        ];
         wakes.into_iter().flatten().min()
     }
 }
@@ -410,6 +445,9 @@ fn is_opening(connections: &[Option<Connection>], id: ConnectionId) -> bool {
         connection.state.key.id == id && connection.state.phase == Phase::Opening
     })
 }
+
+/// How often a shard asks whether the others have delivered what its clients published.
+const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// How often the first shard lets go of what is too old, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;

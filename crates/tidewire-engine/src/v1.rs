@@ -9,7 +9,7 @@ use crate::turn::Turn;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
+use tidewire_wire::envelope::{Kind, Priority, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, FormatError, Framing, MESSAGEPACK_PREFIX, identify};
 use tidewire_wire::frame::write_frame_with;
 use tidewire_wire::session::{
@@ -256,7 +256,13 @@ impl Core {
             let opcode = state.session.encode(profile, reply, id, now, &mut message);
             return self.send(io, state, Payload::new(opcode, &message));
         }
-        let Some(buffer) = io.buffer(state.key.id) else {
+        let mut priority = Priority::Normal;
+        if matches!(reply, Reply::SubscriptionUpdate { .. }) {
+            // Publications of any priority stay on their side of it.
+            io.fence(state.key.id);
+            priority = Priority::Critical;
+        }
+        let Some(buffer) = io.buffer_in(state.key.id, priority) else {
             return;
         };
         let profile = &self.shared.profile;

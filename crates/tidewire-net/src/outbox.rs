@@ -109,6 +109,24 @@ impl Outbox {
         queue.lanes[priority.lane()].push_back(segment);
     }
 
+    /// Lets what waits now, of every lane, leave before whatever is queued later, in the order in which it would
+    /// have left.
+    pub(crate) fn fence(&mut self) {
+        let Some(queue) = &mut self.0 else {
+            return;
+        };
+        queue.count_open();
+        let mut order = VecDeque::new();
+        if let Some(lane) = queue.begun_lane {
+            order.extend(queue.lanes[lane].pop_front());
+            queue.begun_lane = Some(LANES - 1);
+        }
+        for lane in queue.lanes.iter_mut().rev() {
+            order.append(lane);
+        }
+        queue.lanes[LANES - 1] = order;
+    }
+
     /// The unsent bytes in the order in which they have to leave, as many slices as there is room
     /// for; how many that were.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
@@ -355,6 +373,28 @@ mod tests {
         }
         let all = room[..count].iter().flat_map(|slice| slice.iter().copied());
         all.take(bytes).collect()
+    }
+
+    #[test]
+    fn nothing_passes_a_fence_but_what_is_critical() {
+        let mut spares = Spares::default();
+        let mut outbox = Outbox::default();
+        let own = |text: &[u8]| Segment::Own(text.to_vec());
+        outbox.push_begun(own(b"ab"), 1, Priority::Low, &mut spares);
+        outbox.push(own(b"c"), Priority::Background, &mut spares);
+        outbox.push(own(b"d"), Priority::High, &mut spares);
+        outbox.fence();
+        outbox.push(own(b"e"), Priority::Critical, &mut spares);
+        outbox.push(own(b"f"), Priority::Low, &mut spares);
+        outbox.push(own(b"g"), Priority::High, &mut spares);
+        let mut slices = [IoSlice::new(&[]); 8];
+        let count = outbox.slices(&mut slices);
+        let sent: Vec<u8> = slices[..count]
+            .iter()
+            .flat_map(|slice| slice.to_vec())
+            .collect();
+        assert_eq!(sent, b"bdcegf");
+        assert_eq!(outbox.len(), 6);
     }
 
     proptest! {

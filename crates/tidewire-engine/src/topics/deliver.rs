@@ -70,6 +70,13 @@ impl<A: Application> EngineShard<A> {
                 self.send_to(io, id, &publication);
                 1
             }
+            Target::Member(id, tag) => {
+                // One that has left has given it back.
+                if self.is_group_member(id, tag) {
+                    self.send_to(io, id, &publication);
+                }
+                1
+            }
         }
     }
 
@@ -80,6 +87,7 @@ impl<A: Application> EngineShard<A> {
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
         self.core.topics.find(topic, &mut slots);
+        slots.retain(|slot| self.core.topics.is_due(*slot, seq));
         let matching = (slots.len() > 1).then(|| Arc::from(&slots[..]));
         let item = Item {
             publication,
@@ -99,6 +107,15 @@ impl<A: Application> EngineShard<A> {
         }
         self.slots = slots;
         receivers
+    }
+
+    fn is_group_member(&self, id: ConnectionId, tag: u32) -> bool {
+        let session = self.connections.get(id.index()).and_then(Option::as_ref);
+        session.is_some_and(|session| {
+            let topics = session.state.topics.as_ref();
+            session.state.key.id == id
+                && topics.is_some_and(|topics| topics.groups.contains_key(&tag))
+        })
     }
 
     /// Sends one publication to one session.

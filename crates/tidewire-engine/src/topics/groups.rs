@@ -13,7 +13,11 @@ use tidewire_net::Io;
 
 /// The groups of one topic.
 #[derive(Debug, Default)]
-pub(crate) struct TopicGroups(Vec<NamedGroup>);
+pub(crate) struct TopicGroups {
+    groups: Vec<NamedGroup>,
+    /// It stands in the list of those that are looked through.
+    pub(crate) is_listed: bool,
+}
 
 #[derive(Debug)]
 struct NamedGroup {
@@ -52,41 +56,45 @@ pub(crate) struct GroupCounters {
 
 impl TopicGroups {
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.groups.is_empty()
     }
 
     /// Whether a group has no member.
     pub(crate) fn has_idle(&self) -> bool {
-        self.0.iter().any(|group| group.idle_since_ms.is_some())
+        self.groups
+            .iter()
+            .any(|group| group.idle_since_ms.is_some())
     }
 
     fn find(&mut self, name: &str) -> Option<&mut NamedGroup> {
-        self.0.iter_mut().find(|group| &*group.name == name)
+        self.groups.iter_mut().find(|group| &*group.name == name)
     }
 
     fn find_or_make(&mut self, name: &Arc<str>, hub: &Hub) -> &mut NamedGroup {
-        let known = self.0.iter().position(|group| group.name == *name);
+        let known = self.groups.iter().position(|group| group.name == *name);
         let index = known.unwrap_or_else(|| {
             let limits = &hub.limits;
-            self.0.push(NamedGroup {
+            self.groups.push(NamedGroup {
                 name: Arc::clone(name),
                 queue: QueueGroup::new(limits.group_waiting_max, limits.group_waiting_bytes_max),
                 idle_since_ms: None,
             });
-            self.0.len() - 1
+            self.groups.len() - 1
         });
-        &mut self.0[index]
+        &mut self.groups[index]
     }
 
     /// Lets every group have a publication of the topic.
     pub(crate) fn push(&mut self, hub: &Hub, publication: &Arc<Publication>, origin: Origin) {
         // One that is not for its publisher's other subscriptions is for the members of a group all the same: one
         // of them has to get it.
-        let message = match publication.exclude {
-            Some(_) => Arc::new(publication.for_anyone()),
-            None => Arc::clone(publication),
+        let is_for_anyone = publication.exclude.is_none() && !publication.can_expire();
+        let message = if is_for_anyone {
+            Arc::clone(publication)
+        } else {
+            Arc::new(publication.for_anyone())
         };
-        for group in &mut self.0 {
+        for group in &mut self.groups {
             let bytes = message.cost();
             if group.queue.push(Arc::clone(&message), bytes).is_err() {
                 hub.groups.dropped.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +106,7 @@ impl TopicGroups {
     /// Whether a group has no room for so many bytes.
     pub(crate) fn are_full(&self, hub: &Hub, bytes: usize) -> bool {
         let limits = &hub.limits;
-        self.0.iter().any(|group| {
+        self.groups.iter().any(|group| {
             let counts = group.queue.counts();
             counts.waiting >= limits.group_waiting_max
                 || counts.bytes + bytes > limits.group_waiting_bytes_max
@@ -107,7 +115,7 @@ impl TopicGroups {
 
     /// Lets go of groups without members: at once if nothing waits, else after [`IDLE_MS_MAX`].
     pub(crate) fn sweep(&mut self, hub: &Hub, now_ms: u64) {
-        self.0.retain(|group| {
+        self.groups.retain(|group| {
             let Some(since_ms) = group.idle_since_ms else {
                 return true;
             };
@@ -126,7 +134,10 @@ impl NamedGroup {
     /// Gives waiting messages to members with room.
     fn dispatch(&mut self, hub: &Hub, origin: Origin) {
         while let Some((seat, delivery)) = self.queue.next() {
+            let id = seat.key.id;
+            let mut target = Target::Connection(id);
             let publication = if seat.acknowledges {
+                target = Target::Member(id, seat.tag);
                 let number = u64::from(seat.tag) << TAG_SHIFT | delivery.id;
                 let again = u64::from(delivery.redelivered);
                 hub.groups.redelivered.fetch_add(again, Ordering::Relaxed);
@@ -137,7 +148,7 @@ impl NamedGroup {
             let shard = seat.key.shard as usize;
             let delivery = Delivery {
                 seq: 0,
-                target: Target::Connection(seat.key.id),
+                target,
                 publication,
             };
             hub.outlets[shard].push(delivery, origin.is(shard));
@@ -204,32 +215,28 @@ impl Core {
         let subscriptions_max = self.shared.hub.limits.subscriptions_per_connection_max;
         let key = state.key;
         let topics = state.topics.get_or_insert_default();
-        let mut members = topics.groups.iter().flatten();
+        let mut members = topics.groups.values();
         if members.any(|seat| seat.topic == *topic && &*seat.group == group) {
             return Ok(());
         }
-        let free = topics.groups.iter().position(Option::is_none);
-        let tag = free.unwrap_or(topics.groups.len());
-        if tag >= TAGS_MAX || topics.slots.len() + tag >= subscriptions_max {
+        let tag = topics.next_group;
+        if tag >= TAGS_MAX || topics.subscriptions() >= subscriptions_max {
             return Err("this connection has as many topics as it may have");
         }
+        topics.next_group += 1;
         let seat = SessionGroup {
             topic: Arc::clone(topic),
             group: group.into(),
             seat: Seat {
                 key,
-                tag: tag as u32,
+                tag,
                 acknowledges,
             },
         };
         let window = window.map_or(WINDOW, |window| (window as usize).clamp(1, WINDOW_MAX));
         let origin = Origin::Shard(self.index);
         self.shared.hub.join_group(&seat, window, origin);
-        if tag == topics.groups.len() {
-            topics.groups.push(Some(seat));
-        } else {
-            topics.groups[tag] = Some(seat);
-        }
+        topics.groups.insert(tag, seat);
         Ok(())
     }
 
@@ -240,13 +247,13 @@ impl Core {
         };
         let now_ms = io.now().unix_ms;
         let origin = Origin::Shard(self.index);
-        for place in &mut topics.groups {
-            let is_meant =
-                |seat: &mut SessionGroup| topic.is_none_or(|topic| topic == &*seat.topic);
-            if let Some(seat) = place.take_if(is_meant) {
-                self.shared.hub.leave_group(&seat, origin, now_ms);
+        let is_meant = |seat: &SessionGroup| topic.is_none_or(|topic| topic == &*seat.topic);
+        topics.groups.retain(|_, seat| {
+            if is_meant(seat) {
+                self.shared.hub.leave_group(seat, origin, now_ms);
             }
-        }
+            !is_meant(seat)
+        });
     }
 
     /// `publication_ack`: a member has done its work.
@@ -255,9 +262,9 @@ impl Core {
             return;
         };
         let origin = Origin::Shard(self.index);
-        let tag = |number: &u64| (number >> TAG_SHIFT) as usize;
+        let tag = |number: &u64| u32::try_from(number >> TAG_SHIFT).unwrap_or(u32::MAX);
         for run in deliveries.chunk_by(|a, b| tag(a) == tag(b)) {
-            if let Some(Some(seat)) = topics.groups.get(tag(&run[0])) {
+            if let Some(seat) = topics.groups.get(&tag(&run[0])) {
                 let ids = run.iter().map(|number| number & ((1 << TAG_SHIFT) - 1));
                 self.shared.hub.acknowledge(seat, ids, origin);
             }
@@ -265,10 +272,10 @@ impl Core {
     }
 }
 
-/// A delivery's number on its connection: which of the connection's groups, and the message in it. All of it is a
-/// whole number in JavaScript too.
+/// A delivery's number on its connection: which of the connection's groups, counted from the first that it ever was
+/// in, and the message in it. All of it is a whole number in JavaScript too.
 const TAG_SHIFT: u32 = 40;
-const TAGS_MAX: usize = 1 << 12;
+const TAGS_MAX: u32 = 1 << 13;
 
 /// Unacknowledged deliveries that a member has at most unless it says otherwise, and if it does.
 const WINDOW: usize = 100;

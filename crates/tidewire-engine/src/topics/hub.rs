@@ -289,7 +289,7 @@ impl Hub {
         let interest = stripe.interest.entry(Arc::clone(topic)).or_default();
         let groups = interest.groups.get_or_insert_default();
         let result = act(groups);
-        if groups.has_idle() {
+        if groups.has_idle() && !std::mem::replace(&mut groups.is_listed, true) {
             stripe.idle_groups.push(Arc::clone(topic));
         }
         stripe.forget_unwanted(topic);
@@ -305,7 +305,8 @@ impl Hub {
                     && let Some(groups) = &mut interest.groups
                 {
                     groups.sweep(self, now_ms);
-                    if groups.has_idle() {
+                    groups.is_listed = groups.has_idle();
+                    if groups.is_listed {
                         stripe.idle_groups.push(Arc::clone(&topic));
                     }
                 }
@@ -462,7 +463,9 @@ impl Hub {
             return None;
         };
         let mut make = |position| Arc::new(draft.place(&placed(Some(position), *priority)));
-        let bytes = draft.payload.len() + KEPT_BYTES;
+        let texts = [Some(draft.t), draft.id, draft.key, Some(&**topic)];
+        let text_bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
+        let bytes = draft.payload.len() + text_bytes + KEPT_BYTES;
         let sink = FromOrigin { hub: self, origin };
         Some(
             self.broker
@@ -532,4 +535,4 @@ const KEEP_NOTHING: HistoryLimits = HistoryLimits {
 const STRIPES: usize = 64;
 
 /// What a publication in a history takes besides its payload, in bytes.
-const KEPT_BYTES: usize = 192;
+const KEPT_BYTES: usize = 288;

@@ -49,6 +49,13 @@ impl Careful {
         })
     }
 
+    /// Takes over what waited for the subscription that this one replaces.
+    pub(crate) fn adopt(&mut self, before: Self) {
+        self.waiting = before.waiting;
+        self.waiting_bytes = before.waiting_bytes;
+        self.gap = before.gap;
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.gap.is_none()
     }
@@ -57,6 +64,7 @@ impl Careful {
     pub(crate) fn push(&mut self, publication: Arc<Publication>, limits: LagLimits) -> u64 {
         let mut dropped = 0;
         if self.conflates
+            && !publication.is_event()
             && let Some(index) = self.find_older(&publication)
         {
             dropped += self.drop_at(index, GapReason::Conflated);
@@ -83,9 +91,11 @@ impl Careful {
 
     /// Where a waiting publication is that this one replaces.
     fn find_older(&self, publication: &Publication) -> Option<usize> {
-        self.waiting
-            .iter()
-            .rposition(|waiting| waiting.key == publication.key)
+        self.waiting.iter().rposition(|waiting| {
+            let is_about_the_same =
+                waiting.key == publication.key && waiting.topic == publication.topic;
+            is_about_the_same && !waiting.is_event()
+        })
     }
 
     fn drop_at(&mut self, index: usize, reason: GapReason) -> u64 {

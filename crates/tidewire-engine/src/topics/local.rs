@@ -221,10 +221,14 @@ impl LocalTopics {
         self.by_name.get(name).copied()
     }
 
-    /// The filter of a connection in a topic, 0 for none; `None` if it is not in it.
+    /// The filter of a connection that gets what a topic gathers now, 0 for none; `None` if it does not.
     pub(crate) fn filter_of(&self, slot: Slot, id: ConnectionId) -> Option<u32> {
         let place = self.places.get(&place_key(id, slot))?;
         let topic = self.topics.get(slot as usize)?;
+        // Those who wait get nothing of what is gathered now.
+        if place.group == JOINING {
+            return None;
+        }
         Some(topic.key_of(*place)?.filter)
     }
 
@@ -311,6 +315,17 @@ impl LocalTopics {
                 .for_each_match(topic, |slot| slots.push(*slot));
             slots[exact..].sort_unstable();
         }
+    }
+
+    /// Whether a delivery with this number is for a topic's subscribers, or older than all of them.
+    pub(crate) fn is_due(&self, slot: Slot, seq: u64) -> bool {
+        let topic = &self.topics[slot as usize];
+        topic.is_pattern || seq > topic.seen
+    }
+
+    /// The number of the last delivery that a topic's subscribers have had.
+    pub(crate) fn seen(&self, slot: Slot) -> u64 {
+        self.topics.get(slot as usize).map_or(0, |topic| topic.seen)
     }
 
     /// Puts a publication into the batch of a topic. If subscribers wait who get this delivery but not those

@@ -27,6 +27,8 @@ pub(crate) enum Target {
     User(Arc<str>),
     /// One session.
     Connection(ConnectionId),
+    /// The member of a queue group, if it still is one: the tag is its session's.
+    Member(ConnectionId, u32),
 }
 
 /// The queue of one shard. Whoever publishes puts in; the shard takes all at once. It is bounded by those who put

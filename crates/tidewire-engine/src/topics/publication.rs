@@ -280,6 +280,7 @@ impl Publication {
         };
         Payload {
             publication: Some(self),
+            priority: self.priority,
             ..payload
         }
     }
@@ -305,10 +306,11 @@ impl Publication {
         matches!(&self.body, Body::Envelope { payload, .. } if payload.is_empty())
     }
 
-    /// The same without an exception for its publisher.
+    /// The same without an exception for its publisher, and without an end: work is done however late.
     pub(crate) fn for_anyone(&self) -> Self {
         Self {
             exclude: None,
+            expires_unix_ms: u64::MAX,
             ..self.with_json(self.json().to_vec(), 0)
         }
     }
@@ -360,6 +362,10 @@ impl Publication {
             Body::Envelope { json, .. } => json.len(),
         };
         bytes + size_of::<Self>()
+    }
+
+    pub(crate) fn can_expire(&self) -> bool {
+        self.expires_unix_ms != u64::MAX
     }
 
     pub(crate) fn is_expired(&self, unix_ms: u64) -> bool {

@@ -149,12 +149,20 @@ impl Core {
         let moment = self.moment(io);
         let origin = Origin::Shard(self.index);
         let published = self.shared.hub.publish(topic, draft, origin, moment)?;
-        if let Some(slot) = self.topics.slot(topic)
-            && let Some(topic) = self.topics.topic(slot)
-        {
-            self.fanout_bytes += draft.payload.len() * topic.subscribers() as usize;
-        }
+        self.backlog_is_full |= self.shared.hub.is_busy();
+        self.charge_fanout(topic, draft.payload.len());
         Ok(published)
+    }
+}
+
+impl Core {
+    /// Counts what a payload of a topic makes this shard send, so that one client does not keep it from the others.
+    pub(crate) fn charge_fanout(&mut self, topic: &str, payload_bytes: usize) {
+        let mut slots = Vec::new();
+        self.topics.find(topic, &mut slots);
+        let subscribers = slots.iter().filter_map(|slot| self.topics.topic(*slot));
+        let subscribers: usize = subscribers.map(|topic| topic.subscribers() as usize).sum();
+        self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * subscribers.max(1);
     }
 }
 
@@ -265,3 +273,6 @@ fn unix_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |unix| unix.as_millis() as u64)
 }
+
+/// What a message costs besides its payload.
+const MESSAGE_BYTES: usize = 96;

@@ -15,6 +15,7 @@ use crate::connection::State;
 use crate::core::{Core, wire_now};
 use crate::turn::Turn;
 use rand::Rng;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
@@ -33,9 +34,17 @@ pub(crate) struct SessionTopics {
     /// Its subscriptions with a policy of their own.
     pub(crate) careful: Vec<Careful>,
     /// Its queue groups. The index is part of the numbers of deliveries.
-    pub(crate) groups: Vec<Option<SessionGroup>>,
+    pub(crate) groups: BTreeMap<u32, SessionGroup>,
+    /// The index of the next one, so that none is used twice.
+    pub(crate) next_group: u32,
     /// Where it published last, which it may.
     pub(crate) published_to: Option<Arc<str>>,
+}
+
+impl SessionTopics {
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.slots.len() + self.groups.len()
+    }
 }
 
 /// How a topic is wanted.
@@ -56,7 +65,6 @@ struct Entered {
     recovery: Option<TopicRecovery>,
     /// What was missed, to be sent after the answer.
     missed: Vec<Arc<Publication>>,
-    filter: u32,
     is_new: bool,
 }
 
@@ -67,7 +75,7 @@ pub(crate) struct Answer {
     failed_topics: Vec<String>,
     recovery: Vec<TopicRecovery>,
     /// What comes after the answer, with the filter that it has to pass.
-    missed: Vec<(u32, Arc<Publication>)>,
+    missed: Vec<(Option<Arc<Filter>>, Arc<Publication>)>,
     /// Whose coming is to be told.
     joined: Vec<Arc<str>>,
     presence: Option<Arc<str>>,
@@ -90,6 +98,10 @@ impl<A: Application> Turn<'_, A> {
         request: Subscription,
         correlation_id: Option<String>,
     ) {
+        if !state.can_subscribe() {
+            // This side has said its last: there is nobody to answer.
+            return;
+        }
         let action = request.action;
         let result = match action {
             Action::Subscribe => self.core.subscribe_all(self.io, state, request),
@@ -263,11 +275,10 @@ impl Core {
             answer.joined.push(Arc::clone(name));
         }
         answer.recovery.extend(entered.recovery);
-        let filter = entered.filter;
         let missed = entered.missed.into_iter();
         answer
             .missed
-            .extend(missed.map(|publication| (filter, publication)));
+            .extend(missed.map(|publication| (wanted.filter.clone(), publication)));
         answer.success_topics.push(name.to_string());
         Ok(())
     }
@@ -303,7 +314,9 @@ impl Core {
             self.reply(io, state, &Reply::error(code, words));
         }
         for (filter, publication) in answer.missed {
-            if self.topics.passes(&publication, filter) {
+            let passes = |filter: Arc<Filter>| filter.matches(publication.content());
+            self.fanout_bytes += publication.cost();
+            if filter.is_none_or(passes) {
                 self.counters.publications_replayed.add(1);
                 self.publish_to(io, state, &publication);
             }
@@ -344,12 +357,19 @@ impl Core {
             (entered.recovery, entered.missed, seq) = self.recover(io, name, wanted, is_member);
         }
         if !keeps_place {
+            let mut waiting = None;
             if is_member {
-                // The last one takes the slot with it.
+                // What is on its way to it still is; and the last one takes the slot with it.
+                seq = self.topics.seen(slot);
+                waiting = take_careful(state, slot);
                 self.move_out(state, slot);
                 (slot, _) = self.topics.enter(name, is_pattern);
             }
-            entered.filter = self.join(state, slot, name, wanted, seq);
+            self.join(state, slot, name, wanted, (seq, waiting));
+        }
+        if is_member {
+            // It has not come to where the topic stands.
+            entered.recovery = None;
         }
         if !is_pattern && self.shared.hub.rules.of(name).presence {
             entered.is_new = self.join_presence(io, state, name, wanted.presence.clone());
@@ -362,7 +382,10 @@ impl Core {
             return Ok(());
         }
         let limits = &self.shared.hub.limits;
-        let subscriptions = state.topics.as_ref().map_or(0, |topics| topics.slots.len());
+        let subscriptions = state
+            .topics
+            .as_ref()
+            .map_or(0, |topics| topics.subscriptions());
         if subscriptions >= limits.subscriptions_per_connection_max {
             return Err("this connection has as many topics as it may have");
         }
@@ -419,23 +442,31 @@ impl Core {
         (Some(told), recovery.publications, seq)
     }
 
-    /// Puts a session that is not in a topic into it; the number of its filter.
+    /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it; what waited for its
+    /// subscription before still waits.
     fn join(
         &mut self,
         state: &mut State,
         slot: Slot,
         name: &Arc<str>,
         wanted: &Wanted,
-        after: u64,
-    ) -> u32 {
+        (after, waiting): (u64, Option<Careful>),
+    ) {
         let filter = match &wanted.filter {
             Some(filter) => self.topics.hold_filter(filter),
             None => 0,
         };
         let topics = state.topics.get_or_insert_default();
         let rule = self.shared.hub.rules.of(name);
-        let overload = wanted.overload.unwrap_or(rule.overload);
-        let careful = Careful::new(slot, Arc::clone(name), overload);
+        let mut overload = wanted.overload.unwrap_or(rule.overload);
+        if waiting.is_some() && overload == Overload::Disconnect {
+            // What waits already cannot be sent before the connection keeps up.
+            overload = Overload::DropOldest;
+        }
+        let mut careful = Careful::new(slot, Arc::clone(name), overload);
+        if let (Some(careful), Some(waiting)) = (&mut careful, waiting) {
+            careful.adopt(waiting);
+        }
         let form = match (&careful, &state.layers, state.session.format()) {
             (Some(_), _, _) => Form::Careful,
             (None, Some(_), _) => Form::Apart,
@@ -449,7 +480,6 @@ impl Core {
         self.counters
             .subscriptions
             .set(self.topics.subscriptions() as u64);
-        filter
     }
 
     /// Takes a session out of a topic that others may still want; `None` if they do.
@@ -554,6 +584,7 @@ impl Core {
         self.counters.presence_events.add(1);
         let publication = Publication::event(Some(Arc::clone(topic)), json);
         let origin = Origin::Shard(self.index);
+        self.charge_fanout(topic, data.map_or(0, str::len));
         self.shared.hub.announce(topic, publication, origin);
     }
 
@@ -564,6 +595,16 @@ impl Core {
             random_epoch: self.rng.random(),
         }
     }
+}
+
+/// What waits for a subscription that lags, if anything.
+fn take_careful(state: &mut State, slot: Slot) -> Option<Careful> {
+    let topics = state.topics.as_mut()?;
+    let index = topics
+        .careful
+        .iter()
+        .position(|careful| careful.slot == slot)?;
+    Some(topics.careful.swap_remove(index)).filter(|careful| !careful.is_empty())
 }
 
 /// Whom presence is told of: the user or, without authentication, the connection.

@@ -99,6 +99,14 @@ impl Io {
         }
     }
 
+    /// Lets what is queued for a connection now leave before whatever is queued later with a priority less than
+    /// critical.
+    pub fn fence(&mut self, id: ConnectionId) {
+        if let Some(socket) = self.live_mut(id) {
+            socket.outbox.fence();
+        }
+    }
+
     /// Writes from the front of `bytes` straight to the socket, without a copy, and returns how many it
     /// took: none while something is queued or the connection is gone. After fewer than all,
     /// [`handle_drained`](crate::Handler::handle_drained) tells when to go on.

@@ -129,7 +129,11 @@ fn many_publishers_have_one_order(broker: &dyn Broker) {
     let (sink, topic) = (Seen::default(), "a".into());
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..250).for_each(|_| drop(publish(broker, &sink, &topic))));
+            scope.spawn(|| {
+                (0..250).for_each(|_| {
+                    publish(broker, &sink, &topic);
+                })
+            });
         }
     });
     assert_eq!(sink.offsets(), (1..=1_000).collect::<Vec<_>>());
@@ -139,7 +143,9 @@ fn a_recovery_is_complete_or_empty(broker: &dyn Broker) {
     let (sink, topic) = (Seen::default(), "a".into());
     let (stands, complete, none) = recovered(broker, &topic, Missed::default());
     assert_eq!((stands.offset, complete, none.len()), (0, false, 0));
-    (0..7).for_each(|_| drop(publish(broker, &sink, &topic)));
+    for _ in 0..7 {
+        publish(broker, &sink, &topic);
+    }
     let epoch = stands.epoch;
     for (offset, expected) in [
         (0, None),
@@ -180,7 +186,9 @@ fn a_recovery_and_what_is_delivered_meet(broker: &dyn Broker) {
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            (0..5_000).for_each(|_| drop(publish(broker, &sink, &topic)));
+            for _ in 0..5_000 {
+                publish(broker, &sink, &topic);
+            }
             is_over.store(true, std::sync::atomic::Ordering::Release);
         });
         while !is_over.load(std::sync::atomic::Ordering::Acquire) {
