@@ -10,6 +10,7 @@
 //! [`presence`], [`group`], [`remembered`], [`producer`].
 
 pub(crate) mod access;
+mod attendance;
 pub(crate) mod broker;
 pub(crate) mod config;
 mod deliver;

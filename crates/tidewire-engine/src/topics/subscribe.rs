@@ -1,29 +1,28 @@
 //! Subscriptions: into topics, out of them, and what was missed in between.
 
+use super::attendance::who;
 use super::broker::{Missed, Moment};
 use super::filter::Filter;
 use super::groups::SessionGroup;
 use super::history::Position;
-use super::hub::Origin;
 use super::lag::Careful;
 use super::local::{Form, GroupKey, Slot};
-use super::name::{Kind, check_topic, check_topic_or_pattern};
+use super::name::{Kind, check_topic_or_pattern};
 use super::presence::Change;
 use super::publication::Publication;
 use crate::application::Application;
 use crate::connection::State;
-use crate::core::{Core, wire_now};
+use crate::core::Core;
 use crate::turn::Turn;
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{SystemType, write_presence_event};
+use tidewire_wire::envelope::SystemType;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
-    Action, Overload, PresenceMember, PresenceQuery, RecoveryPosition, Reply, Subscription,
-    TopicPresence, TopicRecovery,
+    Action, Overload, RecoveryPosition, Reply, Subscription, TopicRecovery,
 };
 
 /// What a session has of topics.
@@ -122,49 +121,6 @@ impl<A: Application> Turn<'_, A> {
         };
         self.core
             .answer_subscription(self.io, state, action, answer, correlation_id);
-    }
-}
-
-impl<A: Application> Turn<'_, A> {
-    /// `presence_request` from a client.
-    pub(crate) fn handle_presence_request(
-        &mut self,
-        state: &mut State,
-        request: PresenceQuery,
-        correlation_id: Option<String>,
-    ) {
-        let (topics, failed_topics): (Vec<_>, Vec<_>) = request
-            .topics
-            .into_iter()
-            .partition(|topic| check_topic(topic).is_ok() && state.access.may_see_presence(topic));
-        let limit = if request.counts_only {
-            0
-        } else {
-            let wanted = request.limit.unwrap_or(PRESENT_MEMBERS_MAX as u64);
-            (wanted as usize).min(PRESENT_MEMBERS_MAX)
-        };
-        let hub = &self.core.shared.hub;
-        let topics = topics.into_iter().map(|topic| {
-            let view = hub.present(&topic, limit);
-            let members = view.members.iter().map(|member| PresenceMember {
-                user: member.user.to_string(),
-                connections: member.connections as u64,
-                data: member.data.as_ref().map(ToString::to_string),
-            });
-            TopicPresence {
-                topic,
-                users: view.users as u64,
-                connections: view.connections as u64,
-                truncated: !request.counts_only && view.members.len() < view.users,
-                members: (!request.counts_only).then(|| members.collect()),
-            }
-        });
-        let reply = Reply::PresenceResponse {
-            topics: topics.collect(),
-            failed_topics,
-            correlation_id,
-        };
-        self.reply(state, &reply);
     }
 }
 
@@ -539,55 +495,6 @@ impl Core {
         self.counters.topics.set(self.topics.len() as u64);
     }
 
-    /// Whether the user is new on the topic.
-    fn join_presence(
-        &mut self,
-        io: &Io,
-        state: &State,
-        name: &Arc<str>,
-        data: Option<Arc<str>>,
-    ) -> bool {
-        let hub = &self.shared.hub;
-        let change = hub.join_presence(name, &who(state), state.key, data.clone());
-        if change == Change::Updated {
-            let data = data.as_deref();
-            self.tell_presence(io, state, name, SystemType::PresenceUpdate, data);
-        }
-        change == Change::Joined
-    }
-
-    /// Tells the subscribers of a topic about one of them.
-    fn tell_presence(
-        &mut self,
-        io: &Io,
-        state: &State,
-        topic: &Arc<str>,
-        event: SystemType,
-        data: Option<&str>,
-    ) {
-        let now = wire_now(io);
-        let id = self.new_id(now.unix_ms);
-        let mut json = Vec::new();
-        let written = write_presence_event(
-            event,
-            topic,
-            &who(state),
-            data,
-            id,
-            now.unix_ms,
-            Format::Json,
-            &mut json,
-        );
-        if let Err(error) = written {
-            return tracing::error!(%error, "presence cannot be told");
-        }
-        self.counters.presence_events.add(1);
-        let publication = Publication::event(Some(Arc::clone(topic)), json);
-        let origin = Origin::Shard(self.index);
-        self.charge_fanout(topic, data.map_or(0, str::len));
-        self.shared.hub.announce(topic, publication, origin);
-    }
-
     /// The time, and chance for an epoch.
     pub(crate) fn moment(&mut self, io: &Io) -> Moment {
         Moment {
@@ -607,20 +514,9 @@ fn take_careful(state: &mut State, slot: Slot) -> Option<Careful> {
     Some(topics.careful.swap_remove(index)).filter(|careful| !careful.is_empty())
 }
 
-/// Whom presence is told of: the user or, without authentication, the connection.
-fn who(state: &State) -> Arc<str> {
-    match &state.user {
-        Some(user) => Arc::clone(user),
-        None => state.session.connection_id().to_string().into(),
-    }
-}
-
 fn position_of(told: &RecoveryPosition) -> Option<Position> {
     Some(Position {
         epoch: Position::parse_epoch(&told.epoch)?,
         offset: told.offset,
     })
 }
-
-/// Users that one answer names at most.
-const PRESENT_MEMBERS_MAX: usize = 1_000;
