@@ -457,5 +457,6 @@ const SWEEP_INTERVAL_MS: u64 = 1_000;
 const INFLATED_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
 
 /// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
-/// in the next: some milliseconds of work for the shard.
-const FANOUT_BYTES_PER_TURN: usize = 32 * 1024 * 1024;
+/// in the next: some tens of milliseconds of work for the shard. With less, writes to thousands of subscribers would
+/// have too little in them.
+const FANOUT_BYTES_PER_TURN: usize = 128 * 1024 * 1024;

@@ -421,5 +421,5 @@ const READS_PER_TURN: usize = 2;
 
 /// The engine's own limits of a turn.
 const INFLATED_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
-const PUBLISHED_BYTES_PER_TURN: usize = 32 * 1024 * 1024;
-const DELIVERED_BYTES_PER_TURN: usize = 64 * 1024 * 1024;
+const PUBLISHED_BYTES_PER_TURN: usize = 128 * 1024 * 1024;
+const DELIVERED_BYTES_PER_TURN: usize = 256 * 1024 * 1024;

@@ -430,8 +430,9 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     io.is_blocked(id)
 }
 
-/// What one turn delivers, counted for each receiver, in bytes: some tens of milliseconds of work.
-const FANOUT_BYTES_PER_TURN: usize = 64 * 1024 * 1024;
+/// What one turn delivers, counted for each receiver, in bytes: some tens of milliseconds of work. With less the
+/// writes to thousands of subscribers would be too small.
+const FANOUT_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
 /// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
 const LAG_BYTES: usize = 64 * 1024;

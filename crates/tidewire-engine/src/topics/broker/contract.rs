@@ -130,9 +130,9 @@ fn many_publishers_have_one_order(broker: &dyn Broker) {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                (0..250).for_each(|_| {
+                for _ in 0..250 {
                     publish(broker, &sink, &topic);
-                })
+                }
             });
         }
     });
