@@ -10,6 +10,7 @@ use crate::topics::users::Users;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use tidewire_net::Io;
 use tidewire_wire::format::{Deflater, Inflater};
 use tidewire_wire::session::Now;
@@ -83,6 +84,13 @@ pub(crate) fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES_KEPT);
     buffer
+}
+
+/// The time in milliseconds since 1970, for those who have no shard's clock.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |unix| unix.as_millis() as u64)
 }
 
 /// The shard's clocks as the protocol takes them.

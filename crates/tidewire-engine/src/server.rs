@@ -4,7 +4,7 @@ use crate::application::Application;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::breaker::ErrorLimit;
 use crate::config::{Config, Encryption, Protocol};
-use crate::core::Core;
+use crate::core::{Core, unix_ms};
 use crate::counters::{Counters, Snapshot};
 use crate::handle::{Handle, ShardWaker};
 use crate::intake::SharedIntake;
@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
@@ -246,9 +246,6 @@ impl Shared {
         let counters = (0..config.shards)
             .map(|_| Arc::new(Counters::default()))
             .collect();
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         Self {
             profile,
             verifier: keys.verifier,
@@ -266,7 +263,7 @@ impl Shared {
             drain_span_ms: AtomicU64::new(pacing::SPAN_MS_DEFAULT),
             stopped: AtomicBool::new(false),
             started: Instant::now(),
-            started_unix_ms: unix.as_millis() as u64,
+            started_unix_ms: unix_ms(),
             config,
         }
     }

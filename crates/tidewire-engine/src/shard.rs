@@ -174,41 +174,13 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Lets the connections read again that waited for the application.
-    fn resume_waiting(&mut self, io: &mut Io) {
-        for id in std::mem::take(&mut self.waiting) {
+    /// Takes a reason not to read away from some connections; those that have no other read on.
+    fn resume(&mut self, io: &mut Io, ids: Vec<ConnectionId>, end: impl Fn(&mut Pauses)) {
+        for id in ids {
             let Some(connection) = self.connection(id) else {
                 continue;
             };
-            connection.state.pauses.application = false;
-            if connection.state.pauses.are_over() {
-                io.resume_reading(id);
-            }
-        }
-    }
-
-    /// Lets the connections read on that gave way to the others in this turn.
-    fn resume_yielding(&mut self, io: &mut Io) {
-        for id in std::mem::take(&mut self.yielding) {
-            let Some(connection) = self.connection(id) else {
-                continue;
-            };
-            connection.state.pauses.turn = false;
-            if connection.state.pauses.are_over() {
-                io.resume_reading(id);
-            }
-        }
-    }
-}
-
-impl<A: Application> EngineShard<A> {
-    /// Lets the connections read on that published too much for a while.
-    fn resume_backlogged(&mut self, io: &mut Io) {
-        for id in std::mem::take(&mut self.backlogged) {
-            let Some(connection) = self.connection(id) else {
-                continue;
-            };
-            connection.state.pauses.backlog = false;
+            end(&mut connection.state.pauses);
             if connection.state.pauses.are_over() {
                 io.resume_reading(id);
             }
@@ -378,15 +350,18 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_turn(&mut self, io: &mut Io) {
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.app.on_turn();
-        self.resume_yielding(io);
+        let yielding = std::mem::take(&mut self.yielding);
+        self.resume(io, yielding, |pauses| pauses.turn = false);
         if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy() {
-            self.resume_backlogged(io);
+            let backlogged = std::mem::take(&mut self.backlogged);
+            self.resume(io, backlogged, |pauses| pauses.backlog = false);
         }
         let connections = &self.connections;
         self.openings.forget_ended(|id| is_opening(connections, id));
         self.send_away(io);
         if !self.waiting.is_empty() && self.app.is_ready() {
-            self.resume_waiting(io);
+            let waiting = std::mem::take(&mut self.waiting);
+            self.resume(io, waiting, |pauses| pauses.application = false);
         }
         self.settle_calls(io);
         self.deliver(io);

@@ -47,8 +47,12 @@ fn the_handle_publishes_from_another_thread() {
     std::thread::spawn(move || {
         let news = NewPublication::new("count", r#"{"n":7}"#);
         handle.publish("news", &news).expect("a publication");
-        let broken = NewPublication::new("count", "{");
-        assert_eq!(handle.publish("news", &broken), Err(PublishError::Payload));
+        let deep = "[".repeat(62) + &"]".repeat(62);
+        // Malformed, two values, no number, no text in UTF-8, nested too deep.
+        for broken in ["{", "1 2", "1e999", r#""\ud800""#, &deep] {
+            let broken = NewPublication::new("count", broken);
+            assert_eq!(handle.publish("news", &broken), Err(PublishError::Payload));
+        }
         let system = NewPublication::new("ping", "{}");
         assert_eq!(handle.publish("news", &system), Err(PublishError::Type));
         assert!(matches!(

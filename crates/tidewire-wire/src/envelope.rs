@@ -13,10 +13,12 @@ pub(crate) use classify::strip_category;
 pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
 pub use peek::{correlation_id, message_id, message_number};
 pub use priority::Priority;
+pub(crate) use publication::write_event;
 pub use publication::{
     PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
 };
 pub use read::{Envelope, parse_json, parse_msgpack};
+pub use strict::check_value;
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;
 

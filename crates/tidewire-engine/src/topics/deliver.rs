@@ -129,7 +129,7 @@ impl<A: Application> EngineShard<A> {
     }
 
     fn flush_all(&mut self, io: &mut Io) {
-        let touched = std::mem::take(&mut self.core.topics.touched);
+        let mut touched = std::mem::take(&mut self.core.topics.touched);
         // With one topic no connection gets anything else this turn that it could leave together with.
         let when = if touched.len() == 1 {
             When::Now
@@ -139,7 +139,6 @@ impl<A: Application> EngineShard<A> {
         for slot in &touched {
             self.flush(io, *slot, when);
         }
-        let mut touched = touched;
         touched.clear();
         self.core.topics.touched = touched;
     }
@@ -163,24 +162,15 @@ impl<A: Application> EngineShard<A> {
                 continue;
             }
             match key.form {
-                Form::Json | Form::MessagePack if !is_pattern => {
-                    let format = match key.form {
-                        Form::MessagePack => Format::MessagePack,
-                        _ => Format::Json,
-                    };
+                Form::Shared(format) if !is_pattern => {
                     self.core.send_chunks(io, members, &passed, format, when);
                 }
                 Form::Careful => self.send_carefully(io, slot, members, &passed),
                 _ => self.send_apart(io, slot, members, &passed),
             }
         }
-        batch.clear();
         if let Some(topic) = self.core.topics.topic_mut(slot) {
             topic.groups = groups;
-            topic.batch = batch;
-            if topic.batch.capacity() > BATCH_KEPT {
-                topic.batch = Vec::new();
-            }
         }
     }
 
@@ -211,10 +201,10 @@ impl<A: Application> EngineShard<A> {
             let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
                 continue;
             };
-            let items = items
-                .iter()
-                .filter(|item| !self.core.topics.comes_otherwise(*id, slot, item));
-            for item in items.collect::<Vec<_>>() {
+            for item in items {
+                if self.core.topics.comes_otherwise(*id, slot, item) {
+                    continue;
+                }
                 let lags = lags(io, *id);
                 let is_excluded = item.publication.exclude == Some(state.key);
                 let Some(careful) = careful_of(state, slot) else {
@@ -268,14 +258,19 @@ impl Core {
             if !item.publication.is_expired(unix_ms) {
                 return true;
             }
-            self.counters.publications_expired.add(1);
-            let id = self.new_id(unix_ms);
-            match Publication::gap_of(&item.publication, id, unix_ms) {
+            match self.gap_of_expired(&item.publication, unix_ms) {
                 Some(gap) => item.publication = Arc::new(gap),
                 None => return false,
             }
             true
         });
+    }
+
+    /// Counts an expired publication; what tells of it, if it had a position.
+    fn gap_of_expired(&mut self, expired: &Publication, unix_ms: u64) -> Option<Publication> {
+        self.counters.publications_expired.add(1);
+        let id = self.new_id(unix_ms);
+        Publication::gap_of(expired, id, unix_ms)
     }
 
     /// Sends a publication to a session, if it is for it. One that is expired is told of.
@@ -285,9 +280,7 @@ impl Core {
         }
         let unix_ms = io.now().unix_ms;
         if publication.is_expired(unix_ms) {
-            self.counters.publications_expired.add(1);
-            let id = self.new_id(unix_ms);
-            if let Some(gap) = Publication::gap_of(publication, id, unix_ms) {
+            if let Some(gap) = self.gap_of_expired(publication, unix_ms) {
                 self.send(io, state, gap.payload(state.session.format()));
             }
             return;
@@ -439,6 +432,3 @@ const LAG_BYTES: usize = 64 * 1024;
 
 /// What a publication in a chunk is expected to take.
 const CHUNK_BYTES_EACH: usize = 128;
-
-/// The room for publications that an idle topic keeps: none, so that a million topics are small.
-const BATCH_KEPT: usize = 0;

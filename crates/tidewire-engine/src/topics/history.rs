@@ -15,8 +15,9 @@
 mod ring;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
+use tidewire_wire::envelope::{epoch_text, parse_epoch};
+use tidewire_wire::session::GapRange;
 
 use self::ring::Ring;
 use super::lru::{ENTRIES_MAX, List, Slots};
@@ -110,17 +111,23 @@ struct Topic<T> {
 
 impl Position {
     /// The epoch as it is written on the wire: eight hexadecimal digits.
-    pub fn epoch_hex(self) -> impl fmt::Display {
-        EpochHex(self.epoch)
+    pub fn epoch_hex(self) -> String {
+        epoch_text(self.epoch)
+    }
+
+    /// This place alone, as a gap names it.
+    pub(crate) fn as_range(self) -> GapRange {
+        GapRange {
+            epoch: self.epoch,
+            from: self.offset,
+            to: self.offset,
+        }
     }
 
     /// Reads an epoch of exactly eight hexadecimal digits in lower case; `None` for anything else.
     pub fn parse_epoch(text: &str) -> Option<u32> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 8 || !text.bytes().all(is_digit) {
-            return None;
-        }
-        u32::from_str_radix(text, 16).ok()
+        let is_as_written = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        parse_epoch(text).filter(|_| is_as_written)
     }
 }
 
@@ -422,14 +429,6 @@ impl<T: Clone> Topic<T> {
             Some(ring) if start < end => ring.copies(place(start)..place(end)),
             _ => Vec::new(),
         }
-    }
-}
-
-struct EpochHex(u32);
-
-impl fmt::Display for EpochHex {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:08x}", self.0)
     }
 }
 

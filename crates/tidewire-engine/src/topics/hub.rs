@@ -215,7 +215,6 @@ impl Hub {
             position: None,
             priority: draft.priority.unwrap_or_default(),
             unix_ms: now_unix_ms,
-            delivery: None,
         }));
         self.post(target, shard, &publication, origin);
         Ok(())
@@ -258,16 +257,14 @@ impl Hub {
         self.outlets.iter().any(|outlet| outlet.bytes() > limit)
     }
 
-    /// A shard has its first subscriber of a topic. Everything after the number that comes back will reach it.
-    pub(crate) fn add_interest(&self, topic: &Arc<str>, shard: u32) -> u64 {
-        let mut stripe = self.stripe(topic);
-        stripe
+    /// A shard has its first subscriber of a topic.
+    pub(crate) fn add_interest(&self, topic: &Arc<str>, shard: u32) {
+        self.stripe(topic)
             .interest
             .entry(Arc::clone(topic))
             .or_default()
             .shards
             .insert(shard);
-        stripe.seq
     }
 
     /// A shard has lost its last subscriber of a topic.
@@ -454,7 +451,6 @@ impl Hub {
             position,
             priority,
             unix_ms: moment.now_ms,
-            delivery: None,
         };
         let Some(limits) = history else {
             let priority = draft.priority.unwrap_or(*priority);

@@ -1,5 +1,6 @@
 //! What waits for a subscription that lags, when it is not to end its connection.
 
+use super::history::Position;
 use super::local::Slot;
 use super::publication::Publication;
 use std::collections::VecDeque;
@@ -113,11 +114,7 @@ impl Careful {
         let position = publication
             .position
             .filter(|_| publication.topic.as_ref() == Some(&self.topic));
-        let place = position.map(|position| GapRange {
-            epoch: position.epoch,
-            from: position.offset,
-            to: position.offset,
-        });
+        let place = position.map(Position::as_range);
         let gap = self.gap.get_or_insert_with(|| PublicationGap {
             topic: self.topic.to_string(),
             reason,
@@ -142,7 +139,6 @@ impl Careful {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topics::history::Position;
     use crate::topics::publication::{NewPublication, Placed};
 
     const LIMITS: LagLimits = LagLimits {
@@ -159,7 +155,6 @@ mod tests {
             position: Some(position),
             priority: tidewire_wire::envelope::Priority::Normal,
             unix_ms: 0,
-            delivery: None,
         }))
     }
 

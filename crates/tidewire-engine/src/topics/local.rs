@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
+use tidewire_wire::format::Format;
 
 /// The subscriptions of one shard. Everything is found in constant time, however many topics, subscribers of a
 /// topic, or topics of a connection there are.
@@ -84,10 +85,8 @@ pub(crate) struct GroupKey {
 /// How a group gets its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// All the same frames, JSON.
-    Json,
-    /// All the same frames, MessagePack.
-    MessagePack,
+    /// All the same frames.
+    Shared(Format),
     /// Each member by itself, through its layers.
     Apart,
     /// Each member by itself, because what it does when it lags is its own.
@@ -242,7 +241,7 @@ impl LocalTopics {
             let Some(key) = topic.key_of(place) else {
                 continue;
             };
-            if !matches!(key.form, Form::Json | Form::MessagePack) {
+            if !matches!(key.form, Form::Shared(_)) {
                 continue;
             }
             let key = GroupKey {
@@ -317,6 +316,15 @@ impl LocalTopics {
         }
     }
 
+    /// How many subscriptions a publication goes to.
+    pub(crate) fn receivers(&self, topic: &str) -> usize {
+        let count = |slot: &Slot| self.topics[*slot as usize].subscribers as usize;
+        let mut receivers = self.by_name.get(topic).map_or(0, count);
+        self.patterns
+            .for_each_match(topic, |slot| receivers += count(slot));
+        receivers
+    }
+
     /// Whether a delivery with this number is for a topic's subscribers, or older than all of them.
     pub(crate) fn is_due(&self, slot: Slot, seq: u64) -> bool {
         let topic = &self.topics[slot as usize];
@@ -328,15 +336,12 @@ impl LocalTopics {
         self.topics.get(slot as usize).map_or(0, |topic| topic.seen)
     }
 
-    /// Puts a publication into the batch of a topic. If subscribers wait who get this delivery but not those
+    /// Puts a publication that [`is_due`](Self::is_due) into the batch of a topic. If subscribers wait who get this delivery but not those
     /// before it, nothing is done but to say so: deliver the batch, [`admit`](Self::admit) them, and ask again.
     pub(crate) fn gather(&mut self, slot: Slot, seq: u64, item: &Item) -> Gathered {
         let topic = &mut self.topics[slot as usize];
         // Patterns have the deliveries of many topics, whose numbers do not compare.
         if !topic.is_pattern {
-            if seq <= topic.seen {
-                return Gathered::Stale;
-            }
             if topic.joining.is_some() && topic.has_joiners(seq) {
                 return Gathered::AdmitFirst;
             }
@@ -380,8 +385,6 @@ impl LocalTopics {
 pub(crate) enum Gathered {
     /// It is in the batch, for so many subscribers.
     Taken { subscribers: u32 },
-    /// It is older than every subscriber.
-    Stale,
     /// Subscribers have to be admitted first.
     AdmitFirst,
 }

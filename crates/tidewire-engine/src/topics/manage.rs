@@ -6,11 +6,10 @@ use super::name::{InvalidTopic, check_topic_or_pattern};
 use super::subscribe::Wanted;
 use crate::application::{Application, ConnectionKey, Context};
 use crate::connection::State;
-use crate::core::Core;
+use crate::core::{Core, unix_ms};
 use crate::handle::{Handle, SendError};
 use crate::shard::{EngineShard, Mail};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::{Action, Reply};
@@ -175,15 +174,12 @@ impl Handle {
     /// Some of what is kept of a topic; `None` for a topic that keeps no history.
     #[must_use]
     pub fn history(&self, topic: &str, query: HistoryQuery) -> Option<HistoryPage> {
-        let now_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |unix| unix.as_millis() as u64);
         let query = PageQuery {
             since: query.since,
             limit: query.limit,
             newest_first: query.newest_first,
         };
-        let page = self.shared.hub.history(&topic.into(), query, now_ms)?;
+        let page = self.shared.hub.history(&topic.into(), query, unix_ms())?;
         let kept = page.publications.iter().filter_map(|publication| {
             Some(Kept {
                 position: publication.position?,

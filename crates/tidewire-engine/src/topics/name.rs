@@ -83,7 +83,6 @@ pub(crate) fn check_topic_or_pattern(name: &str) -> Result<Kind, InvalidTopic> {
 }
 
 /// Whether a segment of this name is a wildcard.
-#[cfg(test)]
 pub(crate) fn is_pattern(name: &str) -> bool {
     name.split('.')
         .any(|segment| segment == "*" || segment == ">")

@@ -4,15 +4,13 @@ use super::history::Position;
 use super::hub::PublishError;
 use crate::application::{ConnectionKey, Outgoing};
 use crate::outgoing::Payload;
-use serde::de::IgnoredAny;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
-use tidewire_wire::envelope::{Category, Priority, PublicationHeader};
-use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, NESTING_MAX, json_to_msgpack};
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader, check_value};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
-use tidewire_wire::session::GapReason;
-use tidewire_wire::timestamp::write_rfc3339_ms;
+use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::Uuid;
 
 /// A message to be published.
@@ -141,8 +139,6 @@ pub(crate) struct Placed<'a> {
     pub(crate) position: Option<Position>,
     pub(crate) priority: Priority,
     pub(crate) unix_ms: u64,
-    /// The number of a delivery to be acknowledged, and whether it was delivered before.
-    pub(crate) delivery: Option<(u64, bool)>,
 }
 
 /// A new publication whose text lives elsewhere.
@@ -194,7 +190,7 @@ impl Draft<'_> {
                 .map(|position| (position.epoch, position.offset)),
             id: self.id,
             priority: placed.priority,
-            delivery: placed.delivery,
+            delivery: None,
             correlation_id: None,
         };
         let mut json = Vec::with_capacity(self.payload.len() + ENVELOPE_BYTES);
@@ -248,19 +244,14 @@ impl Publication {
     /// Tells the subscribers of a topic with history that they do not get a publication that was expired.
     pub(crate) fn gap_of(expired: &Self, id: Uuid, unix_ms: u64) -> Option<Self> {
         let (topic, position) = (expired.topic.clone()?, expired.position?);
-        let mut json = b"{\"c\":\"WSE\",\"t\":\"publication_gap\",\"id\":\"".to_vec();
-        id.write(&mut json);
-        json.extend_from_slice(b"\",\"ts\":\"");
-        write_rfc3339_ms(unix_ms, &mut json);
-        let payload = serde_json::json!({
-            "topic": &*topic,
-            "reason": GapReason::Expired.as_str(),
-            "count": 1,
-            "epoch": position.epoch_hex().to_string(),
-            "from": position.offset,
-            "to": position.offset,
-        });
-        json.extend_from_slice(format!("\",\"p\":{payload},\"v\":1}}").as_bytes());
+        let gap = PublicationGap {
+            topic: topic.to_string(),
+            reason: GapReason::Expired,
+            count: 1,
+            range: Some(position.as_range()),
+        };
+        let mut json = Vec::new();
+        write_gap_event(&gap, id, unix_ms, &mut json);
         let gap = Self::event(Some(topic), json);
         Some(Self {
             priority: expired.priority,
@@ -397,28 +388,7 @@ impl Publication {
 
 /// Whether a text is JSON that a client can read as part of a message.
 pub(crate) fn is_payload(json: &str) -> bool {
-    serde_json::from_str::<IgnoredAny>(json).is_ok()
-        && nesting(json.as_bytes()) <= PAYLOAD_NESTING_MAX
-}
-
-/// The levels of arrays and objects of valid JSON.
-fn nesting(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_text, mut escaped) = (false, false);
-    for byte in json {
-        match (in_text, *byte) {
-            (true, _) if escaped => escaped = false,
-            (true, b'\\') => escaped = true,
-            (_, b'"') => in_text = !in_text,
-            (false, b'{' | b'[') => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            (false, b'}' | b']') => depth -= 1,
-            _ => {}
-        }
-    }
-    deepest
+    check_value(json, LEVELS_AROUND).is_ok()
 }
 
 fn packed(json: &[u8]) -> Box<[u8]> {
@@ -436,8 +406,8 @@ fn made(make: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-/// Levels that a payload may have: those of a message, without the envelope's and those of a batch around it.
-const PAYLOAD_NESTING_MAX: usize = NESTING_MAX - 3;
+/// Levels around a payload: the envelope's and those of a batch around it.
+const LEVELS_AROUND: usize = 3;
 
 /// What stands between the other fields of an envelope and its payload.
 const PAYLOAD_NAME: &[u8] = b",\"p\":";

@@ -6,11 +6,10 @@ use super::outlet::Target;
 use super::publication::{Draft, NewPublication};
 use crate::application::{Application, ConnectionKey, Context};
 use crate::connection::State;
-use crate::core::Core;
+use crate::core::{Core, unix_ms};
 use crate::handle::Handle;
 use crate::turn::Turn;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tidewire_net::Io;
 use tidewire_wire::codes::{ErrorCode, Fault};
 use tidewire_wire::format::Format;
@@ -153,16 +152,11 @@ impl Core {
         self.charge_fanout(topic, draft.payload.len());
         Ok(published)
     }
-}
 
-impl Core {
     /// Counts what a payload of a topic makes this shard send, so that one client does not keep it from the others.
     pub(crate) fn charge_fanout(&mut self, topic: &str, payload_bytes: usize) {
-        let mut slots = Vec::new();
-        self.topics.find(topic, &mut slots);
-        let subscribers = slots.iter().filter_map(|slot| self.topics.topic(*slot));
-        let subscribers: usize = subscribers.map(|topic| topic.subscribers() as usize).sum();
-        self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * subscribers.max(1);
+        let receivers = self.topics.receivers(topic).max(1);
+        self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * receivers;
     }
 }
 
@@ -266,12 +260,6 @@ impl PublishError {
             Self::Stopped => ErrorCode::ServerError,
         }
     }
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |unix| unix.as_millis() as u64)
 }
 
 /// What a message costs besides its payload.

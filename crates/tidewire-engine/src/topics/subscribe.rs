@@ -7,7 +7,7 @@ use super::groups::SessionGroup;
 use super::history::Position;
 use super::lag::Careful;
 use super::local::{Form, GroupKey, Slot};
-use super::name::{Kind, check_topic_or_pattern};
+use super::name::{Kind, check_topic_or_pattern, is_pattern};
 use super::presence::Change;
 use super::publication::Publication;
 use crate::application::Application;
@@ -20,7 +20,6 @@ use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::SystemType;
-use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, Overload, RecoveryPosition, Reply, Subscription, TopicRecovery,
 };
@@ -64,7 +63,8 @@ struct Entered {
     recovery: Option<TopicRecovery>,
     /// What was missed, to be sent after the answer.
     missed: Vec<Arc<Publication>>,
-    is_new: bool,
+    /// The user was not there before.
+    has_come: bool,
 }
 
 /// The answer to a request, as it grows.
@@ -227,7 +227,7 @@ impl Core {
                 return Err(words);
             }
         };
-        if entered.is_new {
+        if entered.has_come {
             answer.joined.push(Arc::clone(name));
         }
         answer.recovery.extend(entered.recovery);
@@ -292,7 +292,7 @@ impl Core {
         name: &Arc<str>,
         wanted: &Wanted,
     ) -> Result<Entered, &'static str> {
-        let is_pattern = check_topic_or_pattern(name) == Ok(Kind::Pattern);
+        let is_pattern = is_pattern(name);
         let (mut slot, is_new) = self.topics.enter(name, is_pattern);
         let is_member = self.topics.is_member(slot, state.key.id);
         if let Err(words) = self.check_limits(state, slot, is_member) {
@@ -328,7 +328,7 @@ impl Core {
             entered.recovery = None;
         }
         if !is_pattern && self.shared.hub.rules.of(name).presence {
-            entered.is_new = self.join_presence(io, state, name, wanted.presence.clone());
+            entered.has_come = self.join_presence(io, state, name, wanted.presence.clone());
         }
         Ok(entered)
     }
@@ -390,7 +390,7 @@ impl Core {
         }
         let told = TopicRecovery {
             topic: name.to_string(),
-            epoch: recovery.position.epoch_hex().to_string(),
+            epoch: recovery.position.epoch_hex(),
             offset: recovery.position.offset,
             recovered: recovery.complete,
             count: recovery.publications.len() as u64,
@@ -426,8 +426,7 @@ impl Core {
         let form = match (&careful, &state.layers, state.session.format()) {
             (Some(_), _, _) => Form::Careful,
             (None, Some(_), _) => Form::Apart,
-            (None, None, Format::Json) => Form::Json,
-            (None, None, Format::MessagePack) => Form::MessagePack,
+            (None, None, format) => Form::Shared(format),
         };
         topics.careful.extend(careful);
         let key = GroupKey { form, filter };

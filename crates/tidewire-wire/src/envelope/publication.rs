@@ -149,21 +149,17 @@ pub fn write_presence_event(
         Format::Json => &mut *out,
         Format::MessagePack => &mut text,
     };
-    json.extend_from_slice(b"{\"c\":\"WSE\",\"t\":");
-    write_string(kind.as_str(), json);
-    json.extend_from_slice(b",\"id\":\"");
-    id.write(json);
-    json.extend_from_slice(b"\",\"ts\":\"");
-    write_rfc3339_ms(unix_ms, json);
-    json.extend_from_slice(b"\",\"p\":{\"topic\":");
-    write_string(topic, json);
-    json.extend_from_slice(b",\"user_id\":");
-    write_string(user, json);
-    if let Some(data) = data {
-        json.extend_from_slice(b",\"data\":");
-        json.extend_from_slice(data.as_bytes());
-    }
-    json.extend_from_slice(b"},\"v\":1}");
+    write_event(kind, id, unix_ms, json, |json| {
+        json.extend_from_slice(b"{\"topic\":");
+        write_string(topic, json);
+        json.extend_from_slice(b",\"user_id\":");
+        write_string(user, json);
+        if let Some(data) = data {
+            json.extend_from_slice(b",\"data\":");
+            json.extend_from_slice(data.as_bytes());
+        }
+        json.push(b'}');
+    });
     if format == Format::MessagePack {
         let before = out.len();
         out.extend_from_slice(MESSAGEPACK_PREFIX);
@@ -173,6 +169,25 @@ pub fn write_presence_event(
         }
     }
     Ok(())
+}
+
+/// Appends a system message that goes to many, and so has no `seq`, as JSON.
+pub(crate) fn write_event(
+    kind: SystemType,
+    id: Uuid,
+    unix_ms: u64,
+    json: &mut Vec<u8>,
+    write_payload: impl FnOnce(&mut Vec<u8>),
+) {
+    json.extend_from_slice(b"{\"c\":\"WSE\",\"t\":");
+    write_string(kind.as_str(), json);
+    json.extend_from_slice(b",\"id\":\"");
+    id.write(json);
+    json.extend_from_slice(b"\",\"ts\":\"");
+    write_rfc3339_ms(unix_ms, json);
+    json.extend_from_slice(b"\",\"p\":");
+    write_payload(json);
+    json.extend_from_slice(b",\"v\":1}");
 }
 
 /// Appends an epoch as it stands on the wire: 8 lower-case hexadecimal digits.

@@ -7,6 +7,18 @@ use super::EnvelopeError;
 use super::scan::{Short, plain_bytes, unescape};
 use crate::format::NESTING_MAX;
 
+/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has so many levels
+/// around it.
+///
+/// # Errors
+/// It is malformed, or nested too deep.
+pub fn check_value(text: &str, levels_around: usize) -> Result<(), EnvelopeError> {
+    let mut cursor = Cursor::new(text.as_bytes());
+    cursor.depth = levels_around;
+    cursor.value()?;
+    cursor.finish()
+}
+
 /// A place in a text, with the levels that are open around it.
 #[derive(Debug)]
 pub(crate) struct Cursor<'a> {
@@ -323,6 +335,15 @@ mod tests {
         assert_eq!(check(&nested(64)), Ok(()));
         assert_eq!(check(&nested(65)), Err(EnvelopeError::TooDeep));
         assert_eq!(check(&"[".repeat(100_000)), Err(EnvelopeError::TooDeep));
+    }
+
+    #[test]
+    fn the_levels_around_a_value_count() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert_eq!(check_value(&nested(61), 3), Ok(()));
+        assert_eq!(check_value(&nested(62), 3), Err(EnvelopeError::TooDeep));
+        assert_eq!(check_value(" 1 ", 3), Ok(()));
+        assert_eq!(check_value("1 2", 3), Err(EnvelopeError::Malformed));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
 };
 pub use liveness::TimeoutAction;
+pub use payload::write_gap_event;
 pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
 pub use reply::{
     GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, Reply, TopicPresence,

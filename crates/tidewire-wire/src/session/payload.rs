@@ -5,7 +5,7 @@ use super::{
     Action, Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile,
 };
 use crate::codes::ErrorCode;
-use crate::envelope::{epoch_text, pack_number};
+use crate::envelope::{SystemType, epoch_text, pack_number, write_event};
 use crate::timestamp::write_rfc3339_ms;
 use crate::uuid::Uuid;
 
@@ -233,6 +233,13 @@ fn write_topic_presence(topic: &TopicPresence, out: &mut Vec<u8>) {
         });
     }
     object.close();
+}
+
+/// Appends `publication_gap` as a message that goes to many, as JSON; `unix_ms` is in milliseconds since 1970.
+pub fn write_gap_event(gap: &PublicationGap, id: Uuid, unix_ms: u64, out: &mut Vec<u8>) {
+    write_event(SystemType::PublicationGap, id, unix_ms, out, |out| {
+        write_gap(gap, out);
+    });
 }
 
 pub(super) fn write_gap(gap: &PublicationGap, out: &mut Vec<u8>) {

@@ -155,7 +155,7 @@ impl Publishing {
 fn told(topic: &str, published: Published) -> Value {
     let mut told = json!({ "topic": topic, "duplicate": published.is_duplicate });
     if let Some(position) = published.position {
-        told["epoch"] = position.epoch_hex().to_string().into();
+        told["epoch"] = position.epoch_hex().into();
         told["offset"] = position.offset.into();
     }
     told

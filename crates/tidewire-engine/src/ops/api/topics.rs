@@ -71,9 +71,7 @@ pub(crate) fn history(office: &Office, task: &Task) -> Answer {
             .handle
             .history(topic, query)
             .ok_or_else(|| ApiError::new(404, "no_history", format!("{topic} keeps no history")))?;
-        let epoch = page
-            .position
-            .map(|position| position.epoch_hex().to_string());
+        let epoch = page.position.map(|position| position.epoch_hex());
         if !answer.publications.is_empty() && answer.epoch != epoch {
             // The topic was forgotten in between: what is here is of the life before.
             answer.more = false;

@@ -95,7 +95,6 @@ fn publish(broker: &dyn Broker, sink: &dyn Sink, topic: &Arc<str>) -> Position {
             position: Some(position),
             priority: Priority::Normal,
             unix_ms: 0,
-            delivery: None,
         }))
     };
     let make: Make<'_> = &mut make;

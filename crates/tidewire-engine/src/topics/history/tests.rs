@@ -53,7 +53,7 @@ fn an_epoch_is_eight_hexadecimal_digits() {
         epoch: 0x0bad_cafe,
         offset: 1,
     };
-    assert_eq!(position.epoch_hex().to_string(), "0badcafe");
+    assert_eq!(position.epoch_hex(), "0badcafe");
     assert_eq!(Position::parse_epoch("0badcafe"), Some(0x0bad_cafe));
     for wrong in [
         "",
