@@ -119,12 +119,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tidewire-engine", &[WIRE, "tidewire-net"]),
     ("tidewire-client", &[WIRE]),
     ("tidewire-load", &[WIRE, "tidewire-net"]),
-    ("tidewire-cli", BINDING_ARROWS),
+    ("tidewire-cli", ENDS),
     (TESTKIT, &[WIRE, "tidewire-net"]),
     ("xtask", &[]),
 ];
 
-const BINDING_ARROWS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load"];
+/// What programs and bindings put together.
+const ENDS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load"];
+
+/// The bindings also offer parts of the protocol by themselves: compression, signatures, encryption, envelopes.
+const BINDING_ARROWS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load", WIRE];
 
 /// Only the crates under `bindings/` may depend on these.
 const BINDING_LIBRARIES: &[&str] = &["pyo3", "napi"];

@@ -1,0 +1,3 @@
+"""The types of the native module."""
+
+version: str

@@ -1,0 +1,134 @@
+"""What can go wrong, each with who has to act: the caller, the peer, or nobody but time."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Fault = Literal["caller", "peer", "server", "nobody"]
+
+
+class TidewireError(Exception):
+    """The base of every exception of this package.
+
+    Attributes:
+        code: A stable name, such as `TOPIC_FORBIDDEN` or `BUSY`.
+        fault: Who has to act: `caller` (this program), `peer` (the other end), `server`, or `nobody` (try later).
+        retry_after: Seconds after which another try makes sense, or `None`.
+    """
+
+    code: str = "ERROR"
+    fault: Fault = "caller"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        fault: Fault | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        if fault is not None:
+            self.fault = fault
+        self.retry_after = retry_after
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r}, code={self.code!r}, fault={self.fault!r})"
+
+
+class ConfigurationError(TidewireError, ValueError):
+    """An option is unknown, or has a value that cannot be used."""
+
+    code = "CONFIGURATION"
+
+
+class InvalidArgumentError(TidewireError, ValueError):
+    """An argument has a value that cannot be used."""
+
+    code = "INVALID_ARGUMENT"
+
+
+class WrongTypeError(TidewireError, TypeError):
+    """An argument or a value in a message has a type that cannot be used."""
+
+    code = "WRONG_TYPE"
+
+
+class AddressError(TidewireError, OSError):
+    """The address is in use, not of this machine, or not permitted."""
+
+    code = "ADDRESS"
+
+
+class InvalidMessageError(TidewireError, ValueError):
+    """A message that was received is not what it should be."""
+
+    code = "INVALID_MESSAGE"
+    fault = "peer"
+
+
+class TokenError(TidewireError):
+    """A token is not accepted."""
+
+    code = "AUTH_FAILED"
+    fault = "peer"
+
+
+class BusyError(TidewireError):
+    """The other side has not caught up; nothing was done, try again."""
+
+    code = "BUSY"
+    fault = "nobody"
+
+
+class StoppedError(TidewireError):
+    """The server or client has stopped, or was not started."""
+
+    code = "STOPPED"
+
+
+class CallError(TidewireError):
+    """A request was not answered, or was answered with an error."""
+
+    code = "CALL_FAILED"
+    fault = "peer"
+
+
+class CallTimeoutError(CallError, TimeoutError):
+    """No answer came in time. Whether the request was carried out is not known."""
+
+    code = "TIMEOUT"
+
+
+class ConnectionClosedError(TidewireError, ConnectionError):
+    """The connection is gone."""
+
+    code = "CONNECTION_CLOSED"
+    fault = "peer"
+
+
+class SecurityError(TidewireError):
+    """A signature or an encrypted message is not what its key says."""
+
+    code = "SECURITY"
+    fault = "peer"
+
+
+__all__ = [
+    "AddressError",
+    "BusyError",
+    "CallError",
+    "CallTimeoutError",
+    "ConfigurationError",
+    "ConnectionClosedError",
+    "Fault",
+    "InvalidArgumentError",
+    "InvalidMessageError",
+    "SecurityError",
+    "StoppedError",
+    "TidewireError",
+    "TokenError",
+    "WrongTypeError",
+]
