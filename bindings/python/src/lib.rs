@@ -1,4 +1,12 @@
 //! The native module of the Python package `tidewire`: a translation layer, without rules of its own.
+//!
+//! - `errors`: the one place where Rust errors become Python exceptions
+//! - `json`: Python values and JSON text
+//! - `server`: the engine
+
+mod errors;
+mod json;
+mod server;
 
 use pyo3::prelude::*;
 
@@ -6,6 +14,9 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _native {
     use super::*;
+
+    #[pymodule_export]
+    use crate::server::{Batch, BatchIterator, Connection, Message, Published, ServerCore};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

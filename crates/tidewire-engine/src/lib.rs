@@ -46,6 +46,7 @@ pub mod queue;
 pub mod rate;
 mod requests;
 mod server;
+pub mod settings;
 mod shard;
 mod signing;
 #[cfg(feature = "simulation")]

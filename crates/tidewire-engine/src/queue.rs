@@ -12,9 +12,11 @@ use crate::calls::{Call, Responder};
 use crate::handle::ShardWaker;
 use crate::sync::SyncRequest;
 use std::cell::Cell;
+use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Makes a queue that holds about `bytes_max` bytes of events.
@@ -27,6 +29,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
         bytes: AtomicUsize::new(0),
         is_abandoned: AtomicBool::new(false),
         waiting: Mutex::new(Vec::new()),
+        bell: Bell::default(),
     });
     (
         QueueSender {
@@ -58,6 +61,8 @@ pub struct Receiver {
 #[derive(Debug, Default)]
 pub struct Batch {
     events: Vec<StoredEvent>,
+    /// Whose events they are, each once.
+    peers: Vec<Arc<Peer>>,
     /// The bytes of all messages, one after another.
     bytes: Vec<u8>,
     /// The texts of calls and requests for snapshots.
@@ -68,30 +73,33 @@ pub struct Batch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A session started.
-    Connect(&'a Peer),
+    Connect(&'a Arc<Peer>),
     /// A message arrived.
-    Message(ConnectionKey, Message<'a>),
+    Message(&'a Arc<Peer>, Message<'a>),
     /// A client asks something: answer by the responder, or by a clone of it after the batch is gone.
-    Call(ConnectionKey, Call<'a>, &'a Responder),
+    Call(&'a Arc<Peer>, Call<'a>, &'a Responder),
     /// A client asks for the state of topics: answer by
     /// [`Handle::send_snapshot`](crate::Handle::send_snapshot). Only with
     /// [`with_syncs`](QueueSender::with_syncs).
-    Sync(ConnectionKey, SyncRequest<'a>),
+    Sync(&'a Arc<Peer>, SyncRequest<'a>),
     /// A session is over.
-    Close(ConnectionKey, CloseReason),
+    Close(&'a Arc<Peer>, CloseReason),
 }
 
 #[derive(Debug)]
-enum StoredEvent {
-    Connect(Box<Peer>),
-    Message {
-        connection: ConnectionKey,
-        encoding: Encoding,
-        end: usize,
-    },
+struct StoredEvent {
+    /// Its place among the batch's peers.
+    peer: u32,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Connect,
+    Message(Encoding, Range<usize>),
     Call(Box<StoredCall>),
     Sync(Box<StoredSync>),
-    Close(ConnectionKey, CloseReason),
+    Close(CloseReason),
 }
 
 #[derive(Debug)]
@@ -104,7 +112,6 @@ struct StoredCall {
 
 #[derive(Debug)]
 struct StoredSync {
-    connection: ConnectionKey,
     topics: Vec<String>,
     include_snapshots: bool,
     last_sequence: Option<u64>,
@@ -119,6 +126,14 @@ struct Gate {
     is_abandoned: AtomicBool,
     /// Shards that stopped reading because the queue was full, each once.
     waiting: Mutex<Vec<Waiting>>,
+    bell: Bell,
+}
+
+/// Tells a receiver that waits elsewhere, such as in another event loop, that there is something.
+#[derive(Default)]
+struct Bell {
+    is_armed: AtomicBool,
+    ring: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug)]
@@ -140,10 +155,12 @@ impl QueueSender {
     #[must_use]
     pub fn application(&self) -> QueueApplication {
         QueueApplication {
-            sender: self.sender.clone(),
+            sender: Some(self.sender.clone()),
             gate: Arc::clone(&self.gate),
             takes_syncs: self.takes_syncs,
             batch: Batch::default(),
+            batches: 0,
+            sessions: Vec::new(),
             entered: Cell::new(0),
             waker: None,
             is_listed: Arc::default(),
@@ -165,6 +182,18 @@ impl Receiver {
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(Finished),
         }
+    }
+
+    /// Sets what is called, on a shard's thread, when there is something to receive or the server has stopped: once
+    /// after each [`arm`](Self::arm). It must not block. Only the first one counts.
+    pub fn on_batch(&self, ring: impl Fn() + Send + Sync + 'static) {
+        let _ = self.gate.bell.ring.set(Box::new(ring));
+    }
+
+    /// Wants to be told of the next batch. What came before may have rung nothing: [`receive`](Self::receive) with no
+    /// timeout once more before waiting.
+    pub fn arm(&self) {
+        self.gate.bell.is_armed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -196,28 +225,46 @@ impl Batch {
 
     /// The events, in the order in which they happened.
     pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
-        let mut start = 0;
-        self.events.iter().map(move |event| match event {
-            StoredEvent::Connect(peer) => Event::Connect(peer),
-            StoredEvent::Close(connection, reason) => Event::Close(*connection, *reason),
-            StoredEvent::Call(stored) => stored.event(),
-            StoredEvent::Sync(stored) => stored.event(),
-            StoredEvent::Message {
-                connection,
-                encoding,
-                end,
-            } => {
-                let bytes = &self.bytes[start..*end];
-                start = *end;
-                Event::Message(
-                    *connection,
-                    Message {
-                        encoding: *encoding,
-                        bytes,
-                    },
-                )
+        self.events.iter().map(|event| self.read(event))
+    }
+
+    /// One of the events by its number, from 0.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<Event<'_>> {
+        self.events.get(index).map(|event| self.read(event))
+    }
+
+    /// The bytes of all its messages, one after another; the ranges of [`message_range`](Self::message_range) are
+    /// of these.
+    #[must_use]
+    pub fn message_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no message.
+    #[must_use]
+    pub fn message_range(&self, index: usize) -> Option<Range<usize>> {
+        match &self.events.get(index)?.what {
+            What::Message(_, range) => Some(range.clone()),
+            _ => None,
+        }
+    }
+
+    fn read<'a>(&'a self, event: &'a StoredEvent) -> Event<'a> {
+        let peer = &self.peers[event.peer as usize];
+        match &event.what {
+            What::Connect => Event::Connect(peer),
+            What::Close(reason) => Event::Close(peer, *reason),
+            What::Call(stored) => Event::Call(peer, stored.call(), &stored.responder),
+            What::Sync(stored) => Event::Sync(peer, stored.request()),
+            What::Message(encoding, range) => {
+                let message = Message {
+                    encoding: *encoding,
+                    bytes: &self.bytes[range.clone()],
+                };
+                Event::Message(peer, message)
             }
-        })
+        }
     }
 
     /// What it counts for against the queue's limit.
@@ -227,13 +274,12 @@ impl Batch {
 }
 
 impl StoredCall {
-    fn event(&self) -> Event<'_> {
-        let call = Call {
+    fn call(&self) -> Call<'_> {
+        Call {
             t: &self.t,
             payload: &self.payload,
             timeout_ms: self.timeout_ms,
-        };
-        Event::Call(self.responder.connection(), call, &self.responder)
+        }
     }
 
     fn cost(&self) -> usize {
@@ -242,14 +288,13 @@ impl StoredCall {
 }
 
 impl StoredSync {
-    fn event(&self) -> Event<'_> {
-        let request = SyncRequest {
+    fn request(&self) -> SyncRequest<'_> {
+        SyncRequest {
             topics: &self.topics,
             include_snapshots: self.include_snapshots,
             last_sequence: self.last_sequence,
             correlation_id: self.correlation_id.as_deref(),
-        };
-        Event::Sync(self.connection, request)
+        }
     }
 
     fn cost(&self) -> usize {
@@ -287,13 +332,34 @@ impl Gate {
     }
 }
 
+impl Bell {
+    fn ring(&self) {
+        if self.is_armed.swap(false, Ordering::SeqCst)
+            && let Some(ring) = self.ring.get()
+        {
+            ring();
+        }
+    }
+}
+
+impl fmt::Debug for Bell {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Bell(..)")
+    }
+}
+
 /// The [`Application`] of one shard that fills a queue.
 #[derive(Debug)]
 pub struct QueueApplication {
-    sender: mpsc::Sender<Batch>,
+    /// `None` once the shard has ended.
+    sender: Option<mpsc::Sender<Batch>>,
     gate: Arc<Gate>,
     takes_syncs: bool,
     batch: Batch,
+    /// The number of `batch`.
+    batches: u64,
+    /// By the index of the connection on its shard.
+    sessions: Vec<Option<Session>>,
     /// What of the batch's cost the gate knows of.
     entered: Cell<usize>,
     waker: Option<ShardWaker>,
@@ -301,7 +367,31 @@ pub struct QueueApplication {
     is_listed: Arc<AtomicBool>,
 }
 
+/// A session of the shard.
+#[derive(Debug)]
+struct Session {
+    peer: Arc<Peer>,
+    /// The batch in which it was last, and its place among the peers of that.
+    batch: u64,
+    place: u32,
+}
+
 impl QueueApplication {
+    fn push(&mut self, connection: ConnectionKey, what: What) {
+        let slot = self.sessions.get_mut(connection.id.index());
+        // The engine announces each session before anything else of it.
+        let Some(session) = slot.and_then(Option::as_mut) else {
+            return;
+        };
+        if session.batch != self.batches {
+            session.batch = self.batches;
+            session.place = self.batch.peers.len() as u32;
+            self.batch.peers.push(Arc::clone(&session.peer));
+        }
+        let peer = session.place;
+        self.batch.events.push(StoredEvent { peer, what });
+    }
+
     /// Tells the gate what has been gathered since the last time, so that the shards together cannot
     /// outgrow the limit within a turn.
     fn settle(&self) {
@@ -316,21 +406,27 @@ impl Application for QueueApplication {
     }
 
     fn on_connect(&mut self, _context: &mut Context<'_>, peer: &Peer) {
-        self.batch
-            .events
-            .push(StoredEvent::Connect(Box::new(peer.clone())));
+        let index = peer.connection.id.index();
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(Session {
+            peer: Arc::new(peer.clone()),
+            batch: u64::MAX,
+            place: 0,
+        });
+        self.push(peer.connection, What::Connect);
     }
 
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        let start = self.batch.bytes.len();
         self.batch.bytes.extend_from_slice(message.bytes);
-        self.batch.events.push(StoredEvent::Message {
-            connection: context.connection(),
-            encoding: message.encoding,
-            end: self.batch.bytes.len(),
-        });
+        let range = start..self.batch.bytes.len();
+        self.push(context.connection(), What::Message(message.encoding, range));
     }
 
     fn on_call(&mut self, _context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        let connection = responder.connection();
         let stored = StoredCall {
             t: call.t.to_owned(),
             payload: call.payload.to_owned(),
@@ -338,7 +434,7 @@ impl Application for QueueApplication {
             responder,
         };
         self.batch.text_bytes += stored.cost();
-        self.batch.events.push(StoredEvent::Call(Box::new(stored)));
+        self.push(connection, What::Call(Box::new(stored)));
     }
 
     fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
@@ -346,21 +442,21 @@ impl Application for QueueApplication {
             return context.send_newest(request);
         }
         let stored = StoredSync {
-            connection: context.connection(),
             topics: request.topics.to_vec(),
             include_snapshots: request.include_snapshots,
             last_sequence: request.last_sequence,
             correlation_id: request.correlation_id.map(str::to_owned),
         };
         self.batch.text_bytes += stored.cost();
-        self.batch.events.push(StoredEvent::Sync(Box::new(stored)));
+        self.push(context.connection(), What::Sync(Box::new(stored)));
         true
     }
 
     fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
-        self.batch
-            .events
-            .push(StoredEvent::Close(connection, reason));
+        self.push(connection, What::Close(reason));
+        if let Some(slot) = self.sessions.get_mut(connection.id.index()) {
+            *slot = None;
+        }
     }
 
     fn is_ready(&self) -> bool {
@@ -392,8 +488,20 @@ impl Application for QueueApplication {
         }
         self.settle();
         self.entered.set(0);
+        self.batches += 1;
         let batch = std::mem::take(&mut self.batch);
-        // Without a reader there is nobody to tell; the engine goes on serving its protocol.
-        let _ = self.sender.send(batch);
+        if let Some(sender) = &self.sender {
+            // Without a reader there is nobody to tell; the engine goes on serving its protocol.
+            let _ = sender.send(batch);
+            self.gate.bell.ring();
+        }
+    }
+}
+
+impl Drop for QueueApplication {
+    fn drop(&mut self) {
+        // Before the bell, so that whoever hears it finds the queue finished.
+        self.sender = None;
+        self.gate.bell.ring();
     }
 }

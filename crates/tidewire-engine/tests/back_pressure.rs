@@ -46,16 +46,19 @@ impl Ledger {
                 Event::Connect(peer) => {
                     assert_eq!(self.next.insert(peer.connection, 0), None);
                 }
-                Event::Message(connection, message) => {
+                Event::Message(peer, message) => {
                     let number =
                         u64::from_be_bytes(message.bytes[..8].try_into().expect("8 bytes"));
-                    let next = self.next.get_mut(&connection).expect("announced before");
+                    let next = self
+                        .next
+                        .get_mut(&peer.connection)
+                        .expect("announced before");
                     assert_eq!(number, *next, "lost, repeated or out of order");
                     *next += 1;
                     self.messages += 1;
                 }
-                Event::Close(connection, reason) => {
-                    assert!(self.next.contains_key(&connection));
+                Event::Close(peer, reason) => {
+                    assert!(self.next.contains_key(&peer.connection));
                     self.closed.push(reason);
                 }
                 Event::Call(..) | Event::Sync(..) => panic!("nobody asked"),

@@ -484,9 +484,9 @@ fn an_application_on_another_thread_answers_from_the_queue() {
                 Event::Message(_, message) => {
                     seen.push(String::from_utf8(message.bytes.to_vec()).unwrap());
                 }
-                Event::Call(connection, call, responder) => {
+                Event::Call(peer, call, responder) => {
                     assert_eq!(
-                        (connection, call.timeout_ms),
+                        (peer.connection, call.timeout_ms),
                         (responder.connection(), 10_000)
                     );
                     seen.push(format!("{} {}", call.t, call.payload));

@@ -308,16 +308,16 @@ fn an_application_on_another_thread_answers_later() {
             .unwrap()
             .expect("a batch");
         for event in batch.events() {
-            let Event::Sync(connection, request) = event else {
+            let Event::Sync(peer, request) = event else {
                 continue;
             };
             assert_eq!(request.topics, ["state.a"]);
             assert!(request.include_snapshots && request.last_sequence.is_none());
             let cid = request.correlation_id;
             handle
-                .send_snapshot(connection, "state.a", "mine", "[2]", cid)
+                .send_snapshot(peer.connection, "state.a", "mine", "[2]", cid)
                 .expect("a snapshot");
-            let wrong = handle.send_snapshot(connection, "state.a", "mine", "[", cid);
+            let wrong = handle.send_snapshot(peer.connection, "state.a", "mine", "[", cid);
             assert_eq!(wrong, Err(PublishError::Payload));
             is_answered = true;
         }

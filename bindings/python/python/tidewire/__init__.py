@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+from ._json import RawJson
+from ._native import Batch, Connection, Message, Published
 from ._native import version as __version__
+from ._server import Server
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 
-__all__ = ["__version__", *_errors]
+__all__ = ["Batch", "Connection", "Message", "Published", "RawJson", "Server", "__version__", *_errors]

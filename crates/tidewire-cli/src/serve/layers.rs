@@ -2,9 +2,9 @@
 
 use super::keys::{read, secret_of};
 use crate::failure::Failure;
-use base64::Engine as _;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use tidewire_engine::settings::p256_point_of_pem;
 use tidewire_engine::{Compression, Deflate, Encryption, SignatureKey, Signing};
 
 #[derive(Debug, Args)]
@@ -127,44 +127,10 @@ impl SecurityFlags {
 /// The point in a PEM file with a public key on P-256.
 fn public_point(path: &Path) -> Result<[u8; 65], Failure> {
     let pem = read("a public key", path)?;
-    point_of_pem(&pem).ok_or_else(|| {
+    p256_point_of_pem(&pem).ok_or_else(|| {
         Failure::usage(format!(
             "{} is not a public key on P-256 in PEM: `openssl pkey -pubout` writes one",
             path.display()
         ))
     })
-}
-
-fn point_of_pem(pem: &[u8]) -> Option<[u8; 65]> {
-    let text = std::str::from_utf8(pem).ok()?;
-    let (_, rest) = text.split_once("-----BEGIN PUBLIC KEY-----")?;
-    let (body, _) = rest.split_once("-----END PUBLIC KEY-----")?;
-    let encoded: String = body.split_ascii_whitespace().collect();
-    let der = base64::engine::general_purpose::STANDARD
-        .decode(encoded)
-        .ok()?;
-    der.strip_prefix(P256_SPKI_HEAD)?.try_into().ok()
-}
-
-/// What comes before the point in the DER of a public key on P-256 (RFC 5480, section 2).
-const P256_SPKI_HEAD: &[u8] = &[
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
-    0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_public_key_that_openssl_wrote() {
-        let pem = "-----BEGIN PUBLIC KEY-----\n\
-            MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEczs0MHjtsk9OPcN2J8jB211HGMqb\n\
-            uVw9gwgSili0IDjlEvP2Hawvh0qo6TR+bd68/lSqRfmZxl5vd5Gviu0GvQ==\n\
-            -----END PUBLIC KEY-----\n";
-        let point = point_of_pem(pem.as_bytes()).expect("a point");
-        assert_eq!((point[0], point[1], point[64]), (0x04, 0x73, 0xbd));
-        assert_eq!(point_of_pem(pem.replace("MFkw", "MFow").as_bytes()), None);
-        assert_eq!(point_of_pem(b"no PEM"), None);
-    }
 }

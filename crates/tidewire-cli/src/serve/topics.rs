@@ -19,22 +19,22 @@ pub(crate) struct TopicFlags {
     /// Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`, with
     /// `{sub}` for the user's name; may be given several times
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_subscribe: Vec<String>,
+    client_subscribe_allow: Vec<String>,
     /// Topics that clients may not subscribe to, though they be allowed
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_subscribe_deny: Vec<String>,
+    client_subscribe_deny: Vec<String>,
     /// Topics that clients may publish to
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_publish: Vec<String>,
+    client_publish_allow: Vec<String>,
     /// Topics that clients may not publish to, though they be allowed
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_publish_deny: Vec<String>,
+    client_publish_deny: Vec<String>,
     /// Topics of which clients may ask who is present [default: those they may subscribe to]
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_presence: Vec<String>,
+    client_presence_allow: Vec<String>,
     /// Topics of which clients may not ask who is present, though they be allowed
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
-    topic_presence_deny: Vec<String>,
+    client_presence_deny: Vec<String>,
     /// The claim of a token with rules for its user, in place of those above; empty to look at none
     #[arg(long, value_name = "NAME", default_value = "topics")]
     topic_access_claim: String,
@@ -115,7 +115,12 @@ impl TopicFlags {
     /// # Errors
     /// A rule of the file has an unknown key or a bad value.
     pub(crate) fn topics(&self, rules: &[Rule], limits: TopicLimits) -> Result<Topics, Failure> {
-        let mut all = self.own_rules();
+        let history: Vec<_> = self
+            .history
+            .iter()
+            .map(|flag| (flag.pattern.clone(), flag.publications_max))
+            .collect();
+        let mut all = TopicRule::keeping(&history, &self.presence);
         for rule in rules {
             all.push(rule_of(rule)?);
         }
@@ -137,48 +142,13 @@ impl TopicFlags {
             deny: deny.to_vec(),
         };
         let names_presence =
-            !self.topic_presence.is_empty() || !self.topic_presence_deny.is_empty();
-        let presence = rules(&self.topic_presence, &self.topic_presence_deny);
+            !self.client_presence_allow.is_empty() || !self.client_presence_deny.is_empty();
+        let presence = rules(&self.client_presence_allow, &self.client_presence_deny);
         AccessRules {
-            subscribe: rules(&self.topic_subscribe, &self.topic_subscribe_deny),
-            publish: rules(&self.topic_publish, &self.topic_publish_deny),
+            subscribe: rules(&self.client_subscribe_allow, &self.client_subscribe_deny),
+            publish: rules(&self.client_publish_allow, &self.client_publish_deny),
             presence: names_presence.then_some(presence),
         }
-    }
-
-    /// The rules of `--history` and `--presence`. A narrow one comes before a wide one and has what the wide one
-    /// says besides, so that each option means what it says.
-    fn own_rules(&self) -> Vec<TopicRule> {
-        let named = self.history.iter().map(|history| &history.pattern);
-        let mut patterns: Vec<&String> = named.chain(&self.presence).collect();
-        patterns.sort();
-        patterns.dedup();
-        patterns.sort_by_key(|pattern| {
-            let wider = self.histories_over(pattern).count() + self.presences_over(pattern).count();
-            std::cmp::Reverse(wider)
-        });
-        let rules = patterns.into_iter().map(|pattern| {
-            let narrowest = self
-                .histories_over(pattern)
-                .max_by_key(|history| self.histories_over(&history.pattern).count());
-            TopicRule {
-                history: narrowest.map(|history| kept(history.publications_max)),
-                presence: self.presences_over(pattern).next().is_some(),
-                ..TopicRule::new(pattern.clone())
-            }
-        });
-        rules.collect()
-    }
-
-    fn histories_over(&self, pattern: &str) -> impl Iterator<Item = &HistoryFlag> {
-        let covering = move |history: &&HistoryFlag| covers(&history.pattern, pattern);
-        self.history.iter().filter(covering)
-    }
-
-    fn presences_over(&self, pattern: &str) -> impl Iterator<Item = &String> {
-        self.presence
-            .iter()
-            .filter(move |wide| covers(wide, pattern))
     }
 }
 
@@ -204,7 +174,7 @@ impl TopicLimitFlags {
 /// A table `[[topics.rule]]`.
 fn rule_of(table: &Rule) -> Result<TopicRule, Failure> {
     let mut rule = TopicRule::new("");
-    let mut history = kept(0);
+    let mut history = HistoryLimits::of(0);
     let mut history_keys = None;
     for entry in &table.entries {
         let name = entry.key.as_str();
@@ -265,14 +235,6 @@ fn read<T>(entry: &Entry, parse: fn(&str) -> Result<T, String>) -> Result<T, Fai
     value.map_err(|why| Failure::usage(format!("{place}: {key}: {why}")))
 }
 
-fn kept(publications_max: usize) -> HistoryLimits {
-    HistoryLimits {
-        publications_max,
-        bytes_max: HISTORY_BYTES,
-        age_max_ms: 0,
-    }
-}
-
 fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse()
         .map_err(|_| "expected a whole number".to_owned())
@@ -316,25 +278,6 @@ fn pattern(text: &str) -> Result<String, String> {
     glob(text)
 }
 
-/// Whether every topic of the pattern `narrow` is one of `wide`; both are checked.
-fn covers(wide: &str, narrow: &str) -> bool {
-    let mut narrow = narrow.split('.');
-    for segment in wide.split('.') {
-        match (segment, narrow.next()) {
-            (_, None) => return false,
-            (">", Some(_)) => return true,
-            (_, Some(">")) => return false,
-            ("*", Some(_)) => {}
-            (name, Some(other)) if name == other => {}
-            _ => return false,
-        }
-    }
-    narrow.next().is_none()
-}
-
-/// What is kept of each topic, in bytes, if a rule does not say it.
-const HISTORY_BYTES: usize = 4 * 1024 * 1024;
-
 const KEYS: &str = "pattern, history_publications, history_bytes, history_age_s, last_value, presence, priority \
     and overload";
 
@@ -345,12 +288,12 @@ mod tests {
     fn flags(history: &[&str], presence: &[&str]) -> TopicFlags {
         TopicFlags {
             topics_open: false,
-            topic_subscribe: vec!["a".to_owned()],
-            topic_subscribe_deny: vec!["b".to_owned()],
-            topic_publish: Vec::new(),
-            topic_publish_deny: Vec::new(),
-            topic_presence: Vec::new(),
-            topic_presence_deny: Vec::new(),
+            client_subscribe_allow: vec!["a".to_owned()],
+            client_subscribe_deny: vec!["b".to_owned()],
+            client_publish_allow: Vec::new(),
+            client_publish_deny: Vec::new(),
+            client_presence_allow: Vec::new(),
+            client_presence_deny: Vec::new(),
             topic_access_claim: String::new(),
             history: history.iter().map(|text| text.parse().unwrap()).collect(),
             presence: presence.iter().map(|&text| text.to_owned()).collect(),
@@ -373,7 +316,7 @@ mod tests {
     #[test]
     fn a_narrow_pattern_has_what_a_wide_one_says_besides() {
         let flags = flags(&[">=100", "rooms.>=7"], &["rooms.*", "users.>"]);
-        let rules = flags.own_rules();
+        let rules = flags.topics(&[], TopicLimits::default()).unwrap().rules;
         let seen: Vec<_> = rules
             .iter()
             .map(|rule| {
@@ -392,7 +335,8 @@ mod tests {
 
     #[test]
     fn one_pattern_may_have_both() {
-        let rules = flags(&["a.*=3"], &["a.*"]).own_rules();
+        let flags = flags(&["a.*=3"], &["a.*"]);
+        let rules = flags.topics(&[], TopicLimits::default()).unwrap().rules;
         assert_eq!(rules.len(), 1);
         assert!(rules[0].presence && rules[0].history.is_some());
     }
@@ -498,31 +442,6 @@ mod tests {
         assert_eq!(read("a=0"), Ok(("a".to_owned(), 0)));
         for bad in ["a", "a=", "a=x", "=1", "a..b=1", "a.{sub}=1"] {
             assert!(read(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn which_pattern_covers_which() {
-        for (wide, narrow) in [
-            (">", "a"),
-            (">", "a.>"),
-            ("a.*", "a.b"),
-            ("a.>", "a.*"),
-            ("a.*", "a.*"),
-            ("*.b", "a.b"),
-        ] {
-            assert!(covers(wide, narrow), "{wide} {narrow}");
-        }
-        for (wide, narrow) in [
-            ("a", "b"),
-            ("a.*", "a.>"),
-            ("*", ">"),
-            ("a.b", "a.*"),
-            ("a", "a.b"),
-            ("a.b", "a"),
-            ("a.>", "a"),
-        ] {
-            assert!(!covers(wide, narrow), "{wide} {narrow}");
         }
     }
 }

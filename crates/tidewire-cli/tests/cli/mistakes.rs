@@ -90,10 +90,13 @@ fn flags_and_values() {
         ),
         (&["token", "--jwt-secret", SECRET], &["--subject"]),
         (
-            &["serve", "--topic-subscribe", "a..b"],
+            &["serve", "--client-subscribe-allow", "a..b"],
             &["a..b", "empty segment"],
         ),
-        (&["serve", "--topic-publish", "users.{name}"], &["{sub}"]),
+        (
+            &["serve", "--client-publish-allow", "users.{name}"],
+            &["{sub}"],
+        ),
         (&["serve", "--history", "orders"], &["orders.>=1000"]),
         (&["serve", "--presence", "a.>.b"], &["a.>.b", "wildcard"]),
         (&["top", "https://127.0.0.1:1"], &["http://127.0.0.1:5007"]),
@@ -182,7 +185,7 @@ fn the_configuration_file() {
         ("no_auth = \"perhaps\"\n", &[":1: ", "no_auth", "perhaps"]),
         (
             "[topics]\ntopic_publish = [\"a\", \"b..c\"]\n",
-            &[":2: ", "topic_publish", "b..c"],
+            &[":2: ", "client_publish_allow", "b..c"],
         ),
         ("[topics]\nrule = 1\n", &[":2: ", "[[topics.rule]]"]),
         ("[[topics.rule]]\npresence = true\n", &[":1: ", "pattern"]),

@@ -85,8 +85,8 @@ fn the_file_says_what_is_allowed_and_kept() {
     let file = folder.path().join("tidewire.toml");
     let config = r#"
         [topics]
-        topic_subscribe = ["open.>"]
-        topic_subscribe_deny = ["open.secret"]
+        client_subscribe_allow = ["open.>"]
+        client_subscribe_deny = ["open.secret"]
         payload_bytes_max = 64
 
         [[topics.rule]]

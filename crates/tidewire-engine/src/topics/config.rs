@@ -95,6 +95,57 @@ impl TopicRule {
             priority: Priority::Normal,
         }
     }
+
+    /// The rules that keep so many publications of the topics of each pattern in `history`, and say who is there of
+    /// those of each in `presence`. A narrow pattern comes before a wide one and has what the wide one says besides,
+    /// so that each means what it says.
+    #[must_use]
+    pub fn keeping(history: &[(String, usize)], presence: &[String]) -> Vec<Self> {
+        let histories_over = |narrow: &str| {
+            history
+                .iter()
+                .filter(|(wide, _)| covers(wide, narrow))
+                .count()
+        };
+        let presences_over =
+            |narrow: &str| presence.iter().filter(|wide| covers(wide, narrow)).count();
+        let named = history.iter().map(|(pattern, _)| pattern);
+        let mut patterns: Vec<&String> = named.chain(presence).collect();
+        patterns.sort();
+        patterns.dedup();
+        patterns.sort_by_key(|pattern| {
+            std::cmp::Reverse(histories_over(pattern) + presences_over(pattern))
+        });
+        let rules = patterns.into_iter().map(|pattern| {
+            let narrowest = history
+                .iter()
+                .filter(|(wide, _)| covers(wide, pattern))
+                .max_by_key(|(wide, _)| histories_over(wide));
+            Self {
+                history: narrowest
+                    .map(|(_, publications_max)| HistoryLimits::of(*publications_max)),
+                presence: presences_over(pattern) > 0,
+                ..Self::new(pattern.clone())
+            }
+        });
+        rules.collect()
+    }
+}
+
+/// Whether every topic of the pattern `narrow` is one of `wide`; both are checked.
+fn covers(wide: &str, narrow: &str) -> bool {
+    let mut narrow = narrow.split('.');
+    for segment in wide.split('.') {
+        match (segment, narrow.next()) {
+            (_, None) => return false,
+            (">", Some(_)) => return true,
+            (_, Some(">")) => return false,
+            ("*", Some(_)) => {}
+            (name, Some(other)) if name == other => {}
+            _ => return false,
+        }
+    }
+    narrow.next().is_none()
 }
 
 impl Default for TopicLimits {
@@ -148,5 +199,35 @@ impl RuleSet {
 
     pub(crate) fn keep_presence(&self) -> bool {
         self.rules.iter().any(|rule| rule.presence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn which_pattern_covers_which() {
+        for (wide, narrow) in [
+            (">", "a"),
+            (">", "a.>"),
+            ("a.*", "a.b"),
+            ("a.>", "a.*"),
+            ("a.*", "a.*"),
+            ("*.b", "a.b"),
+        ] {
+            assert!(covers(wide, narrow), "{wide} {narrow}");
+        }
+        for (wide, narrow) in [
+            ("a", "b"),
+            ("a.*", "a.>"),
+            ("*", ">"),
+            ("a.b", "a.*"),
+            ("a", "a.b"),
+            ("a.b", "a"),
+            ("a.>", "a"),
+        ] {
+            assert!(!covers(wide, narrow), "{wide} {narrow}");
+        }
     }
 }

@@ -43,6 +43,18 @@ pub struct HistoryLimits {
     pub age_max_ms: u64,
 }
 
+impl HistoryLimits {
+    /// So many publications, of any age, in 4 MiB.
+    #[must_use]
+    pub fn of(publications_max: usize) -> Self {
+        Self {
+            publications_max,
+            bytes_max: 4 * 1024 * 1024,
+            age_max_ms: 0,
+        }
+    }
+}
+
 /// The recent publications of many topics. `T` is a stored publication, cheap to clone.
 ///
 /// Every operation is O(1), but for what it copies out and for dropping what was kept before.

@@ -52,6 +52,28 @@ pub fn correlation_id(
     text_field(encoding, bytes, "cid")
 }
 
+/// `t`, or its synonym `type`, found in the same way as [`message_number`].
+///
+/// # Errors
+/// As [`message_number`]; the field is a text.
+pub fn message_type(encoding: Format, bytes: &[u8]) -> Result<Option<Cow<'_, str>>, EnvelopeError> {
+    match text_field(encoding, bytes, "t")? {
+        None => text_field(encoding, bytes, "type"),
+        found => Ok(found),
+    }
+}
+
+/// `tp`, the topic, found in the same way as [`message_number`].
+///
+/// # Errors
+/// As [`message_number`]; the field is a text.
+pub fn message_topic(
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<Option<Cow<'_, str>>, EnvelopeError> {
+    text_field(encoding, bytes, "tp")
+}
+
 fn text_field<'a>(
     encoding: Format,
     bytes: &'a [u8],

@@ -1,0 +1,101 @@
+"""The server."""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import os
+import weakref
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ._native import Batch, ServerCore
+from .errors import ConfigurationError, StoppedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._options import ServerOptions
+
+
+class Server(ServerCore):
+    """A WebSocket server. Its options are those of `tidewire serve`, under the same names.
+
+    >>> server = Server(port=0, no_auth=True)
+    >>> server.start()
+    >>> server.stop()
+
+    It runs on threads of its own, which never wait for Python. What clients do is received in batches, with
+    `batches()` or on asyncio; everything can be called from any thread.
+    """
+
+    def __new__(cls, **options: Unpack[ServerOptions]) -> Self:
+        check_names(options, cls.option_names())
+        server = super().__new__(cls, dict(options))
+        _servers.add(server)
+        return server
+
+    def __init__(self, **options: Unpack[ServerOptions]) -> None:
+        """See `ServerOptions` for every option."""
+
+    def batches(self, *, max_messages: int = 4096, timeout_ms: int = 1000) -> Iterator[Batch]:
+        """What happens, in batches, until the server has stopped and everything was received.
+
+        Args:
+            max_messages: A batch holds at most so many.
+            timeout_ms: After so long without anything an empty batch comes, so that the loop can do other things.
+
+        While it waits, other threads run, and Ctrl-C is heard.
+        """
+        while True:
+            try:
+                batch = self.receive(max_messages, timeout_ms)
+            except StoppedError:
+                if self.state == "new":
+                    raise
+                return
+            yield batch
+
+    def __enter__(self) -> Self:
+        if self.state == "new":
+            self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        if self.state != "running":
+            return f"<tidewire.Server {self.state}>"
+        return f"<tidewire.Server {self.url} connections={self.connections}>"
+
+
+def check_names(options: Any, known: list[str]) -> None:
+    """Raises `ConfigurationError` for the first option that does not exist, with the nearest that does."""
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise ConfigurationError(f"unknown option {name}{hint}")
+
+
+def _stop_all() -> None:
+    for server in list(_servers):
+        server.stop()
+
+
+def _abandon_all() -> None:
+    for server in list(_servers):
+        server.abandon()
+
+
+_servers: weakref.WeakSet[Server] = weakref.WeakSet()
+# Their threads end before the interpreter does, and are not there in a forked process.
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_abandon_all)

@@ -1,0 +1,72 @@
+//! Python values and JSON text, by `tidewire/_json.py`.
+
+use crate::errors::{invalid_message, wrong_type};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+
+/// A value as JSON text.
+pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
+    let py = value.py();
+    static DUMPS: PyOnceLock<(Py<PyAny>, Py<PyAny>, Py<PyAny>)> = PyOnceLock::new();
+    let (dumps, default, option) = DUMPS.get_or_try_init(py, || {
+        let module = py.import("tidewire._json")?;
+        let get = |name| module.getattr(name).map(Bound::unbind);
+        Ok::<_, PyErr>((get("encode")?, get("default")?, get("OPTION")?))
+    })?;
+    let text = dumps
+        .call1(py, (value, default, option))
+        .map_err(|error| unwritable(py, &error))?;
+    let bytes = text.bind(py).cast::<PyBytes>()?.as_bytes();
+    // It is UTF-8 by what JSON is; an encoder that says otherwise is not ours to trust.
+    String::from_utf8(bytes.to_vec()).map_err(|error| wrong_type(error).into())
+}
+
+/// The value that JSON text means. The text is a peer's.
+pub(crate) fn loads<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    static LOADS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let import = || Ok::<_, PyErr>(py.import("tidewire._json")?.getattr("decode")?.unbind());
+    let loads = LOADS.get_or_try_init(py, import)?;
+    loads
+        .bind(py)
+        .call1((PyBytes::new(py, text),))
+        .map_err(|error| {
+            if error.is_instance_of::<PyValueError>(py) {
+                let message = format!("the message is not JSON: {}", error.value(py));
+                invalid_message(message).into()
+            } else {
+                error
+            }
+        })
+}
+
+/// The bytes of `bytes`, `bytearray`, `memoryview` or `str`, and whether they are text.
+pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, bool)> {
+    if let Ok(text) = data.cast::<PyString>() {
+        return Ok((text.to_str()?.as_bytes().to_vec(), true));
+    }
+    if let Ok(bytes) = data.cast::<PyBytes>() {
+        return Ok((bytes.as_bytes().to_vec(), false));
+    }
+    if let Ok(bytes) = data.cast::<PyByteArray>() {
+        return Ok((bytes.to_vec(), false));
+    }
+    let view = PyMemoryView::from(data).map_err(|_| {
+        let name = data.get_type().name().map(|name| name.to_string());
+        let name = name.unwrap_or_default();
+        wrong_type(format!(
+            "expected str, bytes or another bytes-like object, not {name}"
+        ))
+    })?;
+    let bytes = view.call_method0("tobytes")?;
+    Ok((bytes.cast::<PyBytes>()?.as_bytes().to_vec(), false))
+}
+
+fn unwritable(py: Python<'_>, error: &PyErr) -> PyErr {
+    wrong_type(format!(
+        "this value has no form in JSON: {}",
+        error.value(py)
+    ))
+    .into()
+}

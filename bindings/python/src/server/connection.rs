@@ -1,0 +1,154 @@
+//! A connection as the application sees it.
+
+use super::core::Core;
+use super::publishing::{Retry, publication};
+use crate::errors::{Failure, argument};
+use crate::json;
+use pyo3::prelude::*;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_engine::{NewCall, Outgoing, Peer};
+use tidewire_wire::close::CloseCode;
+
+/// A client's connection. Two that are the same are equal, and it can be a key of a dict.
+#[pyclass(frozen, module = "tidewire")]
+pub(crate) struct Connection {
+    peer: Arc<Peer>,
+    core: Arc<Core>,
+}
+
+impl Connection {
+    pub(super) fn new(peer: &Arc<Peer>, core: &Arc<Core>) -> Self {
+        Self {
+            peer: Arc::clone(peer),
+            core: Arc::clone(core),
+        }
+    }
+
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+}
+
+#[pymethods]
+impl Connection {
+    /// What names it as long as the server runs.
+    #[getter]
+    fn id(&self) -> String {
+        self.peer.connection.to_string()
+    }
+
+    /// The user that its token names.
+    #[getter]
+    fn user(&self) -> Option<&str> {
+        self.peer.user.as_deref()
+    }
+
+    /// The other end, as `(host, port)`.
+    #[getter]
+    fn address(&self) -> Option<(String, u16)> {
+        let address = self.peer.address?;
+        Some((address.ip().to_string(), address.port()))
+    }
+
+    /// Sends a message. If the connection is gone, it goes nowhere, without an error.
+    #[pyo3(signature = (payload, *, r#type = "message", priority = None, wait_ms = 1000))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        payload: &Bound<'_, PyAny>,
+        r#type: &str,
+        priority: Option<u8>,
+        wait_ms: u64,
+    ) -> PyResult<()> {
+        let publication = publication(r#type, json::dumps(payload)?, priority)?;
+        let handle = self.core.handle()?;
+        Retry::new(wait_ms).run(py, || {
+            handle.publish_to_connection(self.peer.connection, &publication)
+        })
+    }
+
+    /// Sends `str` as a text message, bytes as a binary one, as they are.
+    #[pyo3(signature = (data, *, wait_ms = 1000))]
+    fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: u64) -> PyResult<()> {
+        let message = outgoing(data)?;
+        let handle = self.core.handle()?;
+        Retry::new(wait_ms).run(py, || handle.send(self.peer.connection, message.clone()))
+    }
+
+    /// Ends the connection with a code and a reason.
+    #[pyo3(signature = (code = 1000, reason = ""))]
+    fn close(&self, code: u16, reason: &str) -> PyResult<()> {
+        let handle = self.core.handle()?;
+        let closed = handle.close_with(self.peer.connection, close_code(code)?, reason);
+        closed.map_err(|error| Failure::from(error).into())
+    }
+
+    /// Subscribes it to a topic or pattern, whatever its access rules say.
+    fn subscribe(&self, topic: &str) -> PyResult<()> {
+        let changed = self.core.handle()?.subscribe(self.peer.connection, topic);
+        changed.map_err(|error| Failure::from(error).into())
+    }
+
+    /// Ends a subscription.
+    fn unsubscribe(&self, topic: &str) -> PyResult<()> {
+        let changed = self.core.handle()?.unsubscribe(self.peer.connection, topic);
+        changed.map_err(|error| Failure::from(error).into())
+    }
+
+    /// Asks its client something and waits for the answer.
+    #[pyo3(signature = (payload, *, r#type, timeout_ms = 10_000))]
+    fn request<'py>(
+        &self,
+        py: Python<'py>,
+        payload: &Bound<'py, PyAny>,
+        r#type: &str,
+        timeout_ms: u64,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let call = NewCall::new(r#type, json::dumps(payload)?)
+            .with_timeout(Duration::from_millis(timeout_ms));
+        let handle = self.core.handle()?;
+        let answer = py.detach(|| handle.call_wait(self.peer.connection, call));
+        json::loads(py, answer.map_err(Failure::from)?.as_bytes())
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> bool {
+        other.cast::<Self>().is_ok_and(|other| {
+            let other = other.get();
+            other.peer.connection == self.peer.connection && Arc::ptr_eq(&other.core, &self.core)
+        })
+    }
+
+    fn __hash__(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.peer.connection.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn __repr__(&self) -> String {
+        let user = self
+            .user()
+            .map_or_else(String::new, |user| format!(" user={user:?}"));
+        format!("<tidewire.Connection {}{user}>", self.peer.connection)
+    }
+}
+
+/// `str` is text, anything else bytes.
+pub(super) fn outgoing(data: &Bound<'_, PyAny>) -> PyResult<Outgoing> {
+    let (bytes, is_text) = json::bytes_of(data)?;
+    Ok(match is_text {
+        true => Outgoing::Text(String::from_utf8(bytes).map_err(argument)?.into()),
+        false => Outgoing::Binary(bytes.into()),
+    })
+}
+
+pub(super) fn close_code(code: u16) -> PyResult<CloseCode> {
+    CloseCode::from_wire(code).ok_or_else(|| {
+        argument(format!(
+            "{code} is no code that a close may carry: use 1000, or 4000 to 4999"
+        ))
+        .into()
+    })
+}

@@ -1,0 +1,304 @@
+//! One thing that happened, decoded as far as it is looked at.
+
+use super::Outcome;
+use super::batch::Stored;
+use super::connection::Connection;
+use crate::errors::{argument, invalid_message};
+use crate::json;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyMemoryView, PySlice, PyString};
+use std::borrow::Cow;
+use std::sync::Arc;
+use tidewire_engine::queue::Event;
+use tidewire_engine::{CallError, CloseReason, Encoding, Peer, Responder};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::{message_topic, message_type};
+use tidewire_wire::format::{Format, msgpack_to_json};
+
+/// Something that happened on a connection: `kind` says what.
+#[pyclass(frozen, module = "tidewire")]
+pub(crate) struct Message {
+    stored: Arc<Stored>,
+    index: usize,
+    decoded: PyOnceLock<Py<PyAny>>,
+}
+
+impl Message {
+    pub(super) fn new(stored: &Arc<Stored>, index: usize) -> Self {
+        Self {
+            stored: Arc::clone(stored),
+            index,
+            decoded: PyOnceLock::new(),
+        }
+    }
+
+    fn event(&self) -> Event<'_> {
+        let event = self.stored.batch.get(self.index);
+        event.expect("a message is made of an event of its batch")
+    }
+
+    fn peer(&self) -> &Arc<Peer> {
+        match self.event() {
+            Event::Connect(peer)
+            | Event::Message(peer, _)
+            | Event::Call(peer, _, _)
+            | Event::Sync(peer, _)
+            | Event::Close(peer, _) => peer,
+        }
+    }
+
+    fn responder(&self) -> Outcome<&Responder> {
+        match self.event() {
+            Event::Call(_, _, responder) => Ok(responder),
+            _ => Err(argument("only a message of the kind request is replied to")),
+        }
+    }
+
+    /// The JSON text of what was said; `None` for an event without words.
+    fn text(&self) -> Outcome<Option<Cow<'_, [u8]>>> {
+        let Event::Message(_, message) = self.event() else {
+            return Ok(None);
+        };
+        match message.encoding {
+            Encoding::Text => Ok(Some(Cow::Borrowed(message.bytes))),
+            Encoding::Binary => Err(invalid_message("the message is binary, not JSON")),
+            Encoding::MessagePack => {
+                let mut text = Vec::new();
+                msgpack_to_json(message.bytes, &mut text).map_err(invalid_message)?;
+                Ok(Some(Cow::Owned(text)))
+            }
+        }
+    }
+
+    fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        if let Some(text) = self.text()? {
+            return json::loads(py, &text);
+        }
+        let fields = PyDict::new(py);
+        match self.event() {
+            Event::Call(_, call, _) => {
+                fields.set_item("t", call.t)?;
+                fields.set_item("p", json::loads(py, call.payload.as_bytes())?)?;
+            }
+            Event::Sync(_, request) => {
+                fields.set_item("t", "sync_request")?;
+                let payload = PyDict::new(py);
+                payload.set_item("topics", request.topics)?;
+                payload.set_item("include_snapshots", request.include_snapshots)?;
+                payload.set_item("last_sequence", request.last_sequence)?;
+                fields.set_item("p", payload)?;
+            }
+            Event::Connect(_) | Event::Message(..) | Event::Close(..) => {}
+        }
+        Ok(fields.into_any())
+    }
+}
+
+#[pymethods]
+impl Message {
+    /// `connect`, `message`, `request`, `snapshot_request` or `disconnect`.
+    #[getter]
+    fn kind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+        match self.event() {
+            Event::Message(..) => intern!(py, "message"),
+            Event::Connect(_) => intern!(py, "connect"),
+            Event::Call(..) => intern!(py, "request"),
+            Event::Sync(..) => intern!(py, "snapshot_request"),
+            Event::Close(..) => intern!(py, "disconnect"),
+        }
+    }
+
+    /// What was received, not copied again; empty for other kinds than `message`.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let range = self.stored.batch.message_range(self.index).unwrap_or(0..0);
+        let part = PySlice::new(py, range.start as isize, range.end as isize, 1);
+        let view = self.stored.view(py)?.get_item(part)?;
+        Ok(view.cast_into::<PyMemoryView>()?)
+    }
+
+    fn __len__(&self) -> usize {
+        let range = self.stored.batch.message_range(self.index);
+        range.map_or(0, |range| range.len())
+    }
+
+    /// The whole message, decoded once.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let decoded = self
+            .decoded
+            .get_or_try_init(py, || Ok::<_, PyErr>(self.decode(py)?.unbind()))?;
+        Ok(decoded.bind(py).clone())
+    }
+
+    /// What it carries: its `p`, or `payload`; `None` if there is nothing.
+    #[getter]
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let whole = self.json(py)?;
+        let Ok(fields) = whole.cast::<PyDict>() else {
+            return Ok(None);
+        };
+        match fields.get_item(intern!(py, "p"))? {
+            None => fields.get_item(intern!(py, "payload")),
+            found => Ok(found),
+        }
+    }
+
+    /// What it is about, such as `chat`; `None` for a connection's start and end.
+    #[getter]
+    fn r#type(&self) -> PyResult<Option<String>> {
+        Ok(match self.event() {
+            Event::Message(_, message) => {
+                let Some(format) = format_of(message.encoding) else {
+                    return Ok(None);
+                };
+                let found = message_type(format, message.bytes).map_err(invalid_message)?;
+                found.map(Cow::into_owned)
+            }
+            Event::Call(_, call, _) => Some(call.t.to_owned()),
+            _ => None,
+        })
+    }
+
+    /// The topic that it names, if it names one.
+    #[getter]
+    fn topic(&self) -> PyResult<Option<String>> {
+        let Event::Message(_, message) = self.event() else {
+            return Ok(None);
+        };
+        let Some(format) = format_of(message.encoding) else {
+            return Ok(None);
+        };
+        let found = message_topic(format, message.bytes).map_err(invalid_message)?;
+        Ok(found.map(Cow::into_owned))
+    }
+
+    /// The topics that a `snapshot_request` asks for.
+    #[getter]
+    fn topics(&self) -> Vec<String> {
+        match self.event() {
+            Event::Sync(_, request) => request.topics.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    #[getter]
+    fn connection(&self) -> Connection {
+        Connection::new(self.peer(), &self.stored.core)
+    }
+
+    /// The user that the connection's token names.
+    #[getter]
+    fn user(&self) -> Option<&str> {
+        self.peer().user.as_deref()
+    }
+
+    /// Whether `data` is text (JSON), or `binary`, or `msgpack`.
+    #[getter]
+    fn encoding<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+        match self.event() {
+            Event::Message(_, message) if message.encoding == Encoding::Binary => {
+                intern!(py, "binary")
+            }
+            Event::Message(_, message) if message.encoding == Encoding::MessagePack => {
+                intern!(py, "msgpack")
+            }
+            _ => intern!(py, "text"),
+        }
+    }
+
+    /// Why a connection ended: `peer`, `server` or `lost`; `None` for other kinds.
+    #[getter]
+    fn reason(&self) -> Option<&'static str> {
+        match self.event() {
+            Event::Close(_, CloseReason::ByPeer(_)) => Some("peer"),
+            Event::Close(_, CloseReason::ByUs(_)) => Some("server"),
+            Event::Close(_, CloseReason::Lost) => Some("lost"),
+            _ => None,
+        }
+    }
+
+    /// The code with which a connection ended, if there was one.
+    #[getter]
+    fn close_code(&self) -> Option<u16> {
+        match self.event() {
+            Event::Close(_, CloseReason::ByPeer(code)) => code.map(CloseCode::value),
+            Event::Close(_, CloseReason::ByUs(code)) => Some(code.value()),
+            _ => None,
+        }
+    }
+
+    /// How long the client waits for the answer to a `request`, in milliseconds.
+    #[getter]
+    fn timeout_ms(&self) -> Option<u64> {
+        match self.event() {
+            Event::Call(_, call, _) => Some(call.timeout_ms),
+            _ => None,
+        }
+    }
+
+    /// Answers a `request`; false if it was answered before.
+    fn reply(&self, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let responder = self.responder()?;
+        Ok(responder.respond(Ok(json::dumps(payload)?)))
+    }
+
+    /// Answers a `request` with an error; false if it was answered before.
+    fn fail(&self, code: String, message: String) -> PyResult<bool> {
+        let responder = self.responder()?;
+        if code.is_empty() {
+            return Err(argument("an error needs a code").into());
+        }
+        Ok(responder.respond(Err(CallError { code, message })))
+    }
+
+    /// Answers a `snapshot_request` for one of its topics.
+    #[pyo3(signature = (topic, payload, *, r#type = "snapshot"))]
+    fn reply_snapshot(
+        &self,
+        topic: &str,
+        payload: &Bound<'_, PyAny>,
+        r#type: &str,
+    ) -> PyResult<()> {
+        let Event::Sync(peer, request) = self.event() else {
+            let problem = "only a message of the kind snapshot_request is answered with snapshots";
+            return Err(argument(problem).into());
+        };
+        let payload = json::dumps(payload)?;
+        let id = request.correlation_id;
+        let handle = self.stored.core.handle()?;
+        handle
+            .send_snapshot(peer.connection, topic, r#type, &payload, id)
+            .map_err(|error| crate::errors::Failure::from(error).into())
+    }
+
+    fn __repr__(&self) -> String {
+        let user = self
+            .user()
+            .map_or_else(String::new, |user| format!(" user={user:?}"));
+        let about = match self.event() {
+            Event::Message(_, message) => format!(" {} bytes", message.bytes.len()),
+            Event::Call(_, call, _) => format!(" type={:?}", call.t),
+            Event::Sync(_, request) => format!(" topics={:?}", request.topics),
+            Event::Connect(_) | Event::Close(..) => String::new(),
+        };
+        let kind = match self.event() {
+            Event::Message(..) => "message",
+            Event::Connect(_) => "connect",
+            Event::Call(..) => "request",
+            Event::Sync(..) => "snapshot_request",
+            Event::Close(..) => "disconnect",
+        };
+        let connection = self.peer().connection;
+        format!("<tidewire.Message {kind}{about} connection={connection}{user}>")
+    }
+}
+
+fn format_of(encoding: Encoding) -> Option<Format> {
+    match encoding {
+        Encoding::Text => Some(Format::Json),
+        Encoding::MessagePack => Some(Format::MessagePack),
+        Encoding::Binary => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! The server: `tidewire.Server` is a Python class on top of [`ServerCore`].
+
+mod batch;
+mod connection;
+mod core;
+mod inquiries;
+mod message;
+mod publishing;
+
+pub(crate) use batch::{Batch, BatchIterator};
+pub(crate) use connection::Connection;
+pub(crate) use message::Message;
+pub(crate) use publishing::Published;
+
+use crate::errors::Failure;
+use crate::json;
+use core::{Core, Options};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
+#[pyclass(subclass, frozen, weakref, module = "tidewire._native")]
+pub(crate) struct ServerCore(Arc<Core>);
+
+#[pymethods]
+impl ServerCore {
+    #[new]
+    fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let text = json::dumps(options)?;
+        let options = Options::read(&text).map_err(PyErr::from)?;
+        Ok(Self(Arc::new(Core::new(options))))
+    }
+
+    /// The names of all options.
+    #[staticmethod]
+    fn option_names() -> Vec<&'static str> {
+        Options::names().collect()
+    }
+
+    /// Starts to listen.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.start()).map_err(Into::into)
+    }
+
+    /// Closes every connection at once.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.0.stop());
+    }
+
+    /// Sends the clients away, evenly, and stops; how many connections were left at the end of the time.
+    #[pyo3(signature = (timeout_ms = 10_000))]
+    fn drain(&self, py: Python<'_>, timeout_ms: u64) -> usize {
+        py.detach(|| self.0.drain(Duration::from_millis(timeout_ms)))
+    }
+
+    /// Forgets the server without a word, in a process that was forked from its own.
+    fn abandon(&self) {
+        self.0.abandon();
+    }
+
+    /// `new`, `running` or `stopped`.
+    #[getter]
+    fn state(&self) -> &'static str {
+        self.0.state()
+    }
+
+    #[getter]
+    fn port(&self) -> PyResult<u16> {
+        Ok(self.0.address()?.port())
+    }
+
+    #[getter]
+    fn address(&self) -> PyResult<(String, u16)> {
+        let address = self.0.address()?;
+        Ok((address.ip().to_string(), address.port()))
+    }
+
+    #[getter]
+    fn ops_address(&self) -> PyResult<Option<(String, u16)>> {
+        let address = self.0.ops_address()?;
+        Ok(address.map(|address| (address.ip().to_string(), address.port())))
+    }
+
+    #[getter]
+    fn url(&self) -> PyResult<String> {
+        Ok(self.0.url()?)
+    }
+
+    /// What has happened, waited for at most so long: at most so many messages, perhaps none.
+    #[pyo3(signature = (max_messages = 4096, timeout_ms = 0))]
+    fn receive(&self, py: Python<'_>, max_messages: usize, timeout_ms: u64) -> PyResult<Batch> {
+        let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
+        loop {
+            let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            let wait = left.min(SIGNALS_CHECKED);
+            let segments = py.detach(|| self.0.receive(max_messages, wait))?;
+            if !segments.is_empty() || wait == left {
+                return Ok(Batch::new(segments));
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// A descriptor that becomes readable when there is something to receive, after `arm`.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.0.fileno()?)
+    }
+
+    /// Wants the descriptor to become readable with the next batch; false if one is there already.
+    fn arm(&self) -> PyResult<bool> {
+        Ok(self.0.arm()?)
+    }
+
+    /// Takes back that the descriptor is readable.
+    fn disarm(&self) -> PyResult<()> {
+        Ok(self.0.disarm()?)
+    }
+}
+
+/// How long a waiting thread may leave Ctrl-C unheard.
+const SIGNALS_CHECKED: Duration = Duration::from_millis(100);
+
+/// For `?` in functions that return a [`PyResult`].
+type Outcome<T> = Result<T, Failure>;
