@@ -1,6 +1,7 @@
 //! A connection as the application sees it.
 
 use super::core::Core;
+use super::message::Message;
 use super::publishing::{Retry, publication};
 use crate::errors::{Failure, argument};
 use crate::json;
@@ -70,7 +71,7 @@ impl Connection {
         })
     }
 
-    /// Sends `str` as a text message, bytes as a binary one, as they are.
+    /// Sends `str` as a text message, bytes as a binary one, as they are, and a received message as it came.
     #[pyo3(signature = (data, *, wait_ms = 1000))]
     fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: u64) -> PyResult<()> {
         let message = outgoing(data)?;
@@ -135,8 +136,11 @@ impl Connection {
     }
 }
 
-/// `str` is text, anything else bytes.
+/// `str` is text, a message what it was, anything else bytes.
 pub(super) fn outgoing(data: &Bound<'_, PyAny>) -> PyResult<Outgoing> {
+    if let Ok(message) = data.cast::<Message>() {
+        return message.get().outgoing();
+    }
     let (bytes, is_text) = json::bytes_of(data)?;
     Ok(match is_text {
         true => Outgoing::Text(String::from_utf8(bytes).map_err(argument)?.into()),

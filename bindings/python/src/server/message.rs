@@ -12,10 +12,10 @@ use pyo3::types::{PyDict, PyMemoryView, PySlice, PyString};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tidewire_engine::queue::Event;
-use tidewire_engine::{CallError, CloseReason, Encoding, Peer, Responder};
+use tidewire_engine::{CallError, CloseReason, ConnectionKey, Encoding, Outgoing, Peer, Responder};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{message_topic, message_type};
-use tidewire_wire::format::{Format, msgpack_to_json};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, msgpack_to_json};
 
 /// Something that happened on a connection: `kind` says what.
 #[pyclass(frozen, module = "tidewire")]
@@ -47,6 +47,27 @@ impl Message {
             | Event::Sync(peer, _)
             | Event::Close(peer, _) => peer,
         }
+    }
+
+    pub(super) fn connection_key(&self) -> ConnectionKey {
+        self.peer().connection
+    }
+
+    /// To be sent as it came.
+    pub(super) fn outgoing(&self) -> PyResult<Outgoing> {
+        let Event::Message(_, message) = self.event() else {
+            return Err(argument("only a message of the kind message can be sent on").into());
+        };
+        Ok(match message.encoding {
+            Encoding::Text => {
+                let text = std::str::from_utf8(message.bytes).map_err(invalid_message)?;
+                Outgoing::Text(text.into())
+            }
+            Encoding::Binary => Outgoing::Binary(message.bytes.into()),
+            Encoding::MessagePack => {
+                Outgoing::Binary([MESSAGEPACK_PREFIX, message.bytes].concat().into())
+            }
+        })
     }
 
     fn responder(&self) -> Outcome<&Responder> {

@@ -1,8 +1,9 @@
 //! What goes from the application to clients.
 
 use super::connection::{Connection, close_code, outgoing};
+use super::message::Message;
 use super::{Outcome, ServerCore};
-use crate::errors::{Failure, argument};
+use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
 use pyo3::prelude::*;
 use std::thread;
@@ -129,7 +130,8 @@ impl ServerCore {
         Retry::new(wait_ms).run(py, || handle.broadcast(message.clone()))
     }
 
-    /// Sends pairs of a connection and its data as they are, in their order.
+    /// Sends pairs of a connection, or a message for the connection it came from, and data, as they are, in their
+    /// order.
     #[pyo3(signature = (pairs, *, wait_ms = 1000))]
     fn send_raw_many(
         &self,
@@ -139,8 +141,8 @@ impl ServerCore {
     ) -> PyResult<()> {
         let mut messages = Vec::with_capacity(pairs.len().unwrap_or(0));
         for pair in pairs.try_iter()? {
-            let (connection, data): (PyRef<'_, Connection>, Bound<'_, PyAny>) = pair?.extract()?;
-            messages.push((connection.peer().connection, outgoing(&data)?));
+            let (to, data): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            messages.push((receiver(&to)?, outgoing(&data)?));
         }
         let handle = self.0.handle()?;
         let mut messages = messages.into_iter().peekable();
@@ -216,6 +218,17 @@ pub(super) fn publication(
     let priority = Priority::from_number(number.into())
         .ok_or_else(|| argument("a priority is 1, 3, 5, 8 or 10"))?;
     Ok(new.with_priority(priority))
+}
+
+/// A connection, or that of a message.
+fn receiver(to: &Bound<'_, PyAny>) -> PyResult<ConnectionKey> {
+    if let Ok(message) = to.cast::<Message>() {
+        return Ok(message.get().connection_key());
+    }
+    match to.cast::<Connection>() {
+        Ok(connection) => Ok(connection.get().peer().connection),
+        Err(_) => Err(wrong_type("expected pairs of a connection or message, and data").into()),
+    }
 }
 
 fn publish_in_turn(

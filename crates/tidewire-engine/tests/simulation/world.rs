@@ -50,6 +50,8 @@ const CLIENTS: usize = 8;
 /// Somebody who only works, from the beginning to the end.
 const STEWARD: usize = CLIENTS;
 const STEPS: usize = 120;
+/// More connections than anybody makes.
+const LIVES_MAX: usize = 1_000;
 
 /// Somebody who wants topics and remembers what it saw, over several connections.
 struct Person {
@@ -62,13 +64,15 @@ struct Person {
     readings: BTreeMap<String, Reading>,
     /// Where it was, for the next connection.
     memory: BTreeMap<String, Place>,
-    /// The newest number of each publisher on topics without history.
+    /// The newest number of each connection of a publisher on topics without history.
     newest: BTreeMap<(String, u64), u64>,
     subscribed: BTreeSet<String>,
     /// Topics that were left on this connection.
     left: BTreeSet<String>,
     works: bool,
     published: u64,
+    /// Its connections so far. What it said on two of them has no order: the server may still read the first.
+    lives: usize,
     answers: u64,
     presence: Option<Value>,
 }
@@ -187,6 +191,7 @@ impl Person {
             left: BTreeSet::new(),
             works: false,
             published: 0,
+            lives: 0,
             answers: 0,
             presence: None,
         }
@@ -291,6 +296,7 @@ impl<H: Handler> World<H> {
         let shard = self.rng.random_range(0..self.shards);
         let end = self.driver.network().connect(shard);
         self.people[index].connection = Some(Connection::open(end, "/ws"));
+        self.people[index].lives += 1;
         self.outcome.connections += 1;
     }
 
@@ -302,7 +308,7 @@ impl<H: Handler> World<H> {
             "topic": topic,
             "type": "said",
             "key": (person.published % 3).to_string(),
-            "payload": {"by": person.name, "n": person.published, "x": filling},
+            "payload": {"by": person.name * LIVES_MAX + person.lives, "n": person.published, "x": filling},
         });
         person.say(&json!({"t": "publish_request", "p": payload}));
     }

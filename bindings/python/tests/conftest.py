@@ -1,0 +1,60 @@
+"""Servers for the tests, each on a port of its own."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tidewire
+
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def secret() -> str:
+    return secrets.token_hex(32)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., tidewire.Server]]:
+    """Starts servers that let everyone do everything, unless told otherwise."""
+    servers = []
+
+    def start(**options: Any) -> tidewire.Server:
+        if "jwt_secret" not in options:
+            options.setdefault("no_auth", True)
+        options.setdefault("topics_open", True)
+        server = tidewire.Server(port=0, shards=1, **options)
+        servers.append(server)
+        server.start()
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+def received(server: tidewire.Server, count: int, *kinds: str) -> list[tidewire.Message]:
+    """The first messages of these kinds, once so many have come."""
+    messages: list[tidewire.Message] = []
+    deadline = time.monotonic() + DEADLINE_S
+    for batch in server.batches(timeout_ms=50):
+        messages += [message for message in batch if message.kind in kinds]
+        if len(messages) >= count:
+            return messages
+        assert time.monotonic() < deadline, f"only {len(messages)} of {count}: {messages}"
+    raise AssertionError(f"the server stopped after {len(messages)} of {count}: {messages}")
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Waits for something that has to become true."""
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, "it never became true"
+        time.sleep(0.005)

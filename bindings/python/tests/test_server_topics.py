@@ -1,0 +1,245 @@
+"""What goes from the application to clients: publications, subscriptions, history, presence."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import pathlib
+import threading
+import uuid
+
+import pytest
+import tidewire
+from conftest import received, until
+from plain_client import PlainClient
+
+
+def test_the_smallest_program(serve, secret) -> None:
+    server = serve(jwt_secret=secret, client_subscribe_allow=["prices"], topics_open=None)
+    token = sign(secret, sub="user-1")
+    with PlainClient(server.url, token) as client:
+        client.subscribe("prices")
+        client.say("anything", {"x": 1})
+        (message,) = received(server, 1, "message")
+        assert message.user == "user-1"
+        assert message.connection.user == "user-1"
+        server.publish("prices", {"n": 1}, type="tick")
+        tick = client.until("tick")
+        assert (tick["p"], tick["c"], tick["tp"]) == ({"n": 1}, "U", "prices")
+        assert client.subscribe("other")["failed_topics"] == ["other"]
+
+
+def sign(secret: str, **claims: object) -> str:
+    import jwt
+
+    return jwt.encode({"exp": 4_000_000_000, **claims}, secret, algorithm="HS256")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Trade:
+    symbol: str
+    price: decimal.Decimal
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, None),
+        ([1, 2.5, "é", True], [1, 2.5, "é", True]),
+        ((1, 2), [1, 2]),
+        ({3}, [3]),
+        ({1: "a"}, {"1": "a"}),
+        (datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.timezone.utc), "2026-01-02T03:04:05Z"),
+        (datetime.datetime(2026, 1, 2, 3, 4, 5), "2026-01-02T03:04:05Z"),
+        (datetime.date(2026, 1, 2), "2026-01-02"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (decimal.Decimal("12.50"), "12.50"),
+        (Colour.RED, "red"),
+        (Trade("T", decimal.Decimal("1.5")), {"symbol": "T", "price": "1.5"}),
+        (b"\x00\xff", "AP8="),
+        (bytearray(b"a"), "YQ=="),
+        (pathlib.PurePosixPath("/a/b"), "/a/b"),
+        (tidewire.RawJson(b'{"raw": [1]}'), {"raw": [1]}),
+        (float("nan"), None),
+    ],
+)
+def test_python_values_in_messages(serve, value, expected) -> None:
+    server = serve()
+    with PlainClient(server.url) as client:
+        client.subscribe("a")
+        server.publish("a", value, type="v")
+        assert client.until("v")["p"] == expected
+
+
+def test_pydantic_models(serve) -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    class Model(pydantic.BaseModel):
+        when: datetime.date
+        price: decimal.Decimal
+
+    server = serve()
+    with PlainClient(server.url) as client:
+        client.subscribe("a")
+        server.publish("a", Model(when="2026-01-02", price="1.50"), type="v")
+        assert client.until("v")["p"] == {"when": "2026-01-02", "price": "1.50"}
+
+
+@pytest.mark.parametrize("value", [object(), {"a": object()}, 2**64, "\ud800", tidewire.RawJson(b"{")])
+def test_values_that_have_no_form_in_json(serve, value) -> None:
+    with pytest.raises(tidewire.TidewireError) as raised:
+        serve().publish("a", value)
+    assert raised.value.fault == "caller"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"topic": "a..b"}, "empty segment"),
+        ({"topic": "a", "type": ""}, "type"),
+        ({"topic": "a", "type": "ping"}, "type"),
+        ({"topic": "a", "priority": 2}, "1, 3, 5, 8 or 10"),
+    ],
+)
+def test_wrong_arguments_of_publish(serve, arguments, words) -> None:
+    server = serve()
+    topic = arguments.pop("topic")
+    with pytest.raises(tidewire.InvalidArgumentError, match=words):
+        server.publish(topic, 1, **arguments)
+
+
+def test_many_publications_in_one_order(serve) -> None:
+    server = serve(rate_limit_capacity=0)
+    with PlainClient(server.url) as client, PlainClient(server.url) as other:
+        for each in (client, other):
+            each.subscribe("a")
+        threads = [
+            threading.Thread(target=lambda: server.publish_many("a", range(500), type="n")),
+            threading.Thread(target=lambda: [server.publish("a", n, type="n") for n in range(500)]),
+        ]
+        for thread in threads:
+            thread.start()
+        seen = [[each.until("n")["p"] for _ in range(1000)] for each in (client, other)]
+        for thread in threads:
+            thread.join()
+    assert seen[0] == seen[1]
+    assert sorted(seen[0]) == sorted([*range(500), *range(500)])
+
+
+def test_history_positions_and_duplicates(serve) -> None:
+    server = serve(history={"news": 2})
+    first = server.publish("news", 1, id="one")
+    again = server.publish("news", 1, id="one")
+    assert (first.offset, first.duplicate) == (1, False)
+    assert (again.offset, again.epoch, again.duplicate) == (1, first.epoch, True)
+    assert "duplicate" in repr(again)
+    assert server.publish_many("news", [2, 3], type="n") == 2
+    page = server.history("news")
+    assert [kept["p"] for kept in page["publications"]] == [2, 3]
+    assert (page["epoch"], page["offset"], page["oldest"], page["more"]) == (first.epoch, 3, 2, False)
+    assert [kept["p"] for kept in server.history("news", limit=1, newest_first=True)["publications"]] == [3]
+    assert server.publish("plain", 1).offset is None
+    assert server.history("plain")["publications"] == []
+    with PlainClient(server.url) as client:
+        position = {"news": {"epoch": first.epoch, "offset": 2}}
+        answer = client.subscribe("news", recover=True, recovery=position)
+        assert answer["recovery"]["news"]["recovered"] is True
+        assert client.until("n")["p"] == 3
+    assert server.forget_history("news")
+
+
+def test_presence(serve, secret) -> None:
+    server = serve(presence=["rooms.*"], jwt_secret=secret)
+    with PlainClient(server.url, sign(secret, sub="ann")) as client:
+        client.subscribe("rooms.1", presence={"mood": "good"})
+        assert server.presence("rooms.1") == {
+            "users": 1,
+            "connections": 1,
+            "members": [{"user": "ann", "connections": 1, "data": {"mood": "good"}}],
+        }
+    until(lambda: server.presence("rooms.1")["users"] == 0)
+
+
+def test_users_and_connections(serve, secret) -> None:
+    server = serve(jwt_secret=secret)
+    with PlainClient(server.url, sign(secret, sub="ann")) as ann, PlainClient(server.url, sign(secret, sub="bob")) as bob:
+        connections = {message.user: message.connection for message in received(server, 2, "connect")}
+        server.send_to_user("ann", 1, type="one")
+        assert ann.until("one")["p"] == 1
+        connections["bob"].send(2, type="two", priority=10)
+        assert bob.until("two")["p"] == 2
+        server.broadcast({"n": 3}, type="all")
+        assert [each.until("all")["p"] for each in (ann, bob)] == [{"n": 3}] * 2
+        server.broadcast_raw(json.dumps({"t": "raw"}))
+        assert [each.until("raw")["t"] for each in (ann, bob)] == ["raw"] * 2
+        server.subscribe_user("ann", "a")
+        connections["bob"].subscribe("b")
+        until(lambda: [info["topic"] for info in server.list_topics()] == ["a", "b"])
+        assert [info["user"] for info in server.list_connections(topic="b")] == ["bob"]
+        (info,) = server.list_connections(user="ann")
+        assert info["connection"] == connections["ann"].id
+        server.publish("a", 5, type="five", exclude=connections["ann"])
+        server.publish("a", 6, type="six")
+        assert ann.until("six")["p"] == 6
+        server.unsubscribe_user("ann", "a")
+        connections["bob"].unsubscribe("b")
+        until(lambda: server.list_topics() == [])
+        connections["bob"].close(4000, "enough")
+        server.disconnect_user("ann")
+        left = received(server, 2, "disconnect")
+        assert {(message.user, message.close_code) for message in left} == {("ann", 1000), ("bob", 4000)}
+    with pytest.raises(tidewire.InvalidArgumentError, match="code"):
+        connections["bob"].close(999)
+    connections["bob"].send(1)  # to nobody, without an error
+    with pytest.raises(tidewire.InvalidArgumentError, match="hyphen"):
+        server.disconnect("nonsense")
+
+
+def test_the_server_asks_a_client(serve) -> None:
+    server = serve()
+    with PlainClient(server.url) as client:
+        client.say("client_hello", {"protocol_version": 1, "features": {"calls": True}})
+        client.until("server_hello")
+        (connected,) = received(server, 1, "connect")
+        answers: list[object] = []
+
+        def ask() -> None:
+            try:
+                answers.append(connected.connection.request({"n": 1}, type="confirm", timeout_ms=20_000))
+            except tidewire.CallError as error:
+                answers.append(error)
+
+        for answer in ({"payload": "yes"}, {"error": {"code": "NO", "message": "never"}}):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            asked = client.until("call_request")
+            assert asked["p"]["payload"] == {"n": 1}
+            client.say("call_response", answer, cid=asked["cid"])
+            thread.join()
+        assert answers[0] == "yes"
+        assert isinstance(answers[1], tidewire.CallError)
+        assert "NO" in str(answers[1])
+        with pytest.raises(tidewire.CallTimeoutError) as raised:
+            connected.connection.request(1, type="confirm", timeout_ms=1)
+        assert isinstance(raised.value, TimeoutError)
+    received(server, 1, "disconnect")
+    with pytest.raises(tidewire.ConnectionClosedError):
+        connected.connection.request(1, type="confirm")
+
+
+def test_statistics(serve) -> None:
+    server = serve()
+    with PlainClient(server.url) as client:
+        client.subscribe("a")
+        server.publish("a", 1, type="n")
+        client.until("n")
+        statistics = server.statistics()
+    assert statistics["connections_open"] == 1
+    assert statistics["deliveries"] == 1
