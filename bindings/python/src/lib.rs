@@ -2,10 +2,12 @@
 //!
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
+//! - `relay`: a client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
 
 mod errors;
 mod json;
+mod relay;
 mod server;
 
 use pyo3::prelude::*;
@@ -15,6 +17,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]
     use crate::server::{Batch, BatchIterator, Connection, Message, Published, ServerCore};
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from ._native import Batch, ServerCore
+from ._asyncio import AsyncServer
+from ._native import Batch
 from .errors import ConfigurationError, StoppedError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from ._options import ServerOptions
 
 
-class Server(ServerCore):
+class Server(AsyncServer):
     """A WebSocket server. Its options are those of `tidewire serve`, under the same names.
 
     >>> server = Server(port=0, no_auth=True)

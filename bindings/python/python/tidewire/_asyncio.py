@@ -1,0 +1,244 @@
+"""The server on asyncio: handlers, and receiving with `async for`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+from ._bell import Bell
+from ._dispatch import Dispatcher
+from ._handlers import Function, Handlers, HandlerStatistics
+from ._native import ServerCore
+from .errors import InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._native import Batch, Message
+
+F = TypeVar("F", bound=Function)
+
+
+class AsyncServer(ServerCore):
+    """What a server can do on an event loop."""
+
+    _handlers_made: Handlers | None = None
+    _bell_made: Bell | None = None
+    _left_made: deque[Message] | None = None
+    _dispatcher: Dispatcher | None = None
+
+    def on(self, name: str) -> Callable[[F], F]:
+        """Registers a handler, a function that takes the message: `async def` or `def`.
+
+        Args:
+            name: A type of messages; or `connect`, `disconnect` or `snapshot_request` for what happens to a connection; or
+                `*` for messages of all other types. Messages whose type is one of these names come to `*`.
+
+        What it returns does not matter. If it raises, the traceback is logged and the client is told `HANDLER_ERROR`. To
+        refuse a message in words of your own, raise `CallError(words, code=...)`.
+
+        Example:
+            @server.on("order")
+            async def order(message):
+                await save(message.payload)
+
+        Raises:
+            InvalidArgumentError: The name has a handler already.
+            WrongTypeError: It is no function of one argument.
+        """
+        return self._registrar(name, replies=False)
+
+    def request(self, name: str) -> Callable[[F], F]:
+        """Registers the handler of a type of requests, or with `*` of all other types. What it returns is the reply.
+
+        It may also answer by `message.reply()` or `message.fail()`, before it returns: the first answer counts. To answer
+        with an error, raise `CallError(words, code=...)`.
+
+        Example:
+            @server.request("sum")
+            def add(message):
+                return sum(message.payload)
+
+        Raises:
+            InvalidArgumentError: The name has a handler already.
+            WrongTypeError: It is no function of one argument.
+        """
+        return self._registrar(name, replies=True)
+
+    def _registrar(self, name: str, *, replies: bool) -> Callable[[F], F]:
+        if not isinstance(name, str):
+            decorator = "request" if replies else "on"
+            raise WrongTypeError(f'the type of messages is missing: write @server.{decorator}("type")')
+
+        def register(function: F) -> F:
+            self._handlers.add(name, function, replies=replies)
+            return function
+
+        return register
+
+    async def serve(
+        self,
+        *,
+        handlers_max: int = 256,
+        waiting_max: int = 4096,
+        handler_timeout_ms: int | None = None,
+        keep_order: bool = True,
+        blocked_warning_ms: int = 250,
+        stop_timeout_ms: int = 5_000,
+    ) -> None:
+        """Calls the handlers for what is received, until the server has stopped. Starts the server if it is new.
+
+        Messages of one connection are handled one after another, those of different connections at once.
+
+        Args:
+            handlers_max: So many handlers may wait at once. At the limit nothing more is received: what comes waits in the
+                server, up to `queue_bytes_max`, and then in the clients.
+            waiting_max: So many messages may wait for an earlier one of their connection; at the limit as above.
+            handler_timeout_ms: A handler that waits for longer is cancelled; by default none is.
+            keep_order: With `False` messages of one connection are handled at once, too.
+            blocked_warning_ms: A handler that does not let the event loop run for so long is told in the log; 0 for never.
+            stop_timeout_ms: How long handlers have to end after the server has stopped, before they are cancelled.
+
+        If it is cancelled, handlers that wait are cancelled too. What was received and not handled is kept for who receives
+        next, and its number is logged.
+
+        Raises:
+            TidewireError: Somebody serves already, or receives on another event loop.
+        """
+        _check_positive(handlers_max=handlers_max, waiting_max=waiting_max)
+        if self._dispatcher is not None:
+            raise TidewireError("the handlers of this server run already", code="SERVING")
+        if self.state == "new":
+            self.start()
+        self._dispatcher = Dispatcher(
+            self,
+            self._handlers,
+            self._bell,
+            self._left,
+            handlers_max=handlers_max,
+            waiting_max=waiting_max,
+            handler_timeout_ms=handler_timeout_ms,
+            keep_order=keep_order,
+        )
+        try:
+            await self._dispatcher.run(blocked_warning_ms, stop_timeout_ms)
+        finally:
+            self._dispatcher = None
+
+    def run(self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None) -> None:
+        """Starts, serves until SIGINT or SIGTERM, lets the clients go, and stops: a whole program.
+
+        Args:
+            drain_timeout_ms: How long clients have to leave.
+            handlers_max: As in `serve`.
+            handler_timeout_ms: As in `serve`.
+        """
+        asyncio.run(self._run(drain_timeout_ms, handlers_max, handler_timeout_ms))
+
+    async def _run(self, drain_timeout_ms: int, handlers_max: int, handler_timeout_ms: int | None) -> None:
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # Another thread than the main one hears no signals.
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.add_signal_handler(number, told.set)
+        async with self:
+            serving = loop.create_task(self.serve(handlers_max=handlers_max, handler_timeout_ms=handler_timeout_ms))
+            waiting = loop.create_task(told.wait())
+            await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if not serving.done():
+                await asyncio.to_thread(self.drain, drain_timeout_ms)
+            await serving
+
+    async def async_batches(self, *, max_messages: int = 1024, timeout_ms: int | None = None) -> AsyncIterator[Batch]:
+        """What happens, in batches, until the server has stopped and everything was received.
+
+        Args:
+            max_messages: A batch holds at most so many.
+            timeout_ms: After so long without anything an empty batch comes; by default it waits for ever.
+
+        Raises:
+            StoppedError: The server was not started.
+        """
+        with self._bell:
+            while True:
+                try:
+                    batch = self.receive(max_messages, 0)
+                    if not len(batch):
+                        await self._bell.wait(timeout_ms)
+                        batch = self.receive(max_messages, 0)
+                except StoppedError:
+                    return
+                if len(batch) or timeout_ms is not None:
+                    yield batch
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Each message, until the server has stopped. Who breaks off finds the next ones the next time."""
+        left = self._left
+        while left:
+            yield left.popleft()
+        async for batch in self.async_batches():
+            left.extend(batch)
+            while left:
+                yield left.popleft()
+
+    async def __aenter__(self) -> Self:
+        if self.state == "new":
+            self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def handler_errors(self) -> int:
+        """Messages whose handler failed."""
+        return self._handlers.errors
+
+    def handler_statistics(self) -> HandlerStatistics:
+        """What the handlers have done."""
+        handlers, dispatcher = self._handlers, self._dispatcher
+        return HandlerStatistics(
+            handled=handlers.handled,
+            errors=handlers.errors,
+            timeouts=handlers.timeouts,
+            refused=handlers.refused,
+            unrouted=handlers.unrouted,
+            interrupted=handlers.interrupted,
+            blocked=handlers.blocked,
+            running=dispatcher.running if dispatcher else 0,
+            waiting=dispatcher.waiting if dispatcher else 0,
+        )
+
+    @property
+    def _handlers(self) -> Handlers:
+        if self._handlers_made is None:
+            self._handlers_made = Handlers()
+        return self._handlers_made
+
+    @property
+    def _bell(self) -> Bell:
+        if self._bell_made is None:
+            self._bell_made = Bell(self)
+        return self._bell_made
+
+    @property
+    def _left(self) -> deque[Message]:
+        """Messages that were received by somebody who left before they were handled."""
+        if self._left_made is None:
+            self._left_made = deque()
+        return self._left_made
+
+
+def _check_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise InvalidArgumentError(f"{name} is {value}; it has to be 1 or more")

@@ -1,0 +1,217 @@
+"""Handlers: what is called for which message, and what becomes of it when one fails."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
+
+if TYPE_CHECKING:
+    from ._native import Message
+
+Function = Callable[["Message"], Any]
+
+EVENTS = ("connect", "disconnect", "snapshot_request")
+"""Names that stand for what happens to a connection instead of a type of messages."""
+
+REST = "*"
+"""Stands for every type that has no handler of its own."""
+
+logger = logging.getLogger("tidewire")
+
+
+@dataclass(frozen=True)
+class HandlerStatistics:
+    """What handlers have done since the server was made.
+
+    Attributes:
+        handled: Messages whose handler came to its end.
+        errors: Messages whose handler raised, took too long, or returned what cannot be sent.
+        timeouts: Those of `errors` that took too long.
+        refused: Messages that a handler refused by raising `CallError`.
+        unrouted: Messages for which there is no handler.
+        interrupted: Messages whose handler was cancelled when `serve` ended.
+        blocked: How often a handler kept the event loop from running for too long.
+        running: Handlers that are waiting for something now.
+        waiting: Messages that wait for an earlier one of the same connection.
+    """
+
+    handled: int = 0
+    errors: int = 0
+    timeouts: int = 0
+    refused: int = 0
+    unrouted: int = 0
+    interrupted: int = 0
+    blocked: int = 0
+    running: int = 0
+    waiting: int = 0
+
+
+class Handler:
+    """A function and what is known of it."""
+
+    __slots__ = ("_log_count", "_log_until", "_unlogged", "function", "name", "replies")
+
+    def __init__(self, function: Function, replies: bool) -> None:
+        self.function = function
+        self.replies = replies
+        self.name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+        self._log_until = 0.0
+        self._log_count = 0
+        self._unlogged = 0
+
+    def log(self, message: Message, error: BaseException) -> None:
+        """Logs an error with its traceback; past so many in a second only their number."""
+        now = time.monotonic()
+        if now >= self._log_until:
+            self.log_unlogged()
+            self._log_until = now + 1
+            self._log_count = 0
+        if self._log_count >= LOGGED_PER_SECOND_MAX:
+            self._unlogged += 1
+            return
+        self._log_count += 1
+        logger.error("handler %s failed with %r", self.name, message, exc_info=error)
+
+    def log_unlogged(self) -> None:
+        """Logs the number of errors that were not logged one by one."""
+        if self._unlogged:
+            logger.error("handler %s failed with %d more messages", self.name, self._unlogged)
+            self._unlogged = 0
+
+
+class Handlers:
+    """The handlers of a server, and what they have done."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, Handler] = {}
+        self.requests: dict[str, Handler] = {}
+        self.events: dict[str, Handler] = {}
+        self.rest: Handler | None = None
+        self.rest_of_requests: Handler | None = None
+        self.handled = 0
+        self.errors = 0
+        self.timeouts = 0
+        self.refused = 0
+        self.unrouted = 0
+        self.interrupted = 0
+        self.blocked = 0
+        self._types_named: set[str] = set()
+
+    def add(self, name: str, function: Function, *, replies: bool) -> None:
+        """Registers the handler of a type, an event, or the rest."""
+        _check(function)
+        handler = Handler(function, replies)
+        if name == REST:
+            self._add_rest(handler)
+            return
+        tables = (self.events if name in EVENTS else self.messages, self.requests)
+        table = tables[replies]
+        if name in table:
+            raise InvalidArgumentError(f"{name!r} has a handler already: {table[name].name}")
+        table[name] = handler
+
+    def _add_rest(self, handler: Handler) -> None:
+        taken = self.rest_of_requests if handler.replies else self.rest
+        if taken is not None:
+            raise InvalidArgumentError(f"{REST!r} has a handler already: {taken.name}")
+        if handler.replies:
+            self.rest_of_requests = handler
+        else:
+            self.rest = handler
+
+    def all(self) -> list[Handler]:
+        """Every handler."""
+        rest = [handler for handler in (self.rest, self.rest_of_requests) if handler is not None]
+        return [*self.messages.values(), *self.requests.values(), *self.events.values(), *rest]
+
+    def find(self, message: Message) -> Handler | None:
+        """Whose business a message is."""
+        kind = message.kind
+        if kind == "message":
+            if not self.messages:
+                return self.rest
+            return self.messages.get(message.type or "", self.rest)
+        if kind == "request":
+            return self.requests.get(message.type or "", self.rest_of_requests)
+        return self.events.get(kind)
+
+    def pass_over(self, message: Message) -> None:
+        """Answers a message for which there is no handler."""
+        if message.kind in EVENTS:
+            return
+        self.unrouted += 1
+        name = (message.type or "")[:TYPE_CHARACTERS_MAX]
+        if name not in self._types_named and len(self._types_named) < TYPES_NAMED_MAX:
+            self._types_named.add(name)
+            logger.warning("no handler takes %ss of the type %r", message.kind, name)
+        if message.kind == "request":
+            message.fail("NOT_FOUND", f"nobody answers requests of the type {name}")
+
+    def done(self, handler: Handler, message: Message, result: Any) -> None:
+        """Takes what a handler returned."""
+        if handler.replies:
+            try:
+                message.reply(result)
+            except Exception as error:
+                self.failed(handler, message, error)
+                return
+        self.handled += 1
+
+    def failed(self, handler: Handler, message: Message, error: BaseException) -> None:
+        """Takes what a handler raised: the client is told, the log has the traceback."""
+        if isinstance(error, CallError):
+            self.refused += 1
+            _tell(message, error.code, str(error))
+            return
+        self.errors += 1
+        handler.log(message, error)
+        _tell(message, "HANDLER_ERROR", "the handler failed")
+
+    def interrupt(self, message: Message) -> None:
+        """Takes note of a handler that was cancelled because nothing is served any more."""
+        self.interrupted += 1
+        _tell(message, "HANDLER_ERROR", "the handler was interrupted")
+
+    def timed_out(self, handler: Handler, message: Message, timeout_ms: int) -> None:
+        """Takes note of a handler that was cancelled because it took too long."""
+        self.errors += 1
+        self.timeouts += 1
+        logger.error("handler %s did not come to an end within %d ms, with %r", handler.name, timeout_ms, message)
+        _tell(message, "HANDLER_ERROR", "the handler took too long")
+
+
+def _tell(message: Message, code: str, text: str) -> None:
+    """Tells the client that its message was not handled."""
+    try:
+        if message.kind == "request":
+            message.fail(code, text)
+        # What has no type is not of the protocol, and its sender would not understand the answer.
+        elif message.kind == "message" and message.type is not None:
+            payload = {"code": code, "message": text, "recoverable": True, "retry_after": None}
+            message.connection.send(payload, type="error", wait_ms=0)
+    except TidewireError as error:
+        logger.debug("the client was not told of %s: %r", code, error)
+
+
+def _check(function: object) -> None:
+    if not callable(function):
+        raise WrongTypeError(f"a handler is a function that takes the message, not {function!r}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise WrongTypeError(f"a handler takes one argument, the message: {function!r} takes {signature}") from None
+
+
+LOGGED_PER_SECOND_MAX = 10
+TYPES_NAMED_MAX = 100
+TYPE_CHARACTERS_MAX = 100

@@ -1,0 +1,224 @@
+"""One connection of an ASGI server, relayed to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from ._native import Relay, RelayClosed, RelayOpened, RelayRefused
+
+logger = logging.getLogger("tidewire")
+
+Event = str | bytes | RelayOpened | RelayRefused | RelayClosed
+
+
+class RelayConnection:
+    """The way of one connection: asked for, let in or refused, then messages both ways until one side closes.
+
+    Each direction holds one message and what the buffers of the loopback connection take. A side that does not read
+    is not written to, and so the other is not read.
+    """
+
+    def __init__(
+        self,
+        scope: MutableMapping[str, Any],
+        receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
+        send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
+        *,
+        url: str | None,
+        buffer_bytes_max: int,
+        message_bytes_max: int,
+        opening_timeout_s: float,
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._url = urlsplit(url or "")
+        self._buffer_bytes_max = buffer_bytes_max
+        self._message_bytes_max = message_bytes_max
+        self._opening_timeout_s = opening_timeout_s
+        self._client_is_gone = False
+
+    async def run(self) -> None:
+        """Serves the connection to its end."""
+        await self._receive()
+        relay = Relay(
+            _host(self._scope),
+            _target(self._scope, self._url.path),
+            _headers(self._scope),
+            list(self._scope.get("subprotocols") or ()),
+            self._message_bytes_max,
+        )
+        if not relay.request:
+            await self._refuse(400, "the request has a header that cannot be passed on")
+            return
+        if self._url.scheme != "ws":
+            if self._url.scheme:
+                logger.error("WebSocketEndpoint needs a server without TLS; the ASGI server ends TLS")
+            await self._refuse(503, "the server does not run", retry_after=1)
+            return
+        try:
+            reader, writer = await asyncio.open_connection(
+                self._url.hostname, self._url.port, limit=self._buffer_bytes_max
+            )
+        except OSError:
+            await self._refuse(503, "the server does not run", retry_after=1)
+            return
+        try:
+            await self._talk(relay, reader, writer)
+        finally:
+            # All that was to be waited for has been; what is left nobody reads.
+            writer.transport.abort()
+
+    async def _talk(self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(high=self._buffer_bytes_max)
+        writer.write(relay.request)
+        try:
+            events = await asyncio.wait_for(self._open(relay, reader), self._opening_timeout_s)
+        except asyncio.TimeoutError:
+            await self._refuse(503, "the server took too long", retry_after=1)
+            return
+        if events is None:
+            return
+        downward = asyncio.create_task(self._pass_down(relay, reader, writer, events))
+        upward = asyncio.create_task(self._pass_up(relay, writer))
+        try:
+            await asyncio.wait({downward, upward}, return_when=asyncio.FIRST_COMPLETED)
+            if upward.done() and not downward.done():
+                # The engine answers the close when it has read all that came before it.
+                await asyncio.wait({downward}, timeout=CLOSE_TIMEOUT_S)
+        finally:
+            for task in (downward, upward):
+                task.cancel()
+            results = await asyncio.gather(downward, upward, return_exceptions=True)
+        for result in results:
+            # A client that goes away while it is written to is no error of anybody's.
+            if isinstance(result, Exception) and not isinstance(result, OSError) and not self._client_is_gone:
+                logger.debug("a relayed connection ended: %r", result)
+
+    async def _open(self, relay: Relay, reader: asyncio.StreamReader) -> list[Event] | None:
+        """Waits for the engine's answer and passes it on; what came behind it, or `None` if it was a refusal."""
+        while True:
+            data = await reader.read(READ_BYTES)
+            if not data:
+                await self._refuse(503, "the server ended the connection", retry_after=1)
+                return None
+            events = relay.receive(data)
+            if not events:
+                continue
+            first, rest = events[0], events[1:]
+            if isinstance(first, RelayOpened):
+                await self._send({"type": "websocket.accept", "subprotocol": first.protocol})
+                return rest
+            if isinstance(first, RelayRefused):
+                await self._refuse(first.status, first.reason, retry_after=first.retry_after)
+            return None
+
+    async def _pass_down(
+        self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: list[Event]
+    ) -> None:
+        """Passes on what the engine says, until it ends the connection."""
+        while True:
+            for event in events:
+                if isinstance(event, RelayClosed):
+                    await self._close(event.code, event.reason)
+                    return
+                if not self._client_is_gone:
+                    await self._send(_message(event))
+            if replies := relay.take_replies():
+                writer.write(replies)
+            data = await reader.read(READ_BYTES)
+            if not data:
+                await self._close(SERVICE_RESTART, "the server ended the connection")
+                return
+            events = relay.receive(data)
+
+    async def _pass_up(self, relay: Relay, writer: asyncio.StreamWriter) -> None:
+        """Passes on what the client says, until it is gone."""
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                self._client_is_gone = True
+                writer.write(relay.close(message.get("code") or 0, message.get("reason") or ""))
+                await writer.drain()
+                return
+            text = message.get("text")
+            writer.write(relay.text(text) if text is not None else relay.binary(message["bytes"]))
+            await writer.drain()
+
+    async def _close(self, code: int | None, reason: str) -> None:
+        if not self._client_is_gone:
+            await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason})
+
+    async def _refuse(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
+        """Refuses the connection as the engine would, as far as the ASGI server lets it.
+
+        A server without the extension for it can only say 403, from which a client learns that it need not come back. Where
+        that is not what was meant the connection is accepted and closed with the code that is.
+        """
+        if "websocket.http.response" in (self._scope.get("extensions") or {}):
+            headers = [(b"content-type", b"text/plain; charset=utf-8")]
+            if retry_after is not None:
+                headers.append((b"retry-after", str(retry_after).encode()))
+            if status == 401:
+                headers.append((b"www-authenticate", b"Bearer"))
+            body = reason.encode()
+            headers.append((b"content-length", str(len(body)).encode()))
+            await self._send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+            await self._send({"type": "websocket.http.response.body", "body": body})
+            return
+        code = CLOSE_CODES.get(status)
+        if code is not None:
+            await self._send({"type": "websocket.accept"})
+        await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]})
+
+
+def _message(event: Event) -> dict[str, Any]:
+    if isinstance(event, str):
+        return {"type": "websocket.send", "text": event}
+    return {"type": "websocket.send", "bytes": event}
+
+
+def _host(scope: MutableMapping[str, Any]) -> str:
+    """The `Host` that the client asked for: the engine compares it with `Origin`."""
+    for name, value in scope["headers"]:
+        if name in (b"host", b":authority"):
+            return bytes(value).decode("latin-1")
+    server = scope.get("server")
+    return f"{server[0]}:{server[1]}" if server else "localhost"
+
+
+def _target(scope: MutableMapping[str, Any], path: str) -> str:
+    query = bytes(scope.get("query_string") or b"").decode("latin-1")
+    return f"{path or '/'}?{query}" if query else path or "/"
+
+
+def _headers(scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
+    return [(name, value) for name, value in scope["headers"] if name.lower() not in OWN_HEADERS and name[:1] != b":"]
+
+
+OWN_HEADERS = frozenset(
+    {
+        b"host",
+        b"connection",
+        b"upgrade",
+        b"content-length",
+        b"transfer-encoding",
+        b"sec-websocket-key",
+        b"sec-websocket-version",
+        b"sec-websocket-protocol",
+        b"sec-websocket-extensions",
+    }
+)
+"""Headers of the connection itself: the one to the engine has its own."""
+
+READ_BYTES = 64 * 1024
+CLOSE_TIMEOUT_S = 5.0
+SERVICE_RESTART = 1012
+REASON_CHARACTERS_MAX = 40
+
+CLOSE_CODES = {401: 4401, 429: 4429, 502: 1011, 503: 1013}
+"""What a refusal means as a close code, for ASGI servers that cannot refuse with a status of our choice."""
