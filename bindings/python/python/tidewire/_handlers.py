@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 import logging
+import secrets
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
 
@@ -193,10 +198,31 @@ def _tell(message: Message, code: str, text: str) -> None:
             message.fail(code, text)
         # What has no type is not of the protocol, and its sender would not understand the answer.
         elif message.kind == "message" and message.type is not None:
-            payload = {"code": code, "message": text, "recoverable": True, "retry_after": None}
-            message.connection.send(payload, type="error", wait_ms=0)
+            message.connection.send_raw(_error(message, code, text), wait_ms=0)
     except TidewireError as error:
         logger.debug("the client was not told of %s: %r", code, error)
+
+
+def _error(message: Message, code: str, text: str) -> str:
+    """The protocol's message of an error (PROTOCOL.md, section 7.11)."""
+    now = time.time_ns() // 1_000_000
+    # Version 7 of RFC 9562: the time, then 74 random bits around the version and the variant.
+    number = now << 80 | 0x7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)
+    whole: Any = {
+        "c": "WSE",
+        "t": "error",
+        "id": str(uuid.UUID(int=number)),
+        "ts": datetime.fromtimestamp(now / 1000, timezone.utc).isoformat(timespec="milliseconds")[:-6] + "Z",
+        "p": {"code": code, "message": text, "recoverable": True, "retry_after": None},
+        "v": 1,
+    }
+    try:
+        fields = message.json()
+    except TidewireError:
+        fields = None
+    if isinstance(fields, dict) and isinstance(fields.get("cid"), str):
+        whole["cid"] = fields["cid"]
+    return orjson.dumps(whole).decode()
 
 
 def _check(function: object) -> None:
