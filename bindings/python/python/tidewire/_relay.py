@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from ._native import Relay, RelayClosed, RelayOpened, RelayRefused
@@ -87,17 +87,21 @@ class RelayConnection:
         upward = asyncio.create_task(self._pass_up(relay, writer))
         try:
             await asyncio.wait({downward, upward}, return_when=asyncio.FIRST_COMPLETED)
-            if upward.done() and not downward.done():
+            if upward.done():
                 # The engine answers the close when it has read all that came before it.
                 await asyncio.wait({downward}, timeout=CLOSE_TIMEOUT_S)
         finally:
-            for task in (downward, upward):
-                task.cancel()
-            results = await asyncio.gather(downward, upward, return_exceptions=True)
-        for result in results:
-            # A client that goes away while it is written to is no error of anybody's.
-            if isinstance(result, Exception) and not isinstance(result, OSError) and not self._client_is_gone:
-                logger.debug("a relayed connection ended: %r", result)
+            # Before the close is sent nobody may be waiting for a message: granian would not send it.
+            await _cancel(downward, upward)
+        if self._client_is_gone:
+            return
+        ended = Ended(SERVICE_RESTART, "the server ended the connection")
+        if not downward.cancelled() and downward.exception() is None:
+            ended = downward.result()
+        try:
+            await self._send({"type": "websocket.close", "code": ended.code or 1000, "reason": ended.reason})
+        except Exception as error:
+            logger.debug("the client went away as it was told the end: %r", error)
 
     async def _open(self, relay: Relay, reader: asyncio.StreamReader) -> list[Event] | None:
         """Waits for the engine's answer and passes it on; what came behind it, or `None` if it was a refusal."""
@@ -119,21 +123,19 @@ class RelayConnection:
 
     async def _pass_down(
         self, relay: Relay, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, events: list[Event]
-    ) -> None:
-        """Passes on what the engine says, until it ends the connection."""
+    ) -> Ended:
+        """Passes on what the engine says, until it ends the connection; how it did."""
         while True:
             for event in events:
                 if isinstance(event, RelayClosed):
-                    await self._close(event.code, event.reason)
-                    return
+                    return Ended(event.code, event.reason)
                 if not self._client_is_gone:
                     await self._send(_message(event))
             if replies := relay.take_replies():
                 writer.write(replies)
             data = await reader.read(READ_BYTES)
             if not data:
-                await self._close(SERVICE_RESTART, "the server ended the connection")
-                return
+                return Ended(SERVICE_RESTART, "the server ended the connection")
             events = relay.receive(data)
 
     async def _pass_up(self, relay: Relay, writer: asyncio.StreamWriter) -> None:
@@ -148,10 +150,6 @@ class RelayConnection:
             text = message.get("text")
             writer.write(relay.text(text) if text is not None else relay.binary(message["bytes"]))
             await writer.drain()
-
-    async def _close(self, code: int | None, reason: str) -> None:
-        if not self._client_is_gone:
-            await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason})
 
     async def _refuse(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
         """Refuses the connection as the engine would, as far as the ASGI server lets it.
@@ -174,6 +172,22 @@ class RelayConnection:
         if code is not None:
             await self._send({"type": "websocket.accept"})
         await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]})
+
+
+class Ended(NamedTuple):
+    """How the engine ended a connection."""
+
+    code: int | None
+    reason: str
+
+
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        # To write to a client that has gone away is an error in some servers, and what they raise differs.
+        if isinstance(result, Exception):
+            logger.debug("a relayed connection ended: %r", result)
 
 
 def _message(event: Event) -> dict[str, Any]:
