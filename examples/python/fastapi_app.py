@@ -16,6 +16,7 @@ from typing import Annotated
 
 import tidewire
 import tidewire.asgi
+import tidewire.jwt
 from fastapi import Depends, FastAPI, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel

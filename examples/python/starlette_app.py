@@ -14,6 +14,7 @@ import time
 
 import tidewire
 import tidewire.asgi
+import tidewire.jwt
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse

@@ -8,7 +8,6 @@ from __future__ import annotations
 from ._json import RawJson
 from ._native import Batch, Connection, Message, Published
 from ._native import version as __version__
-from . import jwt
 from ._server import Server
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
