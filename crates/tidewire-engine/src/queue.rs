@@ -57,7 +57,7 @@ pub struct Receiver {
     gate: Arc<Gate>,
 }
 
-/// What happened on one shard in one turn of its loop, in order.
+/// What happened on one shard in one turn of its loop, or in a part of it, in order.
 #[derive(Debug, Default)]
 pub struct Batch {
     events: Vec<StoredEvent>,
@@ -211,6 +211,16 @@ impl Drop for Receiver {
 pub struct Finished;
 
 impl Batch {
+    /// An empty one that holds as much as this before it has to grow.
+    fn with_room_of(other: &Self) -> Self {
+        Self {
+            events: Vec::with_capacity(other.events.len()),
+            peers: Vec::with_capacity(other.peers.len()),
+            bytes: Vec::with_capacity(other.bytes.len()),
+            text_bytes: 0,
+        }
+    }
+
     /// How many events it holds.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -392,6 +402,19 @@ impl QueueApplication {
         self.batch.events.push(StoredEvent { peer, what });
     }
 
+    fn send_batch(&mut self) {
+        self.settle();
+        self.entered.set(0);
+        self.batches += 1;
+        let next = Batch::with_room_of(&self.batch);
+        let batch = std::mem::replace(&mut self.batch, next);
+        if let Some(sender) = &self.sender {
+            // Without a reader there is nobody to tell; the engine goes on serving its protocol.
+            let _ = sender.send(batch);
+            self.gate.bell.ring();
+        }
+    }
+
     /// Tells the gate what has been gathered since the last time, so that the shards together cannot
     /// outgrow the limit within a turn.
     fn settle(&self) {
@@ -483,17 +506,8 @@ impl Application for QueueApplication {
     }
 
     fn on_turn(&mut self) {
-        if self.batch.is_empty() {
-            return;
-        }
-        self.settle();
-        self.entered.set(0);
-        self.batches += 1;
-        let batch = std::mem::take(&mut self.batch);
-        if let Some(sender) = &self.sender {
-            // Without a reader there is nobody to tell; the engine goes on serving its protocol.
-            let _ = sender.send(batch);
-            self.gate.bell.ring();
+        if !self.batch.is_empty() {
+            self.send_batch();
         }
     }
 }
@@ -505,3 +519,7 @@ impl Drop for QueueApplication {
         self.gate.bell.ring();
     }
 }
+
+/// A batch with so many bytes of messages goes off before the turn's end: it is still in the processor's cache when
+/// it is read.
+const BATCH_BYTES: usize = 64 * 1024;
