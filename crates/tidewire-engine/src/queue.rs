@@ -446,6 +446,9 @@ impl Application for QueueApplication {
         self.batch.bytes.extend_from_slice(message.bytes);
         let range = start..self.batch.bytes.len();
         self.push(context.connection(), What::Message(message.encoding, range));
+        if self.batch.bytes.len() >= BATCH_BYTES {
+            self.send_batch();
+        }
     }
 
     fn on_call(&mut self, _context: &mut Context<'_>, call: Call<'_>, responder: Responder) {

@@ -18,7 +18,7 @@ use tidewire_wire::envelope::{message_topic, message_type};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, msgpack_to_json};
 
 /// Something that happened on a connection: `kind` says what.
-#[pyclass(frozen, module = "tidewire")]
+#[pyclass(frozen, freelist = 256, module = "tidewire")]
 pub(crate) struct Message {
     stored: Arc<Stored>,
     index: usize,
@@ -122,6 +122,9 @@ impl Message {
     /// `connect`, `message`, `request`, `snapshot_request` or `disconnect`.
     #[getter]
     fn kind<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+        if self.stored.batch.message_range(self.index).is_some() {
+            return intern!(py, "message");
+        }
         match self.event() {
             Event::Message(..) => intern!(py, "message"),
             Event::Connect(_) => intern!(py, "connect"),
