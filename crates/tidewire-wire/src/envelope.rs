@@ -1,6 +1,7 @@
 //! The version 1 envelope: telling system messages from the application's, reading and writing.
 
 mod classify;
+mod outline;
 pub(crate) mod peek;
 mod priority;
 mod publication;
@@ -11,6 +12,7 @@ mod write;
 
 pub(crate) use classify::strip_category;
 pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
+pub use outline::Outline;
 pub use peek::{correlation_id, message_id, message_number, message_topic, message_type};
 pub use priority::Priority;
 pub(crate) use publication::write_event;

@@ -1,0 +1,194 @@
+//! A circuit breaker: who has failed too often is left alone for a while.
+
+use std::time::Duration;
+
+/// When a breaker opens and closes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// Failures in a row that open it; 0 for never. Default 5.
+    pub failures_max: u32,
+    /// How long it stays open before a trial is let through. Default 30 s.
+    pub open_for: Duration,
+    /// Trials that have to succeed, one after another, to close it again. Default 1.
+    pub trials: u32,
+}
+
+/// Decides whether an attempt may be made. Time, on a clock that never goes back, is an argument.
+#[derive(Debug, Clone)]
+pub struct Breaker {
+    config: BreakerConfig,
+    state: State,
+}
+
+/// What a breaker lets through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BreakerState {
+    /// Everything.
+    Closed,
+    /// Nothing.
+    Open,
+    /// One trial at a time.
+    HalfOpen,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Closed { failures: u32 },
+    Open { until_ms: u64 },
+    HalfOpen { successes: u32, trial: bool },
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self {
+            failures_max: 5,
+            open_for: Duration::from_secs(30),
+            trials: 1,
+        }
+    }
+}
+
+impl Breaker {
+    /// A closed breaker.
+    #[must_use]
+    pub fn new(config: BreakerConfig) -> Self {
+        let state = State::Closed { failures: 0 };
+        Self { config, state }
+    }
+
+    /// Asks to make an attempt, whose end is then to be told by [`Self::handle_success`] or
+    /// [`Self::handle_failure`].
+    ///
+    /// # Errors
+    /// The milliseconds until it makes sense to ask again; at least 1.
+    pub fn try_acquire(&mut self, now_ms: u64) -> Result<(), u64> {
+        match &mut self.state {
+            State::Closed { .. } => Ok(()),
+            State::Open { until_ms } if now_ms < *until_ms => Err(*until_ms - now_ms),
+            State::Open { .. } => {
+                self.state = State::HalfOpen {
+                    successes: 0,
+                    trial: true,
+                };
+                Ok(())
+            }
+            State::HalfOpen { trial: true, .. } => Err(TRIAL_MS),
+            State::HalfOpen { trial, .. } => {
+                *trial = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes note that an attempt succeeded.
+    pub fn handle_success(&mut self) {
+        match &mut self.state {
+            State::HalfOpen { successes, trial } => {
+                *successes += 1;
+                *trial = false;
+                if *successes >= self.config.trials {
+                    self.state = State::Closed { failures: 0 };
+                }
+            }
+            State::Closed { failures } => *failures = 0,
+            State::Open { .. } => {}
+        }
+    }
+
+    /// Takes note that an attempt failed.
+    pub fn handle_failure(&mut self, now_ms: u64) {
+        let opens = match &mut self.state {
+            State::Closed { failures } => {
+                *failures = failures.saturating_add(1);
+                self.config.failures_max > 0 && *failures >= self.config.failures_max
+            }
+            State::HalfOpen { .. } => true,
+            State::Open { .. } => false,
+        };
+        if opens {
+            let open_ms = u64::try_from(self.config.open_for.as_millis()).unwrap_or(u64::MAX);
+            let until_ms = now_ms.saturating_add(open_ms);
+            self.state = State::Open { until_ms };
+        }
+    }
+
+    /// What it lets through.
+    #[must_use]
+    pub fn state(&self, now_ms: u64) -> BreakerState {
+        match self.state {
+            State::Closed { .. } => BreakerState::Closed,
+            State::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
+            State::Open { .. } | State::HalfOpen { .. } => BreakerState::HalfOpen,
+        }
+    }
+}
+
+/// When to ask again while a trial is on its way.
+const TRIAL_MS: u64 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaker(failures_max: u32, trials: u32) -> Breaker {
+        Breaker::new(BreakerConfig {
+            failures_max,
+            open_for: Duration::from_millis(1_000),
+            trials,
+        })
+    }
+
+    #[test]
+    fn opens_after_failures_in_a_row_only() {
+        let mut breaker = breaker(3, 1);
+        for now_ms in [1, 2] {
+            breaker.handle_failure(now_ms);
+        }
+        breaker.handle_success();
+        for now_ms in [3, 4] {
+            breaker.handle_failure(now_ms);
+        }
+        assert_eq!(
+            (breaker.state(4), breaker.try_acquire(4)),
+            (BreakerState::Closed, Ok(()))
+        );
+        breaker.handle_failure(5);
+        assert_eq!(
+            (breaker.state(5), breaker.try_acquire(5)),
+            (BreakerState::Open, Err(1_000))
+        );
+        assert_eq!(breaker.try_acquire(1_004), Err(1));
+    }
+
+    #[test]
+    fn one_trial_at_a_time_and_as_many_as_asked_for() {
+        let mut breaker = breaker(1, 2);
+        breaker.handle_failure(0);
+        assert_eq!(breaker.try_acquire(1_000), Ok(()));
+        assert_eq!(breaker.state(1_000), BreakerState::HalfOpen);
+        assert!(breaker.try_acquire(1_001).is_err());
+        breaker.handle_success();
+        assert_eq!(breaker.try_acquire(1_002), Ok(()));
+        breaker.handle_success();
+        assert_eq!(breaker.state(1_003), BreakerState::Closed);
+    }
+
+    #[test]
+    fn a_failed_trial_opens_it_again() {
+        let mut breaker = breaker(1, 1);
+        breaker.handle_failure(0);
+        assert_eq!(breaker.try_acquire(1_500), Ok(()));
+        breaker.handle_failure(1_600);
+        assert_eq!(breaker.try_acquire(2_599), Err(1));
+        assert_eq!(breaker.try_acquire(2_600), Ok(()));
+    }
+
+    #[test]
+    fn zero_means_never() {
+        let mut breaker = breaker(0, 1);
+        for _ in 0..100 {
+            breaker.handle_failure(0);
+        }
+        assert_eq!(breaker.try_acquire(0), Ok(()));
+    }
+}

@@ -1,0 +1,324 @@
+//! Several addresses of one service: which to try next, by health and by choice.
+
+use crate::breaker::{Breaker, BreakerConfig, BreakerState};
+
+/// How the next endpoint is chosen among those that are healthy enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Choice {
+    /// At random, by weight times health.
+    #[default]
+    Weighted,
+    /// The one with the fewest connections of this process, by what each client has told
+    /// ([`Endpoints::connections`]); among equals the healthier.
+    LeastConnections,
+    /// One after another.
+    RoundRobin,
+}
+
+/// One address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Such as `wss://a.example.com/ws`.
+    pub url: String,
+    /// How much of the load it gets, relative to the others; at least 1. Default 1.
+    pub weight: u32,
+}
+
+/// The endpoints of a client, with what is known of each.
+#[derive(Debug)]
+pub struct Endpoints {
+    choice: Choice,
+    entries: Vec<Entry>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    endpoint: Endpoint,
+    breaker: Breaker,
+    /// From 0 to 100.
+    health: f64,
+    /// The smoothed time from the first byte to an established session.
+    connect_ms: Option<f64>,
+}
+
+/// What is known of an endpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointHealth {
+    /// Its address.
+    pub url: String,
+    /// From 0 (every attempt fails) to 100.
+    pub score: u8,
+    /// Milliseconds that a connection took to be established, smoothed; `None` before the first.
+    pub connect_ms: Option<f64>,
+    /// Whether attempts are let through.
+    pub breaker: BreakerState,
+}
+
+impl Endpoint {
+    /// An endpoint of weight 1.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            weight: 1,
+        }
+    }
+}
+
+impl Endpoints {
+    /// The endpoints, all of them healthy. Each has a circuit breaker of its own.
+    #[must_use]
+    pub fn new(endpoints: Vec<Endpoint>, choice: Choice, breaker: &BreakerConfig) -> Self {
+        let entry = |endpoint| Entry {
+            endpoint,
+            breaker: Breaker::new(breaker.clone()),
+            health: HEALTH_MAX,
+            connect_ms: None,
+        };
+        Self {
+            choice,
+            entries: endpoints.into_iter().map(entry).collect(),
+            next: 0,
+        }
+    }
+
+    /// Chooses the endpoint for the next attempt, whose end is then to be told by [`Self::handle_success`] or
+    /// [`Self::handle_failure`]. `random` is any number; `connections` says how many connections of this process
+    /// each endpoint has, in their order, and missing ones count as 0.
+    ///
+    /// # Errors
+    /// The milliseconds until one of the circuit breakers lets an attempt through.
+    pub fn choose(
+        &mut self,
+        now_ms: u64,
+        random: u64,
+        connections: &[usize],
+    ) -> Result<usize, u64> {
+        let mut order = self.order(random, connections);
+        let mut soonest_ms = u64::MAX;
+        // Those in trouble come after the others, however they were chosen.
+        order.sort_by_key(|index| self.entries[*index].health < HEALTH_POOR);
+        for index in order {
+            match self.entries[index].breaker.try_acquire(now_ms) {
+                Ok(()) => {
+                    self.next = (index + 1) % self.entries.len();
+                    return Ok(index);
+                }
+                Err(wait_ms) => soonest_ms = soonest_ms.min(wait_ms),
+            }
+        }
+        Err(soonest_ms)
+    }
+
+    /// Takes note that a session was established after so many milliseconds.
+    pub fn handle_success(&mut self, index: usize, connect_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.breaker.handle_success();
+            entry.health += (HEALTH_MAX - entry.health) * HEALTH_GAIN;
+            let new_ms = connect_ms as f64;
+            entry.connect_ms = Some(
+                entry
+                    .connect_ms
+                    .map_or(new_ms, |old_ms| old_ms + (new_ms - old_ms) * SMOOTHING),
+            );
+        }
+    }
+
+    /// Takes note that an attempt failed, or that the server ended a session for its own trouble.
+    pub fn handle_failure(&mut self, index: usize, now_ms: u64) {
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.breaker.handle_failure(now_ms);
+            entry.health *= HEALTH_LOSS;
+        }
+    }
+
+    /// The address of an endpoint.
+    #[must_use]
+    pub fn url(&self, index: usize) -> &str {
+        self.entries
+            .get(index)
+            .map_or("", |entry| entry.endpoint.url.as_str())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What is known of each.
+    #[must_use]
+    pub fn health(&self, now_ms: u64) -> Vec<EndpointHealth> {
+        let health = |entry: &Entry| EndpointHealth {
+            url: entry.endpoint.url.clone(),
+            score: entry.health.round() as u8,
+            connect_ms: entry.connect_ms,
+            breaker: entry.breaker.state(now_ms),
+        };
+        self.entries.iter().map(health).collect()
+    }
+
+    /// All endpoints, the one to try first in front.
+    fn order(&self, random: u64, connections: &[usize]) -> Vec<usize> {
+        let count = self.entries.len();
+        let in_turn = (0..count).map(|step| (self.next + step) % count);
+        match self.choice {
+            Choice::RoundRobin => in_turn.collect(),
+            Choice::LeastConnections => {
+                let mut order: Vec<usize> = in_turn.collect();
+                let health = |index: usize| HEALTH_MAX - self.entries[index].health;
+                order.sort_by(|a, b| {
+                    let of = |index: &usize| connections.get(*index).copied().unwrap_or_default();
+                    of(a).cmp(&of(b)).then(health(*a).total_cmp(&health(*b)))
+                });
+                order
+            }
+            Choice::Weighted => self.by_weight(random),
+        }
+    }
+
+    /// Draws one endpoint after another without putting it back.
+    fn by_weight(&self, random: u64) -> Vec<usize> {
+        let mut left: Vec<usize> = (0..self.entries.len()).collect();
+        let mut order = Vec::with_capacity(left.len());
+        let mut random = random;
+        while !left.is_empty() {
+            let weight = |index: &usize| self.entries[*index].weight();
+            let total: f64 = left.iter().map(weight).sum();
+            let mut at = (random >> 11) as f64 / (1u64 << 53) as f64 * total;
+            let hit = left.iter().position(|index| {
+                at -= weight(index);
+                at < 0.0
+            });
+            order.push(left.remove(hit.unwrap_or(left.len() - 1)));
+            // The next draw needs no better randomness than this (splitmix64).
+            random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            random ^= random >> 27;
+        }
+        order
+    }
+}
+
+impl Entry {
+    fn weight(&self) -> f64 {
+        f64::from(self.endpoint.weight.max(1)) * self.health.max(1.0)
+    }
+}
+
+const HEALTH_MAX: f64 = 100.0;
+/// Below this an endpoint is tried only after the others.
+const HEALTH_POOR: f64 = 30.0;
+/// The share of what is missing that a success gives back.
+const HEALTH_GAIN: f64 = 0.3;
+/// What a failure leaves.
+const HEALTH_LOSS: f64 = 0.5;
+const SMOOTHING: f64 = 0.3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::{RngCore as _, SeedableRng as _};
+    use std::time::Duration;
+
+    fn endpoints(weights: &[u32], choice: Choice) -> Endpoints {
+        let named = |(index, weight): (usize, &u32)| Endpoint {
+            url: format!("ws://{index}/ws"),
+            weight: *weight,
+        };
+        let breaker = BreakerConfig {
+            failures_max: 3,
+            open_for: Duration::from_secs(10),
+            trials: 1,
+        };
+        Endpoints::new(
+            weights.iter().enumerate().map(named).collect(),
+            choice,
+            &breaker,
+        )
+    }
+
+    fn shares(endpoints: &mut Endpoints, rounds: usize) -> Vec<f64> {
+        let mut rng = rand::rngs::StdRng::seed_from_u64(7);
+        let mut counts = vec![0.0; endpoints.len()];
+        for _ in 0..rounds {
+            counts[endpoints.choose(0, rng.next_u64(), &[]).unwrap()] += 1.0;
+        }
+        counts.iter().map(|count| count / rounds as f64).collect()
+    }
+
+    #[test]
+    fn weights_are_shares() {
+        let shares = shares(&mut endpoints(&[1, 3], Choice::Weighted), 4_000);
+        assert!((0.22..0.28).contains(&shares[0]), "{shares:?}");
+    }
+
+    #[test]
+    fn a_sick_endpoint_gets_less_and_recovers() {
+        let mut pair = endpoints(&[1, 1], Choice::Weighted);
+        pair.handle_failure(0, 0);
+        let sick = shares(&mut pair, 4_000)[0];
+        assert!((0.28..0.39).contains(&sick), "{sick}");
+        pair.handle_failure(0, 0);
+        assert_eq!(
+            shares(&mut pair, 100)[0],
+            0.0,
+            "25 is poor: the other first"
+        );
+        for _ in 0..20 {
+            pair.handle_success(0, 5);
+        }
+        assert!(shares(&mut pair, 4_000)[0] > 0.45);
+        let health = pair.health(0);
+        assert_eq!((health[0].score, health[0].connect_ms), (100, Some(5.0)));
+    }
+
+    #[test]
+    fn in_turn_and_past_what_is_broken() {
+        let mut three = endpoints(&[1, 1, 1], Choice::RoundRobin);
+        let mut next = |three: &mut Endpoints, now_ms| three.choose(now_ms, 0, &[]);
+        let turn: Vec<_> = (0..4).map(|_| next(&mut three, 0).unwrap()).collect();
+        assert_eq!(turn, [0, 1, 2, 0]);
+        for _ in 0..3 {
+            three.handle_failure(1, 100);
+        }
+        assert_eq!(three.health(100)[1].breaker, BreakerState::Open);
+        let turn: Vec<_> = (0..3).map(|_| next(&mut three, 100).unwrap()).collect();
+        assert_eq!(turn, [2, 0, 2]);
+    }
+
+    #[test]
+    fn all_broken_says_how_long() {
+        let mut pair = endpoints(&[1, 1], Choice::RoundRobin);
+        for now_ms in [0, 500] {
+            for _ in 0..3 {
+                pair.handle_failure(usize::from(now_ms > 0), now_ms);
+            }
+        }
+        assert_eq!(pair.choose(1_000, 0, &[]), Err(9_000));
+        assert_eq!(pair.choose(10_000, 0, &[]), Ok(0));
+    }
+
+    #[test]
+    fn the_least_connections_win() {
+        let mut three = endpoints(&[1, 1, 1], Choice::LeastConnections);
+        assert_eq!(three.choose(0, 0, &[2, 0, 1]), Ok(1));
+        assert_eq!(
+            three.choose(0, 0, &[2, 3, 2]),
+            Ok(2),
+            "in turn among equals"
+        );
+        three.handle_failure(2, 0);
+        assert_eq!(
+            three.choose(0, 0, &[2, 3, 2]),
+            Ok(0),
+            "the healthier among equals"
+        );
+    }
+}

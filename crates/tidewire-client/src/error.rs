@@ -1,0 +1,144 @@
+//! What can go wrong, whose fault it is and whether to try again.
+
+use std::time::Duration;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::{ErrorCode, Fault};
+
+/// Why something that was asked of a [`Client`](crate::Client) was not done.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The configuration or an argument cannot be used: the caller's fault.
+    #[error("{0}")]
+    Invalid(String),
+    /// No connection could be established. `retry_after` is what the server asked for.
+    #[error("cannot connect: {reason}")]
+    Connect {
+        /// Why, in words.
+        reason: String,
+        /// The HTTP status of a server that refused.
+        status: Option<u16>,
+        /// After how long another try makes sense.
+        retry_after: Option<Duration>,
+    },
+    /// The server does not accept the token, and there is no other: the caller's fault.
+    #[error("the server does not accept the token: {0}")]
+    Unauthorized(String),
+    /// The client is closed: nothing can be sent or received any more.
+    #[error("the client is closed: {0}")]
+    Closed(String),
+    /// There is no room for what waits to be sent: nothing was done. Nobody's fault: try later.
+    #[error("there is no room for what waits to be sent")]
+    Full,
+    /// The server refused what was asked for.
+    #[error("the server refused: {code}: {message}")]
+    Refused {
+        /// One of the protocol's error codes, or the application's own.
+        code: String,
+        /// The same in words.
+        message: String,
+        /// After how long another try makes sense.
+        retry_after: Option<Duration>,
+    },
+    /// No answer came in time. Whether it was done is not known.
+    #[error("no answer came in time; whether it was done is not known")]
+    TimedOut,
+    /// The connection was lost before the answer came. Whether it was done is not known.
+    #[error("the connection was lost before the answer; whether it was done is not known")]
+    ConnectionLost,
+    /// The server does not offer what was asked for.
+    #[error("the server does not offer {0}")]
+    Unsupported(&'static str),
+    /// The message was too old to be sent; nobody has got it.
+    #[error("the message was too old to be sent")]
+    Expired,
+    /// The queue of unacknowledged messages cannot be used: its file, its disk.
+    #[error("the offline queue: {0}")]
+    Queue(String),
+}
+
+impl Error {
+    /// A stable name: one of `codes.toml` for what the server refused, and a name of the client's own otherwise.
+    #[must_use]
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Invalid(_) => "INVALID_ARGUMENT",
+            Self::Connect { .. } => "CONNECT_FAILED",
+            Self::Unauthorized(_) => "AUTH_FAILED",
+            Self::Closed(_) => "CLOSED",
+            Self::Full => "BUSY",
+            Self::Refused { code, .. } => code,
+            Self::TimedOut => "TIMEOUT",
+            Self::ConnectionLost => "CONNECTION_LOST",
+            Self::Unsupported(_) => "UNSUPPORTED",
+            Self::Expired => "EXPIRED",
+            Self::Queue(_) => "QUEUE",
+        }
+    }
+
+    /// Who has to act; `None` if nobody has to, but time.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Invalid(_) | Self::Unauthorized(_) | Self::Closed(_) | Self::Queue(_) => {
+                Some(Fault::Caller)
+            }
+            Self::Refused { code, .. } => match ErrorCode::parse(code).map(ErrorCode::fault) {
+                // The table speaks to who receives the code, which is us.
+                Some(Fault::Peer) => Some(Fault::Caller),
+                Some(_) => Some(Fault::Server),
+                None => Some(Fault::Peer),
+            },
+            Self::Connect { .. } | Self::Unsupported(_) => Some(Fault::Server),
+            Self::Full | Self::TimedOut | Self::ConnectionLost | Self::Expired => None,
+        }
+    }
+
+    /// After how long another try makes sense, if that is known.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Connect { retry_after, .. } | Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn connect(reason: impl Into<String>) -> Self {
+        Self::Connect {
+            reason: reason.into(),
+            status: None,
+            retry_after: None,
+        }
+    }
+
+    pub(crate) fn invalid(reason: impl Into<String>) -> Self {
+        Self::Invalid(reason.into())
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) code: Option<CloseCode>,
+    pub(crate) reason: String,
+    /// Whether the server said so in a close frame.
+    pub(crate) by_server: bool,
+}
+
+impl Ending {
+    pub(crate) fn lost(reason: impl Into<String>) -> Self {
+        Self {
+            code: None,
+            reason: reason.into(),
+            by_server: false,
+        }
+    }
+
+    pub(crate) fn ours(code: CloseCode, reason: impl Into<String>) -> Self {
+        Self {
+            code: Some(code),
+            reason: reason.into(),
+            by_server: false,
+        }
+    }
+}

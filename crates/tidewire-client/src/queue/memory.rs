@@ -1,0 +1,212 @@
+//! A store without a file, for as long as the process lives.
+
+use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
+use crate::config::{Queue, Uncertain};
+use crate::priority_queue::{PriorityQueue, QueueLimits};
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(super) struct MemoryStore {
+    config: Queue,
+    producer: String,
+    waiting: PriorityQueue<Waiting>,
+    /// In the order of their numbers.
+    numbered: VecDeque<Numbered>,
+    numbered_bytes: u64,
+    epoch: Option<u32>,
+    /// The last number that was given out on this connection.
+    sent: u64,
+    next_number: u64,
+    next_row: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    row: u64,
+    message: Durable,
+    expires_unix_ms: Option<u64>,
+}
+
+impl MemoryStore {
+    pub(super) fn new(config: &Queue, producer: &str) -> Self {
+        // The limits are those of the whole store, which it counts itself.
+        let limits = QueueLimits {
+            items_max: usize::MAX,
+            bytes_max: usize::MAX,
+        };
+        Self {
+            config: config.clone(),
+            producer: producer.to_owned(),
+            waiting: PriorityQueue::new(limits),
+            numbered: VecDeque::new(),
+            numbered_bytes: 0,
+            epoch: None,
+            sent: 0,
+            next_number: 1,
+            next_row: 1,
+        }
+    }
+
+    fn append(&mut self, waiting: Waiting) {
+        let (priority, bytes) = (waiting.message.priority, waiting.message.payload.len());
+        // It has no limits of its own, so there is room.
+        let _ = self.waiting.push(priority, bytes, waiting);
+    }
+
+    /// Lets go of all numbers up to `last`.
+    fn release(&mut self, last: u64) -> Vec<u64> {
+        let mut rows = Vec::new();
+        while let Some(first) = self.numbered.front() {
+            if first.number > last {
+                break;
+            }
+            self.numbered_bytes -= first.message.payload.len() as u64;
+            rows.push(first.row);
+            self.numbered.pop_front();
+        }
+        rows
+    }
+}
+
+impl Store for MemoryStore {
+    fn producer(&self) -> &str {
+        &self.producer
+    }
+
+    fn push(&mut self, messages: &[Durable], now_unix_ms: u64) -> Result<Vec<u64>, StoreError> {
+        let bytes: u64 = messages
+            .iter()
+            .map(|message| message.payload.len() as u64)
+            .sum();
+        let depth = self.depth();
+        if depth.messages + messages.len() > self.config.messages_max
+            || depth.bytes.saturating_add(bytes) > self.config.bytes_max
+        {
+            return Err(StoreError::Full);
+        }
+        let mut rows = Vec::with_capacity(messages.len());
+        for message in messages {
+            let row = self.next_row;
+            self.next_row += 1;
+            rows.push(row);
+            self.append(Waiting {
+                row,
+                message: message.clone(),
+                expires_unix_ms: expiry(message, &self.config, now_unix_ms),
+            });
+        }
+        Ok(rows)
+    }
+
+    fn resume(
+        &mut self,
+        epoch: u32,
+        last: u64,
+        uncertain: Uncertain,
+    ) -> Result<Resumed, StoreError> {
+        let mut resumed = Resumed::default();
+        if self
+            .epoch
+            .replace(epoch)
+            .is_some_and(|known| known != epoch)
+        {
+            let numbered = std::mem::take(&mut self.numbered);
+            self.numbered_bytes = 0;
+            resumed.uncertain = numbered.iter().map(|message| message.row).collect();
+            if uncertain == Uncertain::Resend {
+                // Before what was never sent, in their order.
+                let later = self.waiting.remove_unless(|_| false);
+                for Numbered { row, message, .. } in numbered {
+                    let expires_unix_ms = None;
+                    self.append(Waiting {
+                        row,
+                        message,
+                        expires_unix_ms,
+                    });
+                }
+                later
+                    .into_iter()
+                    .for_each(|(_, waiting)| self.append(waiting));
+            }
+            self.next_number = last.saturating_add(1);
+        } else {
+            resumed.acknowledged = self.release(last);
+            self.next_number = self.next_number.max(last.saturating_add(1));
+        }
+        self.sent = last;
+        Ok(resumed)
+    }
+
+    fn take(
+        &mut self,
+        count_max: usize,
+        bytes_max: usize,
+        now_unix_ms: u64,
+    ) -> Result<Taken, StoreError> {
+        let mut taken = Taken::default();
+        let is_old = |waiting: &Waiting| {
+            waiting
+                .expires_unix_ms
+                .is_some_and(|expires| expires < now_unix_ms)
+        };
+        let expired = self.waiting.remove_unless(|waiting| !is_old(waiting));
+        taken.expired = expired
+            .into_iter()
+            .map(|(_, waiting)| waiting.row)
+            .collect();
+        let mut bytes = 0;
+        let mut fits = |taken: &Taken, message: &Durable| {
+            let is_first = taken.messages.is_empty();
+            bytes += message.payload.len();
+            is_first || (bytes <= bytes_max && taken.messages.len() < count_max)
+        };
+        let start = self
+            .numbered
+            .partition_point(|message| message.number <= self.sent);
+        for message in self.numbered.iter().skip(start) {
+            if !fits(&taken, &message.message) {
+                return Ok(taken);
+            }
+            self.sent = message.number;
+            taken.messages.push(message.clone());
+        }
+        while let Some((_, next)) = self.waiting.peek() {
+            if !fits(&taken, &next.message) {
+                break;
+            }
+            if self.next_number == u64::MAX {
+                return Err(StoreError::Failed("the numbers are used up".to_owned()));
+            }
+            let Some((_, Waiting { row, message, .. })) = self.waiting.pop() else {
+                break;
+            };
+            let number = self.next_number;
+            self.next_number += 1;
+            self.sent = number;
+            self.numbered_bytes += message.payload.len() as u64;
+            let numbered = Numbered {
+                row,
+                number,
+                message,
+            };
+            self.numbered.push_back(numbered.clone());
+            taken.messages.push(numbered);
+        }
+        Ok(taken)
+    }
+
+    fn acknowledge(&mut self, last: u64) -> Result<Vec<u64>, StoreError> {
+        Ok(self.release(last.min(self.sent)))
+    }
+
+    fn rewind(&mut self, last: u64) {
+        self.sent = self.sent.min(last);
+    }
+
+    fn depth(&self) -> QueueDepth {
+        QueueDepth {
+            messages: self.waiting.len() + self.numbered.len(),
+            bytes: self.waiting.bytes() as u64 + self.numbered_bytes,
+        }
+    }
+}
