@@ -19,7 +19,7 @@ pub(crate) use publication::write_event;
 pub use publication::{
     PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
 };
-pub use read::{Envelope, parse_json, parse_msgpack};
+pub use read::{Envelope, parse_json, parse_json_head, parse_msgpack};
 pub use strict::check_value;
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;

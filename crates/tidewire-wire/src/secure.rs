@@ -25,5 +25,5 @@ pub use message::SignedMessage;
 pub use nonces::{NONCES_DEFAULT_MAX, NonceError, NonceWindow, SIGNATURE_AGE_S_MAX};
 pub use signature::{
     CheckedSignature, HMAC_SECRET_BYTES_MIN, NONCE_BYTES, SignError, SignatureError,
-    SignatureVersion, SigningKey, SigningKeyError, VerifyingKey,
+    SignatureVersion, SigningKey, SigningKeyError, VerifyingKey, hmac_sha256,
 };

@@ -16,6 +16,18 @@ fn known_answers() {
     }
 }
 
+#[test]
+fn hmac_alone() {
+    // RFC 4231, test cases 2 and 6.
+    let mac = hmac_sha256(b"Jefe", b"what do ya want for nothing?");
+    assert_eq!(mac[..4], [0x5b, 0xdc, 0xc1, 0x46]);
+    let long = b"Test Using Larger Than Block-Size Key - Hash Key First";
+    assert_eq!(
+        hmac_sha256(&[0xaa; 131], long)[..4],
+        [0x60, 0xe4, 0x31, 0x59]
+    );
+}
+
 fn check(case: &Value) {
     let name = &case["name"];
     let format = match case["format"].as_str().expect("a text") {

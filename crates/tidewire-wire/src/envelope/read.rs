@@ -49,6 +49,17 @@ pub struct Envelope {
 /// As [`classify_json`](super::classify_json), and a field of a wrong type. A field that is null counts
 /// as missing.
 pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
+    let (mut envelope, payload) = parse_json_head(text)?;
+    envelope.payload = payload.map(value).transpose()?.unwrap_or_default();
+    Ok(envelope)
+}
+
+/// [`parse_json`] for those who read the payload themselves, if at all: it is null in the envelope, and its text
+/// comes beside, not checked but for where it ends.
+///
+/// # Errors
+/// As [`parse_json`], but for what is inside the payload.
+pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), EnvelopeError> {
     let (category, object) = strip_category(text);
     let mut seen = [None; NAMES.len()];
     let mut fields = Fields::open(object)?;
@@ -84,13 +95,13 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
         _ => return Err(EnvelopeError::InvalidType),
     };
     let c = text_field(c, "c")?.and_then(|c| Category::parse(&c));
-    Ok(Envelope {
+    let envelope = Envelope {
         category: c.or(category),
         t,
         id: text_field(id, "id")?,
         ts: text_field(ts, "ts")?,
         seq: number_field(seq, "seq")?,
-        payload: payload.map(value).transpose()?.unwrap_or_default(),
+        payload: Value::Null,
         version: number_field(v, "v")?,
         priority: number_field(pri, "pri")?,
         correlation_id: text_field(cid, "cid")?,
@@ -101,7 +112,8 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
         delivery: number_field(d, "d")?,
         redelivered: flag_field(rd, "rd")?,
         number: number_field(n, "n")?,
-    })
+    };
+    Ok((envelope, payload))
 }
 
 /// [`parse_json`] for MessagePack, without the prefix `M:`.
@@ -199,6 +211,15 @@ mod tests {
         let mut packed = Vec::new();
         crate::format::json_to_msgpack(text, &mut packed).unwrap();
         assert_eq!(parse_msgpack(&packed), Ok(expected));
+    }
+
+    #[test]
+    fn the_payload_may_stay_text() {
+        let (envelope, payload) = parse_json_head(br#"{"t":"a","p": {"x":nul} }"#).unwrap();
+        assert_eq!((envelope.t.as_str(), envelope.payload), ("a", Value::Null));
+        assert_eq!(payload, Some(&br#"{"x":nul}"#[..]));
+        let (_, none) = parse_json_head(br#"{"t":"a"}"#).unwrap();
+        assert_eq!(none, None);
     }
 
     #[test]

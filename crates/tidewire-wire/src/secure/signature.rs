@@ -321,6 +321,15 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
+/// HMAC-SHA256 (RFC 2104) of `message`, by itself. The key may have any length.
+#[must_use]
+pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message);
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(mac.as_ref());
+    bytes
+}
+
 fn hmac_key(secret: &[u8]) -> Result<Box<hmac::Key>, SigningKeyError> {
     if secret.len() < HMAC_SECRET_BYTES_MIN {
         return Err(SigningKeyError::TooShort);
