@@ -5,7 +5,7 @@
 
 mod claims;
 
-use crate::auth::claims::ClaimSet;
+use crate::auth::claims::{ClaimSet, NumericDate};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, DecodingKey};
@@ -141,14 +141,23 @@ pub struct Claims {
     pub rest: Map<String, Value>,
 }
 
+/// What is asked of a token's claims beside a good signature. The default asks for the times alone, with clocks
+/// that agree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimRules {
+    /// What `iss` has to be. Default: not checked.
+    pub issuer: Option<String>,
+    /// What `aud` has to be or contain. Default: not checked.
+    pub audience: Option<String>,
+    /// How far the clocks of the signer and of this machine may be apart, in seconds. Default 0.
+    pub leeway_s: u64,
+}
+
 /// Checks tokens; made once for a server and shared by its shards.
 #[derive(Debug)]
 pub struct Verifier {
-    /// The current key and, if there is one, the previous.
     keys: Vec<VerifyingKey>,
-    issuer: Option<String>,
-    audience: Option<String>,
-    leeway_s: u64,
+    rules: ClaimRules,
 }
 
 #[derive(Debug)]
@@ -195,11 +204,27 @@ impl Verifier {
     /// [`AuthConfigError`] for a key that is too short or not of its algorithm's kind.
     pub fn new(config: &AuthConfig) -> Result<Self, AuthConfigError> {
         let keys = std::iter::once(&config.key).chain(&config.previous_key);
-        Ok(Self {
-            keys: keys.map(VerifyingKey::new).collect::<Result<_, _>>()?,
+        let rules = ClaimRules {
             issuer: config.issuer.clone(),
             audience: config.audience.clone(),
             leeway_s: config.leeway_s,
+        };
+        Self::with_keys(keys, rules)
+    }
+
+    /// Reads any number of keys. A token is checked with those of its algorithm that are for its `kid`, in
+    /// this order.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_keys<'a>(
+        keys: impl IntoIterator<Item = &'a AuthKey>,
+        rules: ClaimRules,
+    ) -> Result<Self, AuthConfigError> {
+        let keys = keys.into_iter().map(VerifyingKey::new);
+        Ok(Self {
+            keys: keys.collect::<Result<_, _>>()?,
+            rules,
         })
     }
 
@@ -208,6 +233,31 @@ impl Verifier {
     /// # Errors
     /// [`TokenError`].
     pub fn verify(&self, token: &str, now_unix_s: u64) -> Result<Claims, TokenError> {
+        let (_, claims) = self.verified(token)?;
+        let subject = claims.sub.clone().filter(|sub| !sub.is_empty());
+        let subject = subject.ok_or(TokenError::Malformed)?;
+        let expires_at_s = claims.exp.ok_or(TokenError::Malformed)?.0;
+        self.verify_claims(&claims, now_unix_s)?;
+        Ok(Claims {
+            subject,
+            expires_at_s,
+            rest: claims.rest,
+        })
+    }
+
+    /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that is there
+    /// counts. All its claims, as the JSON text of an object in which no registered claim comes twice.
+    ///
+    /// # Errors
+    /// [`TokenError`].
+    pub fn verify_text(&self, token: &str, now_unix_s: u64) -> Result<Vec<u8>, TokenError> {
+        let (text, claims) = self.verified(token)?;
+        self.verify_claims(&claims, now_unix_s)?;
+        Ok(text)
+    }
+
+    /// The claims of a token whose signature is good: their text and what it says.
+    fn verified(&self, token: &str) -> Result<(Vec<u8>, ClaimSet), TokenError> {
         if token.is_empty() {
             return Err(TokenError::Missing);
         }
@@ -220,9 +270,9 @@ impl Verifier {
             return Err(TokenError::Malformed);
         }
         self.verify_signature(&decode(header)?, message, signature)?;
-        let claims: ClaimSet =
-            serde_json::from_slice(&decode(claims)?).map_err(|_| TokenError::Malformed)?;
-        self.verify_claims(claims, now_unix_s)
+        let text = decode(claims)?;
+        let claims = serde_json::from_slice(&text).map_err(|_| TokenError::Malformed)?;
+        Ok((text, claims))
     }
 
     fn verify_signature(
@@ -264,34 +314,33 @@ impl Verifier {
         Err(error)
     }
 
-    fn verify_claims(&self, claims: ClaimSet, now_unix_s: u64) -> Result<Claims, TokenError> {
-        let subject = claims
-            .sub
-            .filter(|sub| !sub.is_empty())
-            .ok_or(TokenError::Malformed)?;
-        let expires_at_s = claims.exp.ok_or(TokenError::Malformed)?.0;
-        if now_unix_s >= expires_at_s.saturating_add(self.leeway_s) {
+    fn verify_claims(&self, claims: &ClaimSet, now_unix_s: u64) -> Result<(), TokenError> {
+        let ClaimRules {
+            issuer,
+            audience,
+            leeway_s,
+        } = &self.rules;
+        let is_past = |exp: NumericDate| now_unix_s >= exp.0.saturating_add(*leeway_s);
+        if claims.exp.is_some_and(is_past) {
             return Err(TokenError::Expired);
         }
-        if claims
-            .nbf
-            .is_some_and(|nbf| nbf.0 > now_unix_s.saturating_add(self.leeway_s))
-        {
+        let is_to_come = |nbf: NumericDate| nbf.0 > now_unix_s.saturating_add(*leeway_s);
+        if claims.nbf.is_some_and(is_to_come) {
             return Err(TokenError::NotYetValid);
         }
-        if self.issuer.is_some() && self.issuer != claims.iss {
+        if issuer.is_some() && *issuer != claims.iss {
             return Err(TokenError::WrongIssuer);
         }
-        if let Some(audience) = &self.audience
-            && !claims.aud.is_some_and(|aud| aud.contains(audience))
-        {
+        let names = |audience| {
+            claims
+                .aud
+                .as_ref()
+                .is_some_and(|aud| aud.contains(audience))
+        };
+        if audience.as_deref().is_some_and(|audience| !names(audience)) {
             return Err(TokenError::WrongAudience);
         }
-        Ok(Claims {
-            subject,
-            expires_at_s,
-            rest: claims.rest,
-        })
+        Ok(())
     }
 }
 

@@ -89,7 +89,13 @@ impl TokenBucket {
             self.messages -= 1;
             return Verdict::Allowed;
         }
-        self.take_slowly(limit, now_ms)
+        self.take_slowly(limit, 1, now_ms)
+    }
+
+    /// [`Self::take`] for so many messages at once: all of them or none. More than the capacity are never
+    /// taken, and then there is no time after which they would be.
+    pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> Verdict {
+        self.take_slowly(limit, messages, now_ms)
     }
 
     /// Takes so many messages at once, or all there are.
@@ -106,22 +112,22 @@ impl TokenBucket {
         u64::from(self.messages)
     }
 
-    fn take_slowly(&mut self, limit: &RateLimit, now_ms: u64) -> Verdict {
+    fn take_slowly(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> Verdict {
         if limit.is_unlimited() {
             self.messages = limit.capacity;
             self.refilled_ms = now_ms;
             return Verdict::Allowed;
         }
         self.refill(limit, now_ms);
-        if self.messages == 0 {
-            let missing = MILLI - u64::from(self.milli);
+        if self.messages < messages {
+            let missing = u64::from(messages - self.messages) * MILLI - u64::from(self.milli);
             let retry_after_ms = missing.div_ceil(u64::from(limit.refill_per_s));
             return Verdict::Refused { retry_after_ms };
         }
         if self.messages >= limit.recovered {
             self.is_low = false;
         }
-        self.messages -= 1;
+        self.messages -= messages;
         if self.messages < limit.low && !self.is_low {
             self.is_low = true;
             return Verdict::AllowedLow;
@@ -268,6 +274,42 @@ mod tests {
                         }
                     }
                     prop_assert_eq!(bucket.remaining(), (level + 1e-6) as u64);
+                }
+            }
+        }
+
+        #[test]
+        fn many_at_once_are_as_many_one_by_one(
+            capacity in 1u64..100,
+            refill_per_s in 1u64..5_000,
+            steps in proptest::collection::vec((0u64..100, 0u32..120), 1..40),
+        ) {
+            let limit = RateLimit::new(capacity, refill_per_s);
+            let mut together = TokenBucket::new(&limit, 0);
+            let mut one_by_one = TokenBucket::new(&limit, 0);
+            let mut now_ms = 0;
+            for (elapsed_ms, messages) in steps {
+                now_ms += elapsed_ms;
+                let mut trial = one_by_one.clone();
+                let tried = taken(&mut trial, &limit, now_ms, messages as usize);
+                let verdict = together.take_many(&limit, messages, now_ms);
+                if tried == messages as usize {
+                    let was_refused = matches!(verdict, Verdict::Refused { .. });
+                    prop_assert!(!was_refused);
+                    one_by_one = trial;
+                } else {
+                    let Verdict::Refused { retry_after_ms } = verdict else {
+                        return Err(TestCaseError::fail("more than there were"));
+                    };
+                    if u64::from(messages) <= capacity {
+                        let later = now_ms + retry_after_ms;
+                        let early = together.clone().take_many(&limit, messages, later - 1);
+                        let was_early = matches!(early, Verdict::Refused { .. });
+                        prop_assert!(was_early);
+                        let on_time = together.clone().take_many(&limit, messages, later);
+                        let was_on_time = !matches!(on_time, Verdict::Refused { .. });
+                        prop_assert!(was_on_time);
+                    }
                 }
             }
         }

@@ -8,10 +8,10 @@ use rcgen::{PKCS_RSA_SHA256, RsaKeySize};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use tidewire_engine::auth::{
-    AuthConfig, AuthConfigError, AuthKey, KeyMaterial, TOKEN_BYTES_MAX, TokenError, Verifier,
-    find_token,
+    AuthConfig, AuthConfigError, AuthKey, ClaimRules, KeyMaterial, TOKEN_BYTES_MAX, TokenError,
+    Verifier, find_token,
 };
-use tidewire_engine::token::{SignError, SigningKey, sign};
+use tidewire_engine::token::{SignError, SigningKey, sign, sign_text};
 use tidewire_wire::handshake::server::{Limits, parse_request};
 
 #[test]
@@ -232,6 +232,35 @@ fn keys_rotate() {
 }
 
 #[test]
+fn any_number_of_keys_checks_tokens_that_need_not_be_a_users() {
+    let keys = [secret(1), EC.1.clone(), secret(2)].map(|material| AuthKey {
+        material,
+        kid: None,
+    });
+    let rules = ClaimRules {
+        leeway_s: 5,
+        ..ClaimRules::default()
+    };
+    let verifier = Verifier::with_keys(&keys, rules).unwrap();
+    let text = r#"{ "aud":"app", "n":1.50 }"#;
+    for private in [&secret(1), &secret(2), &EC.0] {
+        let key = SigningKey::new(private).unwrap();
+        let token = sign_text(text, &key, None).unwrap();
+        assert_eq!(verifier.verify_text(&token, 0), Ok(text.into()));
+        assert_eq!(verifier.verify(&token, 0), Err(TokenError::Malformed));
+    }
+    let stranger = signed(&json!({}), &secret(3));
+    let refused = verifier.verify_text(&stranger, 0);
+    assert_eq!(refused, Err(TokenError::WrongSignature));
+    let short = signed(&json!({"exp": 10}), &secret(2));
+    assert!(verifier.verify_text(&short, 14).is_ok());
+    assert_eq!(verifier.verify_text(&short, 15), Err(TokenError::Expired));
+    let none = Verifier::with_keys([], ClaimRules::default()).unwrap();
+    let refused = none.verify_text(&short, 0);
+    assert_eq!(refused, Err(TokenError::WrongAlgorithm));
+}
+
+#[test]
 fn what_is_no_token_is_refused() {
     let verifier = Verifier::new(&AuthConfig::new(secret(1))).unwrap();
     let good = signed(&ana(), &secret(1));
@@ -293,6 +322,11 @@ fn unusable_keys_are_refused_at_the_start() {
 #[test]
 fn only_objects_are_signed() {
     let key = SigningKey::new(&secret(1)).unwrap();
+    for text in ["", "[]", "{", "{} {}", "5"] {
+        let refused = sign_text(text, &key, None);
+        assert!(matches!(refused, Err(SignError::NotAnObject)), "{text}");
+    }
+
     assert!(matches!(
         sign(&json!(["a"]), &key, None),
         Err(SignError::NotAnObject)
