@@ -1,5 +1,7 @@
 //! The one place where Rust errors become Python exceptions: those of `tidewire/errors.py`.
 
+pub(crate) mod utilities;
+
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};

@@ -4,11 +4,13 @@
 //! - `json`: Python values and JSON text
 //! - `relay`: a client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
+//! - `utilities`: what is useful without a server
 
 mod errors;
 mod json;
 mod relay;
 mod server;
+mod utilities;
 
 use pyo3::prelude::*;
 
@@ -21,6 +23,14 @@ mod _native {
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]
     use crate::server::{Batch, BatchIterator, Connection, Message, Published, ServerCore};
+
+    #[pymodule_export]
+    use crate::utilities::{
+        Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, Sequencer, SessionCipher,
+        Signer, TokenBucket, TokenKey, TokenSigner, TokenVerifier, Verdict, Verifier, compress,
+        decode_token, decompress, encode_envelope, encode_token, hmac_sha256, json_to_msgpack,
+        msgpack_to_json, parse_envelope, sign, verify,
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,0 +1,51 @@
+"""What is useful without a server."""
+
+from __future__ import annotations
+
+from ._native import (
+    Envelope,
+    Filter,
+    Gap,
+    IdentityKey,
+    KeyPair,
+    PriorityQueue,
+    Sequencer,
+    SessionCipher,
+    Signer,
+    TokenBucket,
+    Verdict,
+    Verifier,
+    compress,
+    decompress,
+    encode_envelope,
+    hmac_sha256,
+    json_to_msgpack,
+    msgpack_to_json,
+    parse_envelope,
+    sign,
+    verify,
+)
+
+__all__ = [
+    "Envelope",
+    "Filter",
+    "Gap",
+    "IdentityKey",
+    "KeyPair",
+    "PriorityQueue",
+    "Sequencer",
+    "SessionCipher",
+    "Signer",
+    "TokenBucket",
+    "Verdict",
+    "Verifier",
+    "compress",
+    "decompress",
+    "encode_envelope",
+    "hmac_sha256",
+    "json_to_msgpack",
+    "msgpack_to_json",
+    "parse_envelope",
+    "sign",
+    "verify",
+]

@@ -1,0 +1,23 @@
+//! What is useful without a server: the engine's and the protocol's own code, bound once.
+
+mod arguments;
+mod compression;
+mod encryption;
+mod envelope;
+mod filter;
+mod jwt;
+mod priority_queue;
+mod random;
+mod sequencer;
+mod signatures;
+mod token_bucket;
+
+pub(crate) use compression::{compress, decompress, json_to_msgpack, msgpack_to_json};
+pub(crate) use encryption::{IdentityKey, KeyPair, SessionCipher};
+pub(crate) use envelope::{Envelope, encode_envelope, parse_envelope};
+pub(crate) use filter::Filter;
+pub(crate) use jwt::{TokenKey, TokenSigner, TokenVerifier, decode_token, encode_token};
+pub(crate) use priority_queue::PriorityQueue;
+pub(crate) use sequencer::{Gap, Sequencer};
+pub(crate) use signatures::{Signer, Verifier, hmac_sha256, sign, verify};
+pub(crate) use token_bucket::{TokenBucket, Verdict};

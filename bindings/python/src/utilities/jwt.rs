@@ -1,0 +1,335 @@
+//! JSON Web Tokens, signed and checked as the server does.
+
+use crate::errors::utilities::missing_claim;
+use crate::errors::{Failure, argument, wrong_type};
+use crate::json;
+use crate::utilities::arguments::{Names, Number, Str, Text, Whole, is_text, unix_s};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyMapping, PyTzInfo};
+use tidewire_engine::auth::{AuthKey, ClaimRules, KeyMaterial, TokenError, Verifier as Checker};
+use tidewire_engine::token::{SigningKey, sign_text};
+
+/// A key for one algorithm.
+#[pyclass(frozen, module = "tidewire.jwt")]
+pub(crate) struct TokenKey {
+    key: AuthKey,
+}
+
+#[pymethods]
+impl TokenKey {
+    #[new]
+    #[pyo3(signature = (key, *, algorithm = None, key_id = None))]
+    fn new(key: Text, algorithm: Option<Str>, key_id: Option<Str>) -> PyResult<Self> {
+        let material = match algorithm {
+            Some(algorithm) => material(&key, &algorithm)?,
+            None => guessed(&key)?,
+        };
+        Ok(Self {
+            key: AuthKey {
+                material,
+                kid: key_id.map(|id| id.to_string()),
+            },
+        })
+    }
+
+    /// `HS256`, `RS256`, `ES256` or `EdDSA`.
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.key.material.algorithm_name()
+    }
+
+    /// The key's name in the header of tokens.
+    #[getter]
+    fn key_id(&self) -> Option<&str> {
+        self.key.kid.as_deref()
+    }
+
+    fn __repr__(&self) -> String {
+        let kid = self.key.kid.as_ref();
+        let kid = kid.map_or_else(String::new, |kid| format!(", key_id={kid:?}"));
+        format!("TokenKey({}{kid})", self.algorithm())
+    }
+}
+
+/// Signs tokens with one key, which is read once.
+#[pyclass(frozen, module = "tidewire.jwt")]
+pub(crate) struct TokenSigner {
+    key: SigningKey,
+    algorithm: &'static str,
+    key_id: Option<String>,
+}
+
+#[pymethods]
+impl TokenSigner {
+    #[new]
+    #[pyo3(signature = (key, *, algorithm = None, key_id = None))]
+    fn new(key: &Bound<'_, PyAny>, algorithm: Option<Str>, key_id: Option<Str>) -> PyResult<Self> {
+        let AuthKey { material, kid } = one_key(key, algorithm.as_deref())?;
+        Ok(Self {
+            key: SigningKey::new(&material).map_err(Failure::from)?,
+            algorithm: material.algorithm_name(),
+            key_id: key_id.map(|id| id.to_string()).or(kid),
+        })
+    }
+
+    /// The token with these claims.
+    fn encode(&self, claims: &Bound<'_, PyAny>) -> PyResult<String> {
+        let claims = json::dumps(&in_seconds(claims)?)?;
+        Ok(sign_text(&claims, &self.key, self.key_id.as_deref()).map_err(Failure::from)?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TokenSigner({})", self.algorithm)
+    }
+}
+
+/// Checks tokens with some keys, which are read once.
+#[pyclass(frozen, module = "tidewire.jwt")]
+pub(crate) struct TokenVerifier {
+    checker: Checker,
+    keys: usize,
+    required: Vec<String>,
+}
+
+#[pymethods]
+impl TokenVerifier {
+    #[new]
+    #[pyo3(signature = (keys, *, algorithms = None, issuer = None, audience = None, leeway_s = Whole(5), required = None), text_signature = "(keys, *, algorithms=None, issuer=None, audience=None, leeway_s=5, required=None)")]
+    fn new(
+        keys: &Bound<'_, PyAny>,
+        algorithms: Option<Names>,
+        issuer: Option<Str>,
+        audience: Option<Str>,
+        leeway_s: Whole,
+        required: Option<Names>,
+    ) -> PyResult<Self> {
+        let algorithms = algorithms.map(known_algorithms).transpose()?;
+        let mut keys = several_keys(keys)?;
+        if let Some(algorithms) = algorithms {
+            keys.retain(|key| algorithms.contains(&key.material.algorithm_name()));
+        }
+        if keys.is_empty() {
+            return Err(argument("at least one key of the algorithms is needed").into());
+        }
+        let rules = ClaimRules {
+            issuer: issuer.map(|issuer| issuer.to_string()),
+            audience: audience.map(|audience| audience.to_string()),
+            leeway_s: leeway_s.0,
+        };
+        let required = match required {
+            Some(Names(names)) => names.iter().map(|name| name.to_string()).collect(),
+            None => vec!["sub".to_owned(), "exp".to_owned()],
+        };
+        Ok(Self {
+            checker: Checker::with_keys(&keys, rules).map_err(Failure::from)?,
+            keys: keys.len(),
+            required,
+        })
+    }
+
+    /// The claims of a good token.
+    #[pyo3(signature = (token, *, now = None))]
+    fn decode<'py>(
+        &self,
+        py: Python<'py>,
+        token: Text,
+        now: Option<Number>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let malformed = || Failure::from(TokenError::Malformed);
+        let token = std::str::from_utf8(&token).map_err(|_| malformed())?;
+        let text = self
+            .checker
+            .verify_text(token, unix_s(now)?)
+            .map_err(Failure::from)?;
+        let claims = json::loads(py, &text).map_err(|_| malformed())?;
+        let named = claims.cast::<PyDict>().map_err(|_| malformed())?;
+        for name in &self.required {
+            let value = named.get_item(name)?;
+            // An empty subject names nobody.
+            if value.is_none_or(|value| name == "sub" && !value.is_truthy().unwrap_or(false)) {
+                return Err(missing_claim(name).into());
+            }
+        }
+        Ok(claims)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TokenVerifier({} keys)", self.keys)
+    }
+}
+
+/// A token with these claims, signed with `key`.
+#[pyfunction]
+#[pyo3(signature = (claims, key, *, algorithm = None, key_id = None))]
+pub(crate) fn encode_token(
+    claims: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyAny>,
+    algorithm: Option<Str>,
+    key_id: Option<Str>,
+) -> PyResult<String> {
+    TokenSigner::new(key, algorithm, key_id)?.encode(claims)
+}
+
+/// The claims of a token that one of `keys` signed.
+#[expect(clippy::too_many_arguments, reason = "each is something to check")]
+#[pyfunction]
+#[pyo3(signature = (token, keys, *, algorithms = None, issuer = None, audience = None, leeway_s = Whole(5), required = None, now = None), text_signature = "(token, keys, *, algorithms=None, issuer=None, audience=None, leeway_s=5, required=None, now=None)")]
+pub(crate) fn decode_token<'py>(
+    py: Python<'py>,
+    token: Text,
+    keys: &Bound<'py, PyAny>,
+    algorithms: Option<Names>,
+    issuer: Option<Str>,
+    audience: Option<Str>,
+    leeway_s: Whole,
+    required: Option<Names>,
+    now: Option<Number>,
+) -> PyResult<Bound<'py, PyAny>> {
+    TokenVerifier::new(keys, algorithms, issuer, audience, leeway_s, required)?
+        .decode(py, token, now)
+}
+
+/// The claims with times as JSON Web Tokens have them: in seconds. A copy, if there is anything to change.
+fn in_seconds<'py>(claims: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = claims.py();
+    let Ok(mapping) = claims.cast::<PyDict>() else {
+        let mapping = claims.cast::<PyMapping>();
+        let mapping = mapping.map_err(|_| wrong_type("claims have to be a dict"))?;
+        let copy = PyDict::new(py);
+        copy.update(mapping)?;
+        return in_seconds(&copy);
+    };
+    let mut copy = None;
+    for name in TIMES {
+        let Some(value) = mapping.get_item(name)? else {
+            continue;
+        };
+        if value.is_instance_of::<PyInt>() || value.is_instance_of::<PyFloat>() {
+            continue;
+        }
+        let copy = match &mut copy {
+            Some(copy) => copy,
+            copy => copy.insert(mapping.copy()?),
+        };
+        copy.set_item(name, seconds(name, &value)?)?;
+    }
+    Ok(copy.unwrap_or_else(|| mapping.clone()).into_any())
+}
+
+/// The whole seconds since 1970 of a `datetime`, which is in UTC if it has no time zone.
+fn seconds(name: &str, time: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let Ok(zone) = time.getattr("tzinfo") else {
+        let message = format!("{name} has to be a datetime or a number of seconds since 1970");
+        return Err(wrong_type(message).into());
+    };
+    let time = if zone.is_none() {
+        let utc = PyDict::new(time.py());
+        utc.set_item("tzinfo", PyTzInfo::utc(time.py())?)?;
+        time.call_method("replace", (), Some(&utc))?
+    } else {
+        time.clone()
+    };
+    let seconds: f64 = time.call_method0("timestamp")?.extract()?;
+    Ok(seconds.floor() as i64)
+}
+
+/// One key, some of them, or a mapping from their ids.
+fn several_keys(keys: &Bound<'_, PyAny>) -> PyResult<Vec<AuthKey>> {
+    if is_text(keys) || keys.is_instance_of::<TokenKey>() {
+        return Ok(vec![one_key(keys, None)?]);
+    }
+    if let Ok(by_id) = keys.cast::<PyMapping>() {
+        let mut several = Vec::new();
+        for pair in by_id.items()? {
+            let (id, key): (Str, Bound<'_, PyAny>) = pair.extract()?;
+            let AuthKey { material, .. } = one_key(&key, None)?;
+            let kid = Some(id.to_string());
+            several.push(AuthKey { material, kid });
+        }
+        return Ok(several);
+    }
+    let each = keys.try_iter().map_err(|_| {
+        wrong_type("keys have to be a key, a list of keys, or a dict of them by their ids")
+    })?;
+    each.map(|key| one_key(&key?, None)).collect()
+}
+
+fn one_key(key: &Bound<'_, PyAny>, algorithm: Option<&str>) -> PyResult<AuthKey> {
+    if let Ok(key) = key.cast::<TokenKey>() {
+        let key = key.get().key.clone();
+        let own = key.material.algorithm_name();
+        return match algorithm {
+            Some(wanted) if wanted != own => {
+                Err(argument(format!("the key is for {own}, not for {wanted}")).into())
+            }
+            _ => Ok(key),
+        };
+    }
+    let text: Text = key.extract()?;
+    let material = match algorithm {
+        Some(algorithm) => material(&text, algorithm)?,
+        None => guessed(&text)?,
+    };
+    Ok(AuthKey {
+        material,
+        kid: None,
+    })
+}
+
+fn material(key: &[u8], algorithm: &str) -> Result<KeyMaterial, Failure> {
+    let is_pem = key.trim_ascii_start().starts_with(PEM_BEGIN);
+    let key = key.to_vec();
+    match algorithm {
+        // A public key that served as a secret would let anyone sign.
+        "HS256" if is_pem => Err(argument(
+            "HS256 takes a secret and this is a PEM key; say RS256, ES256 or EdDSA",
+        )),
+        "HS256" => Ok(KeyMaterial::Hs256(key)),
+        "RS256" => Ok(KeyMaterial::Rs256Pem(key)),
+        "ES256" => Ok(KeyMaterial::Es256Pem(key)),
+        "EdDSA" => Ok(KeyMaterial::EdDsaPem(key)),
+        other => Err(unknown_algorithm(other)),
+    }
+}
+
+/// The only algorithm that a key can be for: HS256 for what is no PEM text, else that which takes the key.
+fn guessed(key: &[u8]) -> Result<KeyMaterial, Failure> {
+    if !key.trim_ascii_start().starts_with(PEM_BEGIN) {
+        return material(key, "HS256");
+    }
+    for algorithm in ["RS256", "ES256", "EdDSA"] {
+        let material = material(key, algorithm)?;
+        let as_public = AuthKey {
+            material,
+            kid: None,
+        };
+        if Checker::with_keys([&as_public], ClaimRules::default()).is_ok()
+            || SigningKey::new(&as_public.material).is_ok()
+        {
+            return Ok(as_public.material);
+        }
+    }
+    Err(argument("this PEM text is no key of RSA, P-256 or Ed25519"))
+}
+
+fn known_algorithms(Names(names): Names) -> Result<Vec<&'static str>, Failure> {
+    let known = |name: &Str| {
+        let known = ALGORITHMS.into_iter().find(|known| *known == &**name);
+        known.ok_or_else(|| unknown_algorithm(name))
+    };
+    names.iter().map(known).collect()
+}
+
+fn unknown_algorithm(name: &str) -> Failure {
+    argument(format!(
+        "there is no algorithm {name:?}; there are {}",
+        ALGORITHMS.join(", ")
+    ))
+}
+
+const ALGORITHMS: [&str; 4] = ["HS256", "RS256", "ES256", "EdDSA"];
+
+/// The claims that are times (RFC 7519, section 4.1).
+const TIMES: [&str; 3] = ["exp", "nbf", "iat"];
+
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";

@@ -1,0 +1,214 @@
+//! Each message of a topic once and in order, and what is missing told.
+
+use crate::errors::argument;
+use crate::utilities::arguments::{Epoch, Number, Place, Str, Whole, now_ms};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tidewire_client::sequencer::{
+    Gap as Missing, Outcome, Position, Sequenced, Sequencer as Core, SequencerLimits,
+};
+use tidewire_wire::envelope::epoch_text;
+
+type Messages = Vec<Sequenced<Py<PyAny>>>;
+
+/// The sequencer of the client. Safe to use from several threads.
+#[pyclass(frozen, module = "tidewire")]
+pub(crate) struct Sequencer {
+    core: Mutex<Core<Py<PyAny>>>,
+    started: Instant,
+}
+
+/// Messages that have not come.
+#[pyclass(frozen, module = "tidewire", eq)]
+#[derive(PartialEq)]
+pub(crate) struct Gap {
+    #[pyo3(get)]
+    topic: String,
+    #[pyo3(get)]
+    epoch: String,
+    #[pyo3(get)]
+    first: u64,
+    #[pyo3(get)]
+    last: u64,
+}
+
+#[pymethods]
+impl Sequencer {
+    #[new]
+    #[pyo3(signature = (*, topics_max = Whole(10_000), held_messages_max = Whole(1_024), window_ms = Whole(1_000)), text_signature = "(*, topics_max=10000, held_messages_max=1024, window_ms=1000)")]
+    fn new(topics_max: Whole, held_messages_max: Whole, window_ms: Whole) -> PyResult<Self> {
+        if topics_max.0 == 0 {
+            return Err(argument("topics_max has to be at least 1").into());
+        }
+        let count = |Whole(count)| usize::try_from(count).unwrap_or(usize::MAX);
+        let limits = SequencerLimits {
+            topics_max: count(topics_max),
+            held_messages_max: count(held_messages_max),
+            window_ms: window_ms.0,
+        };
+        Ok(Self {
+            core: Mutex::new(Core::new(limits)),
+            started: Instant::now(),
+        })
+    }
+
+    /// Takes a message: what became of it, and what can be let through now.
+    #[pyo3(signature = (topic, position, message, *, now = None))]
+    fn add<'py>(
+        &self,
+        topic: Str,
+        position: Place,
+        message: Bound<'py, PyAny>,
+        now: Option<Number>,
+    ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
+        let py = message.py();
+        let (position, now_ms) = (position.into(), now_ms(now, self.started)?);
+        let mut out = Messages::new();
+        let message = message.clone().unbind();
+        let outcome = self
+            .core()
+            .handle(&topic, position, message, now_ms, &mut out);
+        let outcome = match outcome {
+            Outcome::Delivered => "delivered",
+            Outcome::Held => "held",
+            Outcome::Duplicate => "duplicate",
+            Outcome::NewEpoch => "new_epoch",
+        };
+        Ok((outcome, listed(py, out)?))
+    }
+
+    /// Takes note that everything up to `position` has been seen.
+    #[pyo3(signature = (topic, position, *, now = None))]
+    fn advance<'py>(
+        &self,
+        py: Python<'py>,
+        topic: Str,
+        position: Place,
+        now: Option<Number>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let (position, now_ms) = (position.into(), now_ms(now, self.started)?);
+        let mut out = Messages::new();
+        self.core().advance(&topic, position, now_ms, &mut out);
+        listed(py, out)
+    }
+
+    /// Takes note that the messages from `first` to `last` will not come.
+    #[pyo3(signature = (topic, epoch, first, last, *, now = None))]
+    fn skip<'py>(
+        &self,
+        py: Python<'py>,
+        topic: Str,
+        epoch: Epoch,
+        first: Whole,
+        last: Whole,
+        now: Option<Number>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let now_ms = now_ms(now, self.started)?;
+        let mut out = Messages::new();
+        self.core()
+            .skip(&topic, epoch.0, first.0, last.0, now_ms, &mut out);
+        listed(py, out)
+    }
+
+    /// Gives up waiting where the time is over.
+    #[pyo3(signature = (*, now = None))]
+    fn expire<'py>(&self, py: Python<'py>, now: Option<Number>) -> PyResult<Bound<'py, PyList>> {
+        let now_ms = now_ms(now, self.started)?;
+        let mut out = Messages::new();
+        self.core().handle_timeout(now_ms, &mut out);
+        listed(py, out)
+    }
+
+    /// Forgets a topic, and lets through what it held.
+    fn forget<'py>(&self, py: Python<'py>, topic: Str) -> PyResult<Bound<'py, PyList>> {
+        let mut out = Messages::new();
+        self.core().forget(&topic, &mut out);
+        listed(py, out)
+    }
+
+    /// The last message of a topic that was let through.
+    fn position(&self, topic: Str) -> Option<(String, u64)> {
+        let position = self.core().position(&topic)?;
+        Some((epoch_text(position.epoch), position.offset))
+    }
+
+    /// When `expire` wants to be called, in seconds on the clock of `now`.
+    #[getter]
+    fn deadline(&self) -> Option<f64> {
+        let deadline_ms = self.core().poll_deadline_ms()?;
+        Some(deadline_ms as f64 / 1000.0)
+    }
+
+    /// How many topics are known.
+    #[getter]
+    fn topics(&self) -> usize {
+        self.core().topics()
+    }
+
+    /// How many messages are held.
+    #[getter]
+    fn held(&self) -> usize {
+        self.core().held()
+    }
+
+    fn __repr__(&self) -> String {
+        let core = self.core();
+        format!(
+            "Sequencer({} topics, {} messages held)",
+            core.topics(),
+            core.held()
+        )
+    }
+}
+
+impl Sequencer {
+    fn core(&self) -> MutexGuard<'_, Core<Py<PyAny>>> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Gap {
+    fn __len__(&self) -> usize {
+        usize::try_from(self.last - self.first).map_or(usize::MAX, |more| more.saturating_add(1))
+    }
+
+    fn __repr__(&self) -> String {
+        let Self {
+            topic, first, last, ..
+        } = self;
+        format!("Gap(topic={topic:?}, first={first}, last={last})")
+    }
+}
+
+impl From<Place> for Position {
+    fn from(place: Place) -> Self {
+        Self {
+            epoch: place.epoch.0,
+            offset: place.offset,
+        }
+    }
+}
+
+fn listed(py: Python<'_>, out: Messages) -> PyResult<Bound<'_, PyList>> {
+    let list = PyList::empty(py);
+    for item in out {
+        match item {
+            Sequenced::Message(message) => list.append(message)?,
+            Sequenced::Gap(Missing {
+                topic,
+                epoch,
+                from,
+                to,
+            }) => list.append(Gap {
+                topic: topic.to_string(),
+                epoch: epoch_text(epoch),
+                first: from,
+                last: to,
+            })?,
+        }
+    }
+    Ok(list)
+}
