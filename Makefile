@@ -1,4 +1,4 @@
-# The front door. Every target works from a fresh clone with a Rust toolchain and a C compiler.
+# The front door. Every target works from a fresh clone with Rust, Python, Node and a C compiler.
 
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
@@ -32,6 +32,7 @@ check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo xtask tidy
 	cargo xtask wasm
+	bindings/python/run check
 
 conformance: ## Every case of the Autobahn suite, as server and as client
 	conformance/autobahn/run
@@ -52,3 +53,4 @@ soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must 
 test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
 	conformance/interop/run
+	bindings/python/run test
