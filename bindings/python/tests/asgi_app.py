@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
@@ -47,7 +48,7 @@ def flood(message: tidewire.Message) -> None:
 async def wait(message: tidewire.Message) -> None:
     """Until somebody releases it."""
     while not app.state.released:
-        await tidewire_pause()
+        await asyncio.sleep(0.005)
     message.connection.send(message.payload, type="waited")
 
 
@@ -59,12 +60,6 @@ async def double(message: tidewire.Message) -> Any:
 @server.on("disconnect")
 def gone(message: tidewire.Message) -> None:
     ended.append((message.reason, message.close_code))
-
-
-async def tidewire_pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.005)
 
 
 app.state.released = False

@@ -144,8 +144,12 @@ class RelayConnection:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self._client_is_gone = True
-                writer.write(relay.close(message.get("code") or 0, message.get("reason") or ""))
-                await writer.drain()
+                code = message.get("code") or NO_CODE
+                if code == LOST:
+                    writer.transport.abort()
+                else:
+                    writer.write(relay.close(code, message.get("reason") or ""))
+                    await writer.drain()
                 return
             text = message.get("text")
             writer.write(relay.text(text) if text is not None else relay.binary(message["bytes"]))
@@ -232,6 +236,8 @@ OWN_HEADERS = frozenset(
 READ_BYTES = 64 * 1024
 CLOSE_TIMEOUT_S = 5.0
 SERVICE_RESTART = 1012
+NO_CODE = 1005
+LOST = 1006
 REASON_CHARACTERS_MAX = 40
 
 CLOSE_CODES = {401: 4401, 429: 4429, 502: 1011, 503: 1013}
