@@ -145,8 +145,8 @@ def test_ctrl_c_is_heard_while_waiting() -> None:
         import tidewire
         server = tidewire.Server(port=0, no_auth=True)
         server.start()
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             for batch in server.batches(timeout_ms=3_600_000):
                 pass
         except KeyboardInterrupt:

@@ -166,6 +166,7 @@ counters! {
     idle_timeouts, Counter, "Sessions ended because the peer was silent for too long";
     outbox_overflows, Counter, "Connections ended because the peer did not read what waited for it";
     reading_pauses, Counter, "Times that reading paused because too much waited to be sent to the peer";
+    backlog_pauses, Counter, "Times that reading paused because a shard had too much to deliver";
     queue_full_pauses, Counter, "Times that reading paused because the application was not ready";
     sessions_closed_by_peer, Counter, "Sessions ended by a close of the peer";
     sessions_closed_by_us, Counter, "Sessions ended by a close of the server";

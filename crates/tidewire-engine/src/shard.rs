@@ -124,6 +124,7 @@ impl<A: Application> EngineShard<A> {
             }
             if std::mem::take(&mut turn.core.backlog_is_full) {
                 state.pauses.backlog = true;
+                turn.core.counters.backlog_pauses.add(1);
                 turn.io.pause_reading(id);
                 self.backlogged.push(id);
                 break;
