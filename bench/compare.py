@@ -17,6 +17,7 @@ import time
 
 import fan_out
 import layers
+import python_package
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
 from servers import ROOT, Server, peers, tidewire
 
@@ -170,6 +171,9 @@ SECTIONS = {
     "fan-out-rate": fan_out.fan_out_rate,
     "topics": fan_out.topics,
     "filters": fan_out.filters,
+    "python-receive": python_package.python_receive,
+    "python-echo": python_package.python_echo,
+    "python-publish": python_package.python_publish,
 }
 
 
@@ -184,6 +188,9 @@ def main():
     page = Page(None if options.only else RESULTS)
     page.add("# Tidewire beside its peers", "", introduction(options), "")
     for name in options.only or SECTIONS:
+        if name.startswith("python-") and not python_package.is_installed():
+            print(f"The Python package is not installed for {name}: see bench/run.")
+            continue
         SECTIONS[name](page, options.rounds, options.seconds)
     if page.path:
         print("The results are in bench/RESULTS.md.")

@@ -20,13 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--mode", choices=MODES, required=True)
-    parser.add_argument("--profile", choices=["v1", "raw"], default="raw")
+    parser.add_argument("--profile", choices=["v1", "open", "raw"], default="raw")
     options = parser.parse_args()
     server = tidewire.Server(
         port=options.port,
         shards=1,
-        protocol=options.profile,
-        jwt_secret=os.environ.get("TIDEWIRE_JWT_SECRET") if options.profile == "v1" else None,
+        protocol="raw" if options.profile == "raw" else "v1",
+        jwt_secret=os.environ["TIDEWIRE_JWT_SECRET"] if options.profile == "v1" else None,
+        no_auth=options.profile != "v1",
         topics_open=True,
         rate_limit_capacity=UNLIMITED,
         rate_limit_refill_per_s=UNLIMITED,
@@ -75,11 +76,11 @@ def echo_handlers(server: tidewire.Server) -> None:
 
 
 def publish(server: tidewire.Server) -> None:
-    publish_by(server, lambda: [server.publish("fan-out", FAN_OUT) for _ in range(100)])
+    publish_by(server, lambda: [server.publish("fan-out", FAN_OUT, type="tick") for _ in range(100)])
 
 
 def publish_many(server: tidewire.Server) -> None:
-    publish_by(server, lambda: server.publish_many("fan-out", [FAN_OUT] * 100))
+    publish_by(server, lambda: server.publish_many("fan-out", [FAN_OUT] * 100, type="tick"))
 
 
 def publish_by(server, publish_some) -> None:
@@ -91,7 +92,7 @@ def publish_by(server, publish_some) -> None:
             time.sleep(0.01)
 
 
-FAN_OUT = {"x": "0123456789"}
+FAN_OUT = {"x": "0123456789012345678901234567890123456789"}  # 95 bytes as a message
 MODES = {
     "length": length,
     "payload": payload,

@@ -1,0 +1,137 @@
+"""The sections of compare.py about the Python package: its server beside other servers of Python, its client beside theirs."""
+
+import contextlib
+import json
+import statistics
+import subprocess
+
+from measure import CLIENT_CORE, bench, cpu_us, median, rate, ratio, reached, verdicts
+from servers import ROOT, SECRET, Server, peers, python, tidewire
+
+FOLDER = ROOT / "bench/peers/python"
+PYTHON = FOLDER / ".venv/bin/python"
+RECEIVE_TARGETS = {"length": 2.5e6, "payload": 0.8e6}
+WEBSOCKETS, PICOWS = "websockets (Python)", "picows (Python)"
+BATCHES, HANDLERS = "tidewire, batches", "tidewire, handlers"
+
+
+def server(name, mode, profile):
+    command = [PYTHON, FOLDER / "server.py", "--mode", mode, "--profile", profile]
+    flags = ["--profile", profile]
+    if profile == "v1":
+        flags += ["--jwt-secret", SECRET]
+    started = Server(name, command, flags)
+    started.stats_url = started.line("operations on ")
+    if profile == "v1":
+        started.bench_flags = [*flags, "--stats-url", started.stats_url]
+    return started
+
+
+def websockets_server(mode):
+    return Server(WEBSOCKETS, [PYTHON, FOLDER / "websockets_server.py", "--mode", mode], ["--profile", "raw"])
+
+
+def python_receive(page, rounds, seconds):
+    """Into Python: every message is looked at there, and the count is compared with the generator's."""
+    flags = ["--test", "throughput", "--connections", 100, "--duration-s", seconds]
+    names = {"length": "tidewire, len(message.data)", "payload": "tidewire, message.json()['p']"}
+    results = {}
+    with contextlib.ExitStack() as stack:
+        servers = {name: stack.enter_context(server(name, mode, "v1")) for mode, name in names.items()}
+        servers[WEBSOCKETS] = stack.enter_context(websockets_server("sink"))
+        for _ in range(rounds):
+            for name, measured in servers.items():
+                results.setdefault(name, []).append(bench(measured, *flags))
+        for name in names.values():
+            check_taken(servers[name], sum(row["messages"]["confirmed"] for row in results[name]))
+    page.table("Into Python, 175 B JSON, 100 connections", *COLUMNS)
+    add_rows(page, results, WEBSOCKETS)
+    page.end(
+        *(
+            target(f"{names[mode]}: at least {wanted / 1e6:.1f} M/s", median(map(rate, results[names[mode]])), wanted)
+            for mode, wanted in RECEIVE_TARGETS.items()
+        ),
+        "Python took every message that the generator counts.",
+    )
+
+
+def check_taken(measured, confirmed):
+    measured.process.terminate()
+    took = int(measured.process.stdout.readline().split()[1])
+    if took != confirmed:
+        raise SystemExit(f"{measured.name}: {confirmed} messages were confirmed, and Python took {took}")
+
+
+def python_echo(page, rounds, seconds):
+    for in_flight in (1, 64):
+        flags = ["--test", "echo", "--in-flight", in_flight, "--connections", 100, "--duration-s", seconds]
+        with contextlib.ExitStack() as stack:
+            servers = [server(BATCHES, "echo", "raw"), server(HANDLERS, "echo-handlers", "raw")]
+            servers.append(websockets_server("echo"))
+            servers += [Server(name, command, ["--profile", "raw"]) for name, command in peers("echo") if name == PICOWS]
+            for started in servers:
+                stack.enter_context(started)
+            results = {started.name: [] for started in servers}
+            for _ in range(rounds):
+                for started in servers:
+                    results[started.name].append(bench(started, *flags))
+        page.table(f"Echo from Python, 175 B, 100 connections, {in_flight} in flight", *COLUMNS)
+        add_rows(page, results, WEBSOCKETS)
+        wanted = 1.2 if in_flight == 1 else 5
+        lines = [target(f"handlers: at least 3 times {WEBSOCKETS}", ratio(results, HANDLERS, WEBSOCKETS, rate), 3)]
+        if PICOWS in results:
+            words = f"batches: at least {wanted} times {PICOWS}"
+            lines.append(target(words, ratio(results, BATCHES, PICOWS, rate), wanted))
+        page.end(*lines)
+
+
+def python_publish(page, rounds, seconds):
+    """To 100 subscribers: by the engine's own clients, and from Python."""
+    results = {"the engine's clients": [], "publish_many": [], "publish": []}
+    for _ in range(rounds):
+        with tidewire("sink", "--topics-open") as measured:
+            flags = ["--test", "fan-out", "--connections", 100, "--duration-s", seconds]
+            results["the engine's clients"].append(rate(bench(measured, *flags)))
+        for name, mode in (("publish_many", "publish-many"), ("publish", "publish")):
+            with server(name, mode, "open") as measured:
+                results[name].append(subscribers(measured, seconds))
+    reference = results["the engine's clients"]
+    page.table("Publishing 95 B to 100 subscribers", "by", "deliveries/s", "ratio to the engine's clients")
+    ratios = {}
+    for name, rates in results.items():
+        ratios[name] = statistics.median(ours / own for ours, own in zip(rates, reference, strict=True))
+        page.row(name, f"{median(rates):,.0f}", f"{ratios[name]:.2f}")
+    page.end(
+        target("publish_many: at least 0.9", ratios["publish_many"], 0.9),
+        target("one publish a call: at least 0.6", ratios["publish"], 0.6),
+    )
+
+
+def subscribers(measured, seconds):
+    command = ["taskset", "-c", CLIENT_CORE, PYTHON, FOLDER / "subscribers.py", measured.url, "--seconds", seconds]
+    run = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(run.stdout)["deliveries_per_s"]
+
+
+def add_rows(page, results, reference):
+    for name, rows in results.items():
+        page.row(
+            name,
+            f"{median(map(rate, rows)):,.0f}",
+            f"{ratio(results, name, reference, rate):.2f}",
+            f"{median(map(cpu_us('server'), rows)):.3f} µs",
+            statistics.mode(row.get("bottleneck", "none") for row in rows),
+            verdicts(rows),
+        )
+
+
+def target(words, value, wanted):
+    shown = f"{value / 1e6:.2f} M" if wanted > 1e5 else f"{value:.2f}"
+    return f"Target: {words}: {shown} ({reached(value >= wanted)})."
+
+
+def is_installed():
+    return PYTHON.exists()
+
+
+COLUMNS = ["server", "confirmed messages/s", f"ratio to {WEBSOCKETS}", "server CPU per message", "bottleneck", "verdict"]
