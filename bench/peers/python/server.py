@@ -8,8 +8,6 @@ import asyncio
 import os
 import signal
 import sys
-import threading
-import time
 
 import tidewire
 
@@ -84,15 +82,23 @@ def publish_many(server: tidewire.Server) -> None:
 
 
 def publish_by(server, publish_some) -> None:
-    threading.Thread(target=lambda: [None for _ in server.batches()], daemon=True).start()
-    while server.state == "running":
-        if server.connections:
-            publish_some()
-        else:
-            time.sleep(0.01)
+    """Publishes a hundred at a time, at most a window ahead of what the subscribers say that they have read."""
+    published, room = 0, 0
+    while True:
+        try:
+            if published + 100 <= room:
+                publish_some()
+                published += 100
+                continue
+            for message in server.receive(timeout_ms=1000):
+                if message.kind == "message":
+                    room = message.payload + WINDOW
+        except tidewire.StoppedError:
+            return
 
 
-FAN_OUT = {"x": "0123456789012345678901234567890123456789"}  # 95 bytes as a message
+WINDOW = 1_000
+FAN_OUT = {"x": "01234567890123456789012345678901234567890123456"}  # 95 bytes as a message
 MODES = {
     "length": length,
     "payload": payload,

@@ -57,30 +57,38 @@ def main() -> None:
         subscriber.socket.setblocking(False)
         selector.register(subscriber.socket, selectors.EVENT_READ, subscriber)
     buffer = bytearray(1 << 20)
-    first = None
-    started = time.perf_counter()
-    begun = {}
-    warm = started + 0.5
+    speaker = subscribers[0]
+    speaker.say({"t": "read", "p": 0})
+    frame, told = 0, 0
+    warm = time.perf_counter() + WARM_S
     end = warm + options.seconds
+    begun, started = None, 0.0
     while (now := time.perf_counter()) < end:
-        if not begun and now >= warm:
-            begun = {subscriber: subscriber.bytes for subscriber in subscribers}
-            started = now
         for key, _ in selector.select(0.1):
             subscriber = key.data
             read = subscriber.socket.recv_into(buffer)
             if not read:
                 raise SystemExit("the server ended a connection")
-            if first is None:
-                first = bytes(buffer[: min(read, 400)])
+            frame = frame or frame_bytes(buffer)
             subscriber.bytes += read
+        if frame and (least := min(subscriber.bytes for subscriber in subscribers) // frame) >= told + STEP:
+            told = least
+            speaker.say({"t": "read", "p": told})
+        if begun is None and now >= warm:
+            begun, started = sum(subscriber.bytes for subscriber in subscribers), now
+    total = sum(subscriber.bytes for subscriber in subscribers) - begun
     elapsed = time.perf_counter() - started
-    frame = 2 + first[1]
-    if first[0] != 0x81 or first[1] >= 126:
-        raise SystemExit(f"expected short text frames, not {first[:20]!r}")
-    total = sum(subscriber.bytes - begun[subscriber] for subscriber in subscribers)
     print(json.dumps({"deliveries_per_s": total / frame / elapsed, "frame_bytes": frame}))
 
+
+def frame_bytes(received: bytearray) -> int:
+    if received[0] != 0x81 or received[1] >= 126:
+        raise SystemExit(f"expected short text frames, not {received[:20]!r}")
+    return 2 + received[1]
+
+
+WARM_S = 0.5
+STEP = 100  # publications after which the server hears how far the slowest is
 
 if __name__ == "__main__":
     main()
