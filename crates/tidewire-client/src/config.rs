@@ -62,8 +62,9 @@ pub struct Config {
     pub rate_limit: bool,
     /// What the client calls itself. Default `tidewire-client/` and the version.
     pub client_version: String,
-    /// Messages that count once they are acknowledged.
-    pub queue: Queue,
+    /// The queue of messages that are kept until the server has acknowledged them; `None` for clients that send none
+    /// such. Default `None`.
+    pub queue: Option<Queue>,
 }
 
 /// Where a token comes from.
@@ -200,7 +201,7 @@ impl Config {
             reorder_window: Duration::from_secs(5),
             rate_limit: true,
             client_version: concat!("tidewire-client/", env!("CARGO_PKG_VERSION")).to_owned(),
-            queue: Queue::default(),
+            queue: None,
         }
     }
 
@@ -208,6 +209,16 @@ impl Config {
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Token::Fixed(token.into());
+        self
+    }
+
+    /// The same with a queue of unacknowledged messages in this file.
+    #[must_use]
+    pub fn with_queue(mut self, path: impl Into<PathBuf>) -> Self {
+        self.queue = Some(Queue {
+            path: Some(path.into()),
+            ..Queue::default()
+        });
         self
     }
 

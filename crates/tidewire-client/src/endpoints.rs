@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn in_turn_and_past_what_is_broken() {
         let mut three = endpoints(&[1, 1, 1], Choice::RoundRobin);
-        let mut next = |three: &mut Endpoints, now_ms| three.choose(now_ms, 0, &[]);
+        let next = |three: &mut Endpoints, now_ms| three.choose(now_ms, 0, &[]);
         let turn: Vec<_> = (0..4).map(|_| next(&mut three, 0).unwrap()).collect();
         assert_eq!(turn, [0, 1, 2, 0]);
         for _ in 0..3 {

@@ -1,17 +1,40 @@
-//! The Rust client of Tidewire: the parts that need no socket.
+//! The Rust client of Tidewire: it comes back by itself, recovers what it missed, and keeps what must arrive.
+//!
+//! [`Client`] is where to begin. The parts that it is made of are state machines that take the time and randomness as
+//! arguments; they can be used by themselves: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
+//! [`endpoints`], [`quality`].
 
 pub mod backoff;
 pub mod breaker;
+mod client;
+mod command;
 pub mod config;
+mod connect;
+mod connection;
+mod counts;
+mod driver;
 pub mod endpoints;
 mod error;
+pub mod event;
+mod inbox;
+mod outbox;
 pub mod priority_queue;
 pub mod quality;
 mod queue;
 pub mod rate;
+pub mod request;
 pub mod sequencer;
+mod session;
 mod url;
 
+pub use client::{Acknowledgement, Client, Events, QueueOptions, Responder};
 pub use config::Config;
+pub use driver::State;
 pub use error::Error;
+pub use event::{Batch, Event, Message};
+pub use priority_queue::Priority;
 pub use queue::QueueDepth;
+pub use request::{Publication, Published, SubscribeOptions, Subscribed};
+pub use tidewire_wire::close::CloseCode;
+pub use tidewire_wire::codes::Fault;
+pub use tidewire_wire::format::Format;

@@ -34,7 +34,6 @@ pub struct QualityMeter {
 impl QualityMeter {
     /// Takes note that a ping left.
     pub fn handle_ping(&mut self, now_us: u64) {
-        self.expire(now_us);
         if self.open.len() == OPEN_MAX {
             self.open.pop_front();
             self.remember(false);
@@ -92,20 +91,6 @@ impl QualityMeter {
         }
     }
 
-    /// Counts pings that have waited for too long as lost. Their answers may still come and are then taken for those
-    /// of later pings only if all before were answered, so they stay on the list.
-    fn expire(&mut self, now_us: u64) {
-        while self.open.len() > OPEN_MAX / 2
-            && self
-                .open
-                .front()
-                .is_some_and(|sent_us| is_late(*sent_us, now_us))
-        {
-            self.open.pop_front();
-            self.remember(false);
-        }
-    }
-
     fn remember(&mut self, answered: bool) {
         if self.recent.len() == WINDOW {
             self.recent.pop_front();
@@ -133,8 +118,8 @@ pub const WINDOW: usize = 50;
 /// Milliseconds after which a ping without an answer counts as lost.
 pub const ANSWER_MS_MAX: u64 = 10_000;
 
-/// Pings that may be on their way.
-const OPEN_MAX: usize = 64;
+/// Pings that may be on their way; the oldest counts as lost for a further one.
+pub const OPEN_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

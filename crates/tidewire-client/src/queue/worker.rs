@@ -13,6 +13,12 @@ use tokio::sync::oneshot;
 /// Says what became of a message: it was acknowledged, or why not.
 pub(crate) type Receipt = oneshot::Sender<Result<(), Error>>;
 
+/// Waits for a [`Receipt`].
+pub(crate) type WhenReceived = oneshot::Receiver<Result<(), Error>>;
+
+/// A message on its way into the store, and who waits for what.
+type Push = (Durable, Receipt, Receipt);
+
 /// Talks to the thread of a store. The thread ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StoreHandle {
@@ -45,7 +51,7 @@ pub(crate) enum StoreEvent {
 enum Job {
     Push {
         message: Durable,
-        stored: oneshot::Sender<Result<(), Error>>,
+        stored: Receipt,
         receipt: Receipt,
     },
     Resume {
@@ -121,16 +127,7 @@ impl StoreHandle {
     }
 
     /// Stores a message. The first of both is told when it is stored, the second when it is acknowledged.
-    pub(crate) fn push(
-        &self,
-        message: Durable,
-    ) -> Result<
-        (
-            oneshot::Receiver<Result<(), Error>>,
-            oneshot::Receiver<Result<(), Error>>,
-        ),
-        Error,
-    > {
+    pub(crate) fn push(&self, message: Durable) -> Result<(WhenReceived, WhenReceived), Error> {
         if self.pushing.fetch_add(1, Ordering::Relaxed) >= self.pushing_max {
             self.pushing.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::Full);
@@ -219,7 +216,7 @@ impl Worker {
     }
 
     /// Stores what waits in one commit or, if not all of it fits, one by one.
-    fn push(&mut self, pushes: Vec<(Durable, oneshot::Sender<Result<(), Error>>, Receipt)>) {
+    fn push(&mut self, pushes: Vec<Push>) {
         let now_unix_ms = unix_ms();
         self.pushing.fetch_sub(pushes.len(), Ordering::Relaxed);
         let (mut messages, mut waiters) = (Vec::new(), Vec::new());
@@ -286,7 +283,10 @@ impl Worker {
                 let rows = self.store.acknowledge(last)?;
                 self.settle(&rows, &Ok(()));
             }
-            Job::Rewind { last } => self.store.rewind(last),
+            Job::Rewind { last } => {
+                self.store.rewind(last);
+                self.tell(StoreEvent::Resumed);
+            }
             Job::Refused { row, error } => self.settle(&[row], &Err(error)),
         }
         Ok(())

@@ -1,0 +1,750 @@
+//! The client as an application holds it.
+
+use crate::Error;
+use crate::command::Command;
+use crate::config::Config;
+use crate::connect::Connector;
+use crate::driver::{Driver, Shared, State};
+use crate::endpoints::EndpointHealth;
+use crate::event::{Batch, Event, Message};
+use crate::inbox::Bell;
+use crate::outbox::Outbox;
+use crate::priority_queue::Priority;
+use crate::quality::Quality;
+use crate::queue::worker::StoreHandle;
+use crate::queue::{Durable, QueueDepth};
+use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
+use crate::session::Session;
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::{SystemType, check_value};
+use tidewire_wire::session::{
+    Call as WireCall, CallError, DELIVERIES_PER_ACK_MAX, KEY_BYTES_MAX,
+    TOPICS_PER_PRESENCE_REQUEST_MAX, TOPICS_PER_REQUEST_MAX, TYPE_BYTES_MAX,
+};
+use tidewire_wire::uuid::uuid_v7;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// A connection to a server, or to several of the same service, that comes back by itself.
+///
+/// Cheap to clone. When the last clone is dropped the connection is closed. Events have to be taken
+/// ([`Self::next_batch`]): while more wait than [`Config::inbox_bytes_max`], nothing is read, neither publications nor
+/// answers.
+///
+/// ```no_run
+/// use tidewire_client::{Client, Config, Event};
+///
+/// # async fn example() -> Result<(), tidewire_client::Error> {
+/// let client = Client::connect(Config::new("ws://127.0.0.1:5006/ws").with_token("…")).await?;
+/// client.subscribe(["orders.*"]).await?;
+/// while let Some(batch) = client.next_batch().await {
+///     for event in batch {
+///         if let Event::Message(message) = event {
+///             println!("{message:?}");
+///         }
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+    store: Option<Arc<StoreHandle>>,
+    _alive: Arc<Alive>,
+}
+
+/// Closes the connection when nobody holds the client any more.
+struct Alive(Arc<Shared>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.close.request(CloseCode::NORMAL, "");
+    }
+}
+
+/// A message that will be acknowledged: await it to know that the server has taken it.
+#[derive(Debug)]
+pub struct Acknowledgement(oneshot::Receiver<Result<(), Error>>);
+
+impl Acknowledgement {
+    /// Returns when the server has taken the message.
+    ///
+    /// # Errors
+    /// The server refused it; it was too old to be sent; or whether it was taken is not known, because the server
+    /// has forgotten this client. If the client is closed first, the message stays in the queue.
+    pub async fn wait(self) -> Result<(), Error> {
+        match self.0.await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Closed("the message stays in the queue".to_owned())),
+        }
+    }
+}
+
+impl Client {
+    /// Connects, and returns once a session is established. Each endpoint is tried once.
+    ///
+    /// Has to be called in a tokio runtime, on which the client then lives.
+    ///
+    /// # Errors
+    /// The configuration cannot be used, or none of the endpoints gives a session: why the last one does not.
+    pub async fn connect(config: Config) -> Result<Self, Error> {
+        let attempts = config.endpoints.len();
+        let client = Self::spawn(config, Some(attempts))?;
+        client.connected().await?;
+        Ok(client)
+    }
+
+    /// Starts to connect and returns at once; the client goes on until it has a session. For clients that put
+    /// messages into their queue while there is no server.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn start(config: Config) -> Result<Self, Error> {
+        Self::spawn(config, None)
+    }
+
+    fn spawn(config: Config, first_attempts: Option<usize>) -> Result<Self, Error> {
+        if config.endpoints.is_empty() {
+            return Err(Error::invalid("a client needs an endpoint"));
+        }
+        let connector = Connector::new(&config)?;
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|_| Error::invalid("a client has to be made in a tokio runtime"))?;
+        let config = Arc::new(config);
+        let mut random = StdRng::from_os_rng();
+        let shared = Arc::new(Shared::new(config.clone(), new_id(&mut random)));
+        let session_random = StdRng::from_rng(&mut random);
+        let mut session = Session::new(config.clone(), shared.outbox.clone(), session_random);
+        let (store_events, store_receiver) = mpsc::unbounded_channel();
+        let store = match &config.queue {
+            None => None,
+            Some(queue) => {
+                let store = StoreHandle::start(queue, &new_id(&mut random), store_events)?;
+                Some(Arc::new(store))
+            }
+        };
+        if let Some(store) = &store {
+            session.set_store(store.clone());
+        }
+        let driver = Driver {
+            shared: shared.clone(),
+            connector,
+            session,
+            store: store_receiver,
+            random,
+            first_attempts,
+        };
+        runtime.spawn(driver.run());
+        Ok(Self {
+            _alive: Arc::new(Alive(shared.clone())),
+            store,
+            shared,
+        })
+    }
+
+    /// The next events, as many as came together; `None` when the client is closed and all have been taken. Of several
+    /// tasks that call this, each event goes to one.
+    pub async fn next_batch(&self) -> Option<Batch> {
+        self.shared.inbox.next().await
+    }
+
+    /// [`Self::next_batch`] without waiting; `Ok(None)` if there is nothing now.
+    ///
+    /// # Errors
+    /// The client is closed, and all events have been taken.
+    pub fn try_next_batch(&self) -> Result<Option<Batch>, Error> {
+        self.shared
+            .inbox
+            .try_take()
+            .map_err(|()| self.closed_error())
+    }
+
+    /// [`Self::next_batch`] that blocks this thread, which must not be one of the runtime's, for up to `timeout`;
+    /// `Ok(None)` if nothing came.
+    ///
+    /// # Errors
+    /// The client is closed, and all events have been taken.
+    pub fn blocking_next_batch(&self, timeout: Duration) -> Result<Option<Batch>, Error> {
+        self.shared
+            .inbox
+            .wait(timeout)
+            .map_err(|()| self.closed_error())
+    }
+
+    /// One event after another.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events {
+            client: self.clone(),
+            batch: None,
+        }
+    }
+
+    /// Calls `bell` whenever there are events after there were none, and at the end: for event loops other than
+    /// tokio's. It is called from the client's task and must not block.
+    pub fn set_bell(&self, bell: Option<Arc<dyn Fn() + Send + Sync>>) {
+        let bell: Option<Bell> = bell;
+        self.shared.inbox.set_bell(bell);
+    }
+
+    /// Sends a message to the server's application: a type and a payload, which is JSON text. Waits while there is no
+    /// room for what waits to be sent.
+    ///
+    /// The message arrives once at most. It waits while the connection is lost; what was on its way when it was lost
+    /// may be lost with it. [`Self::send_acknowledged`] is for messages that must arrive.
+    ///
+    /// # Errors
+    /// A type or payload that cannot be sent, or the client is closed.
+    pub async fn send(&self, t: &str, payload: &str) -> Result<(), Error> {
+        check_message(t, payload)?;
+        let outbox = &self.shared.outbox;
+        outbox
+            .wait(|| outbox.try_send(t, payload.as_bytes(), Priority::Normal))
+            .await
+    }
+
+    /// [`Self::send`] without waiting.
+    ///
+    /// # Errors
+    /// As [`Self::send`], and [`Error::Full`].
+    pub fn try_send(&self, t: &str, payload: &str, priority: Priority) -> Result<(), Error> {
+        check_message(t, payload)?;
+        self.shared.outbox.try_send(t, payload.as_bytes(), priority)
+    }
+
+    /// Sends a whole envelope, an object with a type in `t`, as it is; the caller has made sure that it is JSON.
+    /// Without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Full`], or the client is closed; with MessagePack an envelope that is not JSON.
+    pub fn try_send_envelope(&self, envelope: &str) -> Result<(), Error> {
+        if self.shared.config.format == tidewire_wire::format::Format::MessagePack {
+            check_value(envelope, 0).map_err(|error| Error::invalid(error.to_string()))?;
+        }
+        self.shared.outbox.try_send_envelope(envelope.as_bytes())
+    }
+
+    /// Returns when there may be room for what waits to be sent.
+    ///
+    /// # Errors
+    /// The client is closed.
+    pub async fn room(&self) -> Result<(), Error> {
+        let outbox = &self.shared.outbox;
+        outbox.wait(|| outbox.check_room()).await
+    }
+
+    /// Puts a message into the queue of unacknowledged ones ([`Config::queue`]), and returns when it is stored there:
+    /// with a file it then survives a crash. It is sent as soon as there is a session, the most urgent first, and
+    /// sent again until the server has acknowledged it, which takes each once.
+    ///
+    /// # Errors
+    /// There is no queue or no room in it, it cannot be used, or the message cannot be sent.
+    pub async fn send_acknowledged(
+        &self,
+        t: &str,
+        payload: &str,
+        options: QueueOptions,
+    ) -> Result<Acknowledgement, Error> {
+        check_message(t, payload)?;
+        self.enqueue(None, t, payload, options).await
+    }
+
+    /// [`Self::send_acknowledged`] for a publication.
+    ///
+    /// # Errors
+    /// As [`Self::send_acknowledged`].
+    pub async fn publish_acknowledged(
+        &self,
+        topic: &str,
+        t: &str,
+        payload: &str,
+        options: QueueOptions,
+    ) -> Result<Acknowledgement, Error> {
+        check_publication(topic, t, payload)?;
+        self.enqueue(Some(topic), t, payload, options).await
+    }
+
+    async fn enqueue(
+        &self,
+        topic: Option<&str>,
+        t: &str,
+        payload: &str,
+        options: QueueOptions,
+    ) -> Result<Acknowledgement, Error> {
+        let store = self
+            .store
+            .as_ref()
+            .ok_or_else(|| Error::invalid("this client has no queue: set Config::queue"))?;
+        let ttl_ms = options
+            .ttl
+            .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let now_ms = self.shared.moment().now.unix_ms;
+        let (stored, acknowledged) = store.push(Durable {
+            topic: topic.map(str::to_owned),
+            t: t.to_owned(),
+            payload: payload.as_bytes().to_vec(),
+            priority: options.priority,
+            key: options.key,
+            expires_unix_ms: ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),
+        })?;
+        match stored.await {
+            Ok(result) => result.map(|()| Acknowledgement(acknowledged)),
+            Err(_) => Err(Error::Queue("its thread has ended".to_owned())),
+        }
+    }
+
+    /// Asks the server's application and returns its answer, JSON text. `timeout` is in place of the configured one.
+    ///
+    /// # Errors
+    /// The server refuses or does not know the type; no answer in time, or the connection is lost: then whether it
+    /// was done is not known.
+    pub async fn request(
+        &self,
+        t: &str,
+        payload: &str,
+        timeout: Option<Duration>,
+    ) -> Result<String, Error> {
+        check_text("the type", t, TYPE_BYTES_MAX)?;
+        check_payload(payload)?;
+        let limit = timeout.unwrap_or(self.shared.config.request_timeout);
+        let call = WireCall {
+            t: t.to_owned(),
+            payload: payload.as_bytes().to_vec(),
+            timeout_ms: u64::try_from(limit.as_millis()).ok(),
+        };
+        let answer = self
+            .ask(limit, |reply| Command::Call { call, reply })
+            .await?;
+        String::from_utf8(answer).map_err(|_| Error::Refused {
+            code: "INVALID_MESSAGE".to_owned(),
+            message: "the answer is not UTF-8".to_owned(),
+            retry_after: None,
+        })
+    }
+
+    /// Subscribes topics and patterns. What is missed while the connection is lost is asked for by itself.
+    ///
+    /// # Errors
+    /// The server refuses the request as a whole; no answer in time. Single topics that fail are no error.
+    pub async fn subscribe<I, S>(&self, topics: I) -> Result<Subscribed, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        self.subscribe_with(topics, SubscribeOptions::default())
+            .await
+    }
+
+    /// [`Self::subscribe`] with options.
+    ///
+    /// # Errors
+    /// As [`Self::subscribe`].
+    pub async fn subscribe_with<I, S>(
+        &self,
+        topics: I,
+        options: SubscribeOptions,
+    ) -> Result<Subscribed, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        let options = Arc::new(options);
+        self.in_chunks(topics, |topics, reply| Command::Subscribe {
+            topics,
+            options: options.clone(),
+            reply,
+        })
+        .await
+    }
+
+    /// Ends subscriptions; after it returns, no publication of them comes.
+    ///
+    /// # Errors
+    /// As [`Self::subscribe`].
+    pub async fn unsubscribe<I, S>(&self, topics: I) -> Result<Subscribed, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        self.in_chunks(topics, |topics, reply| Command::Unsubscribe {
+            topics,
+            reply,
+        })
+        .await
+    }
+
+    /// A request takes up to a thousand topics.
+    async fn in_chunks<I, S>(
+        &self,
+        topics: I,
+        command: impl Fn(Vec<String>, oneshot::Sender<Result<Subscribed, Error>>) -> Command,
+    ) -> Result<Subscribed, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        let topics: Vec<String> = topics.into_iter().map(Into::into).collect();
+        if topics.is_empty() || topics.iter().any(String::is_empty) {
+            return Err(Error::invalid("at least one topic, and none of them empty"));
+        }
+        let limit = self.shared.config.request_timeout;
+        let mut all = Subscribed::default();
+        for chunk in topics.chunks(TOPICS_PER_REQUEST_MAX) {
+            let part = self
+                .ask(limit, |reply| command(chunk.to_vec(), reply))
+                .await?;
+            all.topics.extend(part.topics);
+            all.failed.extend(part.failed);
+            all.positions.extend(part.positions);
+        }
+        Ok(all)
+    }
+
+    /// Publishes, and returns when the publication has its place. If the connection is lost meanwhile, it is
+    /// published again with the same id, and the server drops what it has taken before.
+    ///
+    /// # Errors
+    /// The server refuses it, and nobody gets it; or no answer in time, and whether it was taken is not known.
+    pub async fn publish(&self, publication: Publication) -> Result<Published, Error> {
+        let publication = self.identified(publication)?;
+        let limit = self.shared.config.request_timeout;
+        let command = |reply| Command::Publish {
+            publication,
+            reply: Some(reply),
+        };
+        self.ask(limit, command).await
+    }
+
+    /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`] if it is
+    /// refused.
+    ///
+    /// # Errors
+    /// [`Error::Full`], or it cannot be sent.
+    pub fn try_publish(&self, publication: Publication) -> Result<(), Error> {
+        let publication = self.identified(publication)?;
+        let reply = None;
+        let command = Box::new(Command::Publish { publication, reply });
+        self.shared
+            .outbox
+            .try_command(command)
+            .map_err(|(error, _)| error)
+    }
+
+    fn identified(&self, mut publication: Publication) -> Result<Publication, Error> {
+        check_publication(&publication.topic, &publication.t, &publication.payload)?;
+        for key in [&publication.id, &publication.key].into_iter().flatten() {
+            check_text("an id or a key", key, KEY_BYTES_MAX)?;
+        }
+        if publication.ttl_ms == Some(0) {
+            return Err(Error::invalid("ttl_ms is at least 1"));
+        }
+        if publication.id.is_none() {
+            publication.id = Some(self.shared.next_id());
+        }
+        Ok(publication)
+    }
+
+    /// Who is on these topics; up to 100.
+    ///
+    /// # Errors
+    /// As [`Self::subscribe`].
+    pub async fn presence<I, S>(&self, topics: I) -> Result<PresenceAnswer, Error>
+    where
+        I: IntoIterator<Item = S>,
+        S: Into<String>,
+    {
+        let topics: Vec<String> = topics.into_iter().map(Into::into).collect();
+        if topics.is_empty() || topics.len() > TOPICS_PER_PRESENCE_REQUEST_MAX {
+            return Err(Error::invalid("1 to 100 topics"));
+        }
+        let command = |reply| Command::Presence {
+            topics,
+            counts_only: false,
+            limit: None,
+            reply,
+        };
+        self.ask(self.shared.config.request_timeout, command).await
+    }
+
+    /// Asks for snapshots of topics, or of all that are subscribed; they come as messages.
+    ///
+    /// # Errors
+    /// The client is closed.
+    pub async fn sync(&self, topics: Vec<String>) -> Result<(), Error> {
+        self.shared.outbox.command(Command::Sync { topics }).await
+    }
+
+    /// Tells the server that deliveries to a member of a queue group are done. Those of another session are passed
+    /// over: they have gone to another member.
+    ///
+    /// # Errors
+    /// The client is closed.
+    pub async fn acknowledge(&self, messages: &[Message]) -> Result<(), Error> {
+        let Some(session) = messages.first().map(Message::session) else {
+            return Ok(());
+        };
+        let same = messages
+            .iter()
+            .filter(|message| message.session() == session);
+        let deliveries: Vec<u64> = same
+            .filter_map(|message| message.outline().ok()?.delivery)
+            .collect();
+        for chunk in deliveries.chunks(DELIVERIES_PER_ACK_MAX) {
+            let deliveries = chunk.to_vec();
+            self.shared
+                .outbox
+                .command(Command::Acknowledge {
+                    session,
+                    deliveries,
+                })
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The time there and back.
+    ///
+    /// # Errors
+    /// No answer in time, or the connection is lost.
+    pub async fn ping(&self) -> Result<Duration, Error> {
+        self.ask(self.shared.config.request_timeout, |reply| Command::Ping {
+            reply,
+        })
+        .await
+    }
+
+    /// What the pings say about the connection.
+    #[must_use]
+    pub fn quality(&self) -> Quality {
+        self.shared.quality()
+    }
+
+    /// How the client stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.shared.state.borrow().clone()
+    }
+
+    /// What is known of each endpoint.
+    #[must_use]
+    pub fn endpoints(&self) -> Vec<EndpointHealth> {
+        self.shared.endpoints()
+    }
+
+    /// How many messages wait for an acknowledgement, and how many bytes they have.
+    #[must_use]
+    pub fn queue_depth(&self) -> QueueDepth {
+        self.store
+            .as_ref()
+            .map(|store| store.depth())
+            .unwrap_or_default()
+    }
+
+    /// Bytes that wait to be sent.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.shared.outbox.waiting_bytes()
+    }
+
+    /// Returns when a session is established.
+    ///
+    /// # Errors
+    /// The client is closed, or has given up.
+    pub async fn connected(&self) -> Result<(), Error> {
+        let mut state = self.shared.state.subscribe();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Connected => return Ok(()),
+                State::Closed(error) => return Err(error.clone()),
+                State::Connecting | State::Waiting => {}
+            }
+            if state.changed().await.is_err() {
+                return Err(self.closed_error());
+            }
+        }
+    }
+
+    /// Sends what waits, closes the connection and returns when it is closed, after 6 seconds at the latest. Events
+    /// that came before can still be taken.
+    pub async fn close(&self) {
+        self.close_with(1000, "").await;
+    }
+
+    /// [`Self::close`] with a code of 1000, or 3000 to 4999, and a reason of up to 123 bytes. Another code counts as
+    /// 1000.
+    pub async fn close_with(&self, code: u16, reason: &str) {
+        let code = CloseCode::from_wire(code).filter(|code| matches!(code.value(), 1000 | 3000..));
+        self.shared
+            .close
+            .request(code.unwrap_or(CloseCode::NORMAL), reason);
+        let mut state = self.shared.state.subscribe();
+        // The sender lives as long as this client.
+        let _ = state
+            .wait_for(|state| matches!(state, State::Closed(_)))
+            .await;
+    }
+
+    async fn ask<T>(
+        &self,
+        limit: Duration,
+        command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let command = command(reply);
+        let asked = async {
+            self.shared.outbox.command(command).await?;
+            answer.await.unwrap_or_else(|_| Err(self.closed_error()))
+        };
+        timeout(limit, asked).await.unwrap_or(Err(Error::TimedOut))
+    }
+
+    fn closed_error(&self) -> Error {
+        let closed = self.shared.outbox.closed();
+        closed.unwrap_or_else(|| Error::Closed("by the application".to_owned()))
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("state", &self.state())
+            .field("quality", &self.quality().score)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a message waits in the queue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueOptions {
+    /// What goes first. Default: normal.
+    pub priority: Priority,
+    /// For how long it is of use; it is not sent later. Default: as long as the queue keeps messages.
+    pub ttl: Option<Duration>,
+    /// The conflation key of a publication. Default: none.
+    pub key: Option<String>,
+}
+
+/// The events of a client, one after another.
+#[derive(Debug)]
+pub struct Events {
+    client: Client,
+    batch: Option<Batch>,
+}
+
+impl Events {
+    /// The next event; `None` when the client is closed and all have been taken.
+    pub async fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.batch.as_mut().and_then(Iterator::next) {
+                return Some(event);
+            }
+            self.batch = Some(self.client.next_batch().await?);
+        }
+    }
+}
+
+/// Answers a call of the server's. Dropped without an answer it tells that the application failed.
+#[derive(Debug)]
+pub struct Responder {
+    outbox: Arc<Outbox>,
+    session: u32,
+    correlation_id: Option<String>,
+}
+
+impl Responder {
+    pub(crate) fn new(outbox: Arc<Outbox>, session: u32, correlation_id: String) -> Self {
+        Self {
+            outbox,
+            session,
+            correlation_id: Some(correlation_id),
+        }
+    }
+
+    /// Answers with JSON text.
+    ///
+    /// # Errors
+    /// It is not JSON, or there is no room: then the server is told that the application failed. A lost connection is
+    /// no error: its calls ended with it.
+    pub fn respond(mut self, payload: &str) -> Result<(), Error> {
+        check_payload(payload)?;
+        self.send(Ok(payload.as_bytes().to_vec()))
+    }
+
+    /// Answers that it did not work: one of the protocol's error codes or a word of the application's own.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn fail(mut self, code: &str, message: &str) -> Result<(), Error> {
+        self.send(Err(CallError {
+            code: code.to_owned(),
+            message: message.to_owned(),
+        }))
+    }
+
+    fn send(&mut self, result: Result<Vec<u8>, CallError>) -> Result<(), Error> {
+        let Some(correlation_id) = self.correlation_id.take() else {
+            return Ok(());
+        };
+        let command = Box::new(Command::Respond {
+            session: self.session,
+            correlation_id,
+            result,
+        });
+        self.outbox.try_command(command).map_err(|(error, _)| error)
+    }
+}
+
+impl Drop for Responder {
+    fn drop(&mut self) {
+        let error = CallError {
+            code: "HANDLER_ERROR".to_owned(),
+            message: "the application did not answer".to_owned(),
+        };
+        // Without room the server's own time-out tells it.
+        let _ = self.send(Err(error));
+    }
+}
+
+fn check_message(t: &str, payload: &str) -> Result<(), Error> {
+    if t.is_empty() || SystemType::parse(t).is_some() {
+        return Err(Error::invalid(format!(
+            "the type {t:?} is empty or one of the protocol's"
+        )));
+    }
+    check_payload(payload)
+}
+
+fn check_publication(topic: &str, t: &str, payload: &str) -> Result<(), Error> {
+    if topic.is_empty() {
+        return Err(Error::invalid("a publication needs a topic"));
+    }
+    check_text("the type", t, TYPE_BYTES_MAX)?;
+    check_message(t, payload)
+}
+
+/// The envelope and the request around a payload take two of the levels of nesting.
+fn check_payload(payload: &str) -> Result<(), Error> {
+    check_value(payload, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
+}
+
+fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
+    if text.is_empty() || text.len() > bytes_max {
+        return Err(Error::invalid(format!("{what} has 1 to {bytes_max} bytes")));
+    }
+    Ok(())
+}
+
+fn new_id(random: &mut impl rand::RngCore) -> String {
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut bytes = [0; 10];
+    random.fill_bytes(&mut bytes);
+    uuid_v7(since.as_millis() as u64, bytes).to_string()
+}

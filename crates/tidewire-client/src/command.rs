@@ -1,0 +1,115 @@
+//! What the application asks the driver to do, beside sending messages.
+
+use crate::Error;
+use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_wire::session::{Call, CallResult};
+use tokio::sync::oneshot;
+
+/// Where an answer goes.
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, Error>>;
+
+#[derive(Debug)]
+pub(crate) enum Command {
+    Subscribe {
+        topics: Vec<String>,
+        options: Arc<SubscribeOptions>,
+        reply: Reply<Subscribed>,
+    },
+    Unsubscribe {
+        topics: Vec<String>,
+        reply: Reply<Subscribed>,
+    },
+    Publish {
+        publication: Publication,
+        /// `None` to be told of errors alone.
+        reply: Option<Reply<Published>>,
+    },
+    Presence {
+        topics: Vec<String>,
+        counts_only: bool,
+        limit: Option<u64>,
+        reply: Reply<PresenceAnswer>,
+    },
+    Call {
+        call: Call,
+        reply: Reply<Vec<u8>>,
+    },
+    /// The answer to a call of the server's on that session.
+    Respond {
+        session: u32,
+        correlation_id: String,
+        result: CallResult,
+    },
+    /// Deliveries of that session that are done.
+    Acknowledge {
+        session: u32,
+        deliveries: Vec<u64>,
+    },
+    Sync {
+        topics: Vec<String>,
+    },
+    Ping {
+        reply: Reply<Duration>,
+    },
+}
+
+impl Command {
+    /// What it counts for in the outbox.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = |texts: &[String]| texts.iter().map(|text| text.len() + 24).sum::<usize>();
+        COMMAND_BYTES
+            + match self {
+                Self::Subscribe { topics, .. }
+                | Self::Unsubscribe { topics, .. }
+                | Self::Presence { topics, .. }
+                | Self::Sync { topics } => texts(topics),
+                Self::Publish { publication, .. } => {
+                    publication.payload.len() + publication.topic.len() + publication.t.len()
+                }
+                Self::Call { call, .. } => call.payload.len() + call.t.len(),
+                Self::Respond { result, .. } => match result {
+                    Ok(payload) => payload.len(),
+                    Err(error) => error.message.len(),
+                },
+                Self::Acknowledge { deliveries, .. } => deliveries.len() * 8,
+                Self::Ping { .. } => 0,
+            }
+    }
+
+    /// Tells who waits for it that it is not carried out.
+    pub(crate) fn fail(self, error: &Error) {
+        match self {
+            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => tell(reply, error),
+            Self::Publish { reply, .. } => {
+                if let Some(reply) = reply {
+                    tell(reply, error);
+                }
+            }
+            Self::Presence { reply, .. } => tell(reply, error),
+            Self::Call { reply, .. } => tell(reply, error),
+            Self::Ping { reply } => tell(reply, error),
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => {}
+        }
+    }
+
+    /// Whether nobody waits for it any more, so that it need not be carried out.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => reply.is_closed(),
+            Self::Publish { reply, .. } => reply.as_ref().is_some_and(oneshot::Sender::is_closed),
+            Self::Presence { reply, .. } => reply.is_closed(),
+            Self::Call { reply, .. } => reply.is_closed(),
+            Self::Ping { reply } => reply.is_closed(),
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => false,
+        }
+    }
+}
+
+fn tell<T>(reply: Reply<T>, error: &Error) {
+    let _ = reply.send(Err(error.clone()));
+}
+
+/// A command without its texts.
+const COMMAND_BYTES: usize = 256;

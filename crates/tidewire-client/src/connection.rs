@@ -1,0 +1,318 @@
+//! One connection at work: bytes in and out of the socket, with the session between.
+
+use crate::connect::{Opened, Stream};
+use crate::driver::Shared;
+use crate::error::Ending;
+use crate::event::BatchBuilder;
+use crate::outbox::Burst;
+use crate::queue::worker::StoreEvent;
+use crate::session::Session;
+use std::time::Duration;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::{OpCode, Role};
+use tidewire_wire::message::{Input, MessageReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+/// The buffers of a connection, and how far it is.
+struct Connection<'a> {
+    shared: &'a Shared,
+    session: &'a mut Session,
+    burst: &'a mut Burst,
+    reader: MessageReader,
+    input: Vec<u8>,
+    /// The part of `input` that has been received and not read.
+    unread: std::ops::Range<usize>,
+    /// Events may be left in `input`, because there was no room for them.
+    has_more: bool,
+    out: Vec<u8>,
+    written: usize,
+    batch: BatchBuilder,
+    /// When the session has to be established, and later when the close has to be over.
+    limit: Option<Instant>,
+    closing: Closing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    No,
+    /// What waits is still sent.
+    Draining,
+    /// Our close has been sent; the server's is waited for.
+    Sent,
+}
+
+/// Runs a connection to its end.
+pub(crate) async fn run(
+    opened: Opened,
+    deadline: Instant,
+    shared: &Shared,
+    session: &mut Session,
+    burst: &mut Burst,
+    store: &mut UnboundedReceiver<StoreEvent>,
+) -> Ending {
+    let mut reader = MessageReader::new(Role::Client, shared.config.message_bytes_max);
+    if opened.deflate.is_some() {
+        reader = reader.with_compression();
+    }
+    let rest_bytes = opened.rest.len();
+    let mut input = opened.rest;
+    input.resize(rest_bytes.max(READ_BYTES_MIN), 0);
+    let (mut receiver, mut sender) = split(opened.stream);
+    let batch = BatchBuilder::new(session.serial());
+    let mut connection = Connection {
+        shared,
+        session,
+        burst,
+        reader,
+        input,
+        unread: 0..rest_bytes,
+        has_more: rest_bytes > 0,
+        out: Vec::new(),
+        written: 0,
+        batch,
+        limit: Some(deadline),
+        closing: Closing::No,
+    };
+    let ending = match connection.work(&mut receiver, &mut sender, store).await {
+        Ok(ending) | Err(ending) => ending,
+    };
+    connection.flush_batch();
+    connection.end(&ending, &mut sender).await;
+    ending
+}
+
+impl Connection<'_> {
+    async fn work(
+        &mut self,
+        receiver: &mut ReadHalf<Stream>,
+        sender: &mut WriteHalf<Stream>,
+        store: &mut UnboundedReceiver<StoreEvent>,
+    ) -> Result<Ending, Ending> {
+        let timer = sleep_until(self.deadline());
+        tokio::pin!(timer);
+        loop {
+            if self.has_more && self.shared.inbox.has_room() {
+                self.read_events()?;
+            }
+            self.fill_out()?;
+            self.flush_batch();
+            self.arm(timer.as_mut());
+            let can_read = !self.has_more && self.shared.inbox.has_room();
+            let can_send = self.session.is_established() && self.closing == Closing::No;
+            let wants_more =
+                can_send && self.burst.is_empty() && self.pending_bytes() < OUT_BYTES_MAX;
+            let input = &mut self.input[self.unread.end..];
+            tokio::select! {
+                written = sender.write(&self.out[self.written..]), if self.written < self.out.len() => {
+                    self.handle_written(written)?;
+                }
+                read = receiver.read(input), if can_read => {
+                    self.handle_read(read)?;
+                }
+                () = self.shared.inbox.room(), if !can_read => {
+                    // Nothing was read meanwhile, so that silence does not count.
+                    self.session.handle_heard(self.shared.moment());
+                }
+                () = self.shared.outbox.filled(), if wants_more => {}
+                () = self.shared.close.requested(), if self.closing == Closing::No => self.start_close(),
+                Some(event) = store.recv() => self.handle_store(event)?,
+                () = timer.as_mut() => self.handle_timeout()?,
+            }
+        }
+    }
+
+    /// Encodes what waits, and our close behind it.
+    fn fill_out(&mut self) -> Result<(), Ending> {
+        let room = OUT_BYTES_MAX.saturating_sub(self.pending_bytes());
+        if self.session.is_established() && self.closing != Closing::Sent && room > 0 {
+            if self.burst.is_empty() {
+                self.shared.outbox.take(self.burst);
+            }
+            if !self.burst.is_empty() {
+                let moment = self.shared.moment();
+                let bytes_max = self.out.len() + room;
+                let (burst, out) = (&mut *self.burst, &mut self.out);
+                self.session
+                    .handle_burst(burst, bytes_max, moment, out, &mut self.batch)?;
+            }
+        }
+        if self.closing == Closing::Draining
+            && (self.burst.is_empty() || !self.session.is_established())
+        {
+            self.closing = Closing::Sent;
+            let (code, reason) = self.shared.close.code_and_reason();
+            let payload = close_payload(code, &reason);
+            self.session
+                .write_control(OpCode::Close, &payload, &mut self.out);
+        }
+        Ok(())
+    }
+
+    fn handle_written(&mut self, written: std::io::Result<usize>) -> Result<(), Ending> {
+        let written = written.map_err(|error| Ending::lost(error.to_string()))?;
+        if written == 0 {
+            return Err(Ending::lost("the connection takes no more bytes"));
+        }
+        self.written += written;
+        if self.written == self.out.len() {
+            self.out.clear();
+            self.out.shrink_to(OUT_BYTES_MAX);
+            self.written = 0;
+        } else if self.written >= OUT_BYTES_MAX {
+            self.out.drain(..self.written);
+            self.written = 0;
+        }
+        Ok(())
+    }
+
+    fn handle_read(&mut self, read: std::io::Result<usize>) -> Result<(), Ending> {
+        let read = read.map_err(|error| Ending::lost(error.to_string()))?;
+        if read == 0 {
+            return Err(Ending::lost("the server has gone without a close"));
+        }
+        self.session.handle_heard(self.shared.moment());
+        self.unread.end += read;
+        let was_full = self.unread.end == self.input.len();
+        self.read_events()?;
+        if was_full && self.input.len() < READ_BYTES_MAX {
+            let bytes = (self.input.len() * 4).min(READ_BYTES_MAX);
+            self.input.resize(bytes, 0);
+        }
+        Ok(())
+    }
+
+    /// Reads events off the input, as many as there is room for.
+    fn read_events(&mut self) -> Result<(), Ending> {
+        let moment = self.shared.moment();
+        let bytes_max = self.shared.config.inbox_bytes_max;
+        let was_established = self.session.is_established();
+        let answered = self.session.quality(moment).answered;
+        let mut input = Input::new(&mut self.input[self.unread.clone()]);
+        self.has_more = true;
+        while self.batch.bytes() < bytes_max {
+            let event = self.reader.read(&mut input);
+            let event =
+                event.map_err(|error| Ending::ours(error.close_code(), error.to_string()))?;
+            let Some(event) = event else {
+                self.has_more = false;
+                break;
+            };
+            self.session
+                .handle_event(event, moment, &mut self.out, &mut self.batch)?;
+        }
+        self.unread.start += input.consumed();
+        if !self.has_more {
+            // What is left is shorter than a control frame.
+            self.input.copy_within(self.unread.clone(), 0);
+            self.unread = 0..self.unread.len();
+        }
+        let quality = self.session.quality(moment);
+        if quality.answered != answered {
+            self.shared.set_quality(quality);
+        }
+        if !was_established && self.session.is_established() {
+            self.limit = None;
+            self.shared.handle_established();
+        }
+        Ok(())
+    }
+
+    fn handle_store(&mut self, event: StoreEvent) -> Result<(), Ending> {
+        let moment = self.shared.moment();
+        self.session
+            .handle_store(event, moment, &mut self.out, &mut self.batch)
+    }
+
+    fn handle_timeout(&mut self) -> Result<(), Ending> {
+        if self.limit.is_some_and(|limit| limit <= Instant::now()) {
+            return Err(match self.closing {
+                Closing::No => Ending::lost("the server did not establish the session in time"),
+                _ => Ending::lost("the server did not answer the close in time"),
+            });
+        }
+        let moment = self.shared.moment();
+        self.session
+            .handle_timeout(moment, &mut self.out, &mut self.batch)?;
+        let quality = self.session.quality(moment);
+        self.shared.set_quality(quality);
+        Ok(())
+    }
+
+    fn start_close(&mut self) {
+        self.closing = Closing::Draining;
+        self.limit = Some(Instant::now() + CLOSE_TIMEOUT);
+    }
+
+    fn flush_batch(&mut self) {
+        let serial = self.session.serial();
+        let batch = std::mem::replace(&mut self.batch, BatchBuilder::new(serial));
+        self.shared.inbox.push(batch);
+    }
+
+    /// Sends our close or the answer to the server's, as far as the socket takes it.
+    async fn end(&mut self, ending: &Ending, sender: &mut WriteHalf<Stream>) {
+        if self.closing != Closing::Sent && (ending.by_server || ending.code.is_some()) {
+            let code = ending.code.unwrap_or(CloseCode::NORMAL);
+            let payload = close_payload(code, "");
+            self.session
+                .write_control(OpCode::Close, &payload, &mut self.out);
+        }
+        let last_words = async {
+            sender.write_all(&self.out[self.written..]).await?;
+            sender.shutdown().await
+        };
+        // A peer that takes nothing is left alone.
+        let _ = timeout(LAST_WORDS_TIMEOUT, last_words).await;
+    }
+
+    /// Sets the timer if it is due later than it has to be.
+    fn arm(&self, timer: std::pin::Pin<&mut Sleep>) {
+        let deadline = self.deadline();
+        if timer.is_elapsed() || deadline < timer.deadline() {
+            timer.reset(deadline);
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let moment = self.shared.moment();
+        let mut deadline_ms = self.session.poll_deadline_ms(moment);
+        if !self.burst.is_empty() && self.pending_bytes() == 0 {
+            deadline_ms = deadline_ms.min(self.session.next_send_ms(moment));
+        }
+        // The quality is told and forgotten requests are purged at least so often.
+        let wait_ms = deadline_ms.saturating_sub(moment.ms()).clamp(1, TICK_MS);
+        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        self.limit.map_or(deadline, |limit| limit.min(deadline))
+    }
+
+    fn pending_bytes(&self) -> usize {
+        self.out.len() - self.written
+    }
+}
+
+fn close_payload(code: CloseCode, reason: &str) -> Vec<u8> {
+    let mut payload = code.value().to_be_bytes().to_vec();
+    let longest = REASON_BYTES_MAX.min(reason.len());
+    let end = (0..=longest)
+        .rev()
+        .find(|end| reason.is_char_boundary(*end));
+    payload.extend_from_slice(&reason.as_bytes()[..end.unwrap_or_default()]);
+    payload
+}
+
+const READ_BYTES_MIN: usize = 8 * 1024;
+const READ_BYTES_MAX: usize = 128 * 1024;
+
+/// Encoded bytes that wait for the socket at most, but for one message.
+const OUT_BYTES_MAX: usize = 256 * 1024;
+
+/// For how long the server's close is waited for, and what waits is sent before ours.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
+
+const TICK_MS: u64 = 1_000;
+
+/// RFC 6455, section 5.5: 125 bytes with the code.
+const REASON_BYTES_MAX: usize = 123;

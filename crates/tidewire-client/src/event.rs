@@ -1,0 +1,364 @@
+//! What a client hears.
+
+use crate::client::Responder;
+use crate::sequencer::Position;
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_wire::envelope::{EnvelopeError, Outline};
+use tidewire_wire::format::{Format, msgpack_to_json};
+pub use tidewire_wire::session::{GapReason, PresenceChange};
+
+/// One thing that happened to a client, in the order in which it happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A message of the server's application, or a publication.
+    Message(Message),
+    /// A session was established, the first or another one.
+    Connected(Box<Connected>),
+    /// The connection is gone.
+    Disconnected(Box<Disconnected>),
+    /// Publications that will not come.
+    Gap(Box<TopicGap>),
+    /// After a lost connection the server cannot say what was missed of a topic: get its state in another way.
+    Unrecovered(Box<Unrecovered>),
+    /// Topics that were subscribed before the connection was lost, and that the server gives no more.
+    SubscriptionLost(Vec<String>),
+    /// Somebody came to a topic, left it, or is told to be something else.
+    Presence(Box<Presence>),
+    /// The server asks something.
+    Call(Box<Call>),
+    /// The server will soon refuse messages; the client slows down by itself.
+    RateLimitWarning(Box<RateLimitWarning>),
+    /// The server refused something that nobody waits for, or names the reason of a failure.
+    Error(Box<ServerError>),
+    /// Of so many queued messages it is not known whether the server took them, because it has forgotten this client.
+    Uncertain(usize),
+    /// So many queued messages were too old to be sent.
+    Expired(usize),
+    /// The queue of unacknowledged messages does not work.
+    QueueFailed(String),
+}
+
+/// A message as it came. Cheap to clone; it shares its bytes with those that came with it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Message {
+    data: Bytes,
+    encoding: Format,
+    session: u32,
+}
+
+/// An established session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connected {
+    /// The address of the endpoint.
+    pub url: String,
+    /// The connection's id.
+    pub connection_id: String,
+    /// The user that the token named.
+    pub user: Option<String>,
+    /// What the server calls itself.
+    pub server_version: String,
+    /// Which session of this client it is, from 1.
+    pub session: u32,
+    /// Whether messages are encrypted inside the WebSocket.
+    pub is_encrypted: bool,
+}
+
+/// An end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disconnected {
+    /// The close code, if there was one.
+    pub code: Option<u16>,
+    /// Why, in words.
+    pub reason: String,
+    /// After how long the next connection is tried; `None` if there will be none.
+    pub retry_in: Option<Duration>,
+}
+
+/// Publications of a topic that will not come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicGap {
+    /// The topic, or the pattern of the subscription.
+    pub topic: String,
+    /// Why; `None` if the client noticed by itself that they are missing.
+    pub reason: Option<GapReason>,
+    /// How many.
+    pub count: u64,
+    /// The epoch, the first and the last offset, where they are known. Not all between need be missing.
+    pub range: Option<(u32, u64, u64)>,
+}
+
+/// A topic whose missed publications cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrecovered {
+    /// The topic.
+    pub topic: String,
+    /// The last publication that was received.
+    pub last: Position,
+    /// Where the topic stands now.
+    pub now: Position,
+}
+
+/// A change of a topic's presence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Presence {
+    /// What happened.
+    pub change: PresenceChange,
+    /// The topic.
+    pub topic: String,
+    /// Who.
+    pub user: String,
+    /// What the user tells, as JSON text.
+    pub data: Option<String>,
+}
+
+/// A question of the server's, to be answered by its [`Responder`].
+#[derive(Debug)]
+pub struct Call {
+    /// What is asked.
+    pub t: String,
+    /// With what, as JSON text.
+    pub payload: String,
+    /// How long the server waits.
+    pub timeout: Option<Duration>,
+    /// Answers it.
+    pub responder: Responder,
+}
+
+/// How near the server's rate limit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimitWarning {
+    /// Messages that may be sent at once.
+    pub limit: u64,
+    /// Messages left of them.
+    pub remaining: u64,
+    /// When there are more.
+    pub retry_after: Duration,
+}
+
+/// An error that the server told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    /// One of the protocol's error codes.
+    pub code: String,
+    /// The same in words.
+    pub message: String,
+    /// Whether the session goes on.
+    pub recoverable: bool,
+    /// After how long another try makes sense.
+    pub retry_after: Option<Duration>,
+    /// How many messages were refused.
+    pub refused: u64,
+}
+
+impl Message {
+    pub(crate) fn new(data: Bytes, encoding: Format, session: u32) -> Self {
+        Self {
+            data,
+            encoding,
+            session,
+        }
+    }
+
+    /// The envelope: JSON text, or MessagePack without its prefix.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// How it is encoded.
+    #[must_use]
+    pub fn encoding(&self) -> Format {
+        self.encoding
+    }
+
+    /// On which session of the client it came, from 1.
+    #[must_use]
+    pub fn session(&self) -> u32 {
+        self.session
+    }
+
+    /// What the envelope says around the payload. Looks through the message each time.
+    ///
+    /// # Errors
+    /// A message whose type was found, but that is broken behind it: the peer's fault.
+    pub fn outline(&self) -> Result<Outline<'_>, EnvelopeError> {
+        Outline::find(self.encoding, &self.data)
+    }
+
+    /// The whole envelope as JSON text.
+    ///
+    /// # Errors
+    /// MessagePack that cannot be JSON: the peer's fault.
+    pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+        as_json(self.encoding, &self.data)
+    }
+
+    /// The payload as JSON text; `null` if there is none.
+    ///
+    /// # Errors
+    /// As [`Self::outline`] and [`Self::json`].
+    pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+        match self.outline()?.payload {
+            [] => Ok(Cow::Borrowed(b"null")),
+            payload => as_json(self.encoding, payload),
+        }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.json() {
+            Ok(json) => write!(f, "Message({})", String::from_utf8_lossy(&json)),
+            Err(_) => write!(f, "Message({} bytes)", self.data.len()),
+        }
+    }
+}
+
+fn as_json(encoding: Format, bytes: &[u8]) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+    match encoding {
+        Format::Json => Ok(Cow::Borrowed(bytes)),
+        Format::MessagePack => {
+            let mut text = Vec::with_capacity(bytes.len() * 2);
+            msgpack_to_json(bytes, &mut text)?;
+            Ok(Cow::Owned(text))
+        }
+    }
+}
+
+/// Events that came together. Iterate over it.
+#[derive(Debug)]
+pub struct Batch {
+    data: Bytes,
+    entries: std::vec::IntoIter<Entry>,
+    session: u32,
+}
+
+/// A batch that is being put together.
+#[derive(Debug, Default)]
+pub(crate) struct BatchBuilder {
+    data: Vec<u8>,
+    entries: Vec<Entry>,
+    session: u32,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Message {
+        start: usize,
+        end: usize,
+        encoding: Format,
+    },
+    Event(Event),
+}
+
+impl Iterator for Batch {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        Some(match self.entries.next()? {
+            Entry::Event(event) => event,
+            Entry::Message {
+                start,
+                end,
+                encoding,
+            } => Event::Message(Message::new(
+                self.data.slice(start..end),
+                encoding,
+                self.session,
+            )),
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Batch {}
+
+impl BatchBuilder {
+    pub(crate) fn new(session: u32) -> Self {
+        Self {
+            session,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8]) {
+        let start = self.data.len();
+        self.data.extend_from_slice(bytes);
+        self.entries.push(Entry::Message {
+            start,
+            end: self.data.len(),
+            encoding,
+        });
+    }
+
+    pub(crate) fn push(&mut self, event: Event) {
+        self.entries.push(Entry::Event(event));
+    }
+
+    /// A session was established: what is in the batch belongs to it, as there were no messages before.
+    pub(crate) fn set_session(&mut self, session: u32) {
+        self.session = session;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What it counts for in the inbox.
+    pub(crate) fn bytes(&self) -> usize {
+        self.data.len() + self.entries.len() * ENTRY_BYTES
+    }
+
+    /// Takes in a later batch of the same session, if both are small; otherwise gives it back.
+    pub(crate) fn append(&mut self, mut other: Self) -> Option<Self> {
+        let total = self.data.len() + other.data.len();
+        if self.session != other.session || total > MERGED_BYTES_MAX {
+            return Some(other);
+        }
+        let offset = self.data.len();
+        self.data.append(&mut other.data);
+        self.entries
+            .extend(other.entries.into_iter().map(|entry| match entry {
+                Entry::Message {
+                    start,
+                    end,
+                    encoding,
+                } => Entry::Message {
+                    start: start + offset,
+                    end: end + offset,
+                    encoding,
+                },
+                event @ Entry::Event(_) => event,
+            }));
+        None
+    }
+
+    pub(crate) fn finish(self) -> Batch {
+        Batch {
+            data: Bytes::from(self.data),
+            entries: self.entries.into_iter(),
+            session: self.session,
+        }
+    }
+}
+
+/// A message that waits for others, apart from its batch.
+#[derive(Debug, Clone)]
+pub(crate) struct HeldMessage {
+    pub(crate) encoding: Format,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// Batches below this are joined while the application is busy, so that trickling messages cost little memory.
+const MERGED_BYTES_MAX: usize = 16 * 1024;
+
+/// What an entry counts for, besides its bytes.
+const ENTRY_BYTES: usize = 64;

@@ -1,0 +1,285 @@
+//! What waits to be sent: appended to under a short lock, taken as a whole by the driver, one wake for a burst.
+
+use crate::Error;
+use crate::command::Command;
+use crate::priority_queue::Priority;
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    bytes_max: usize,
+    /// The driver waits for something to send.
+    filled: Notify,
+    /// Senders wait for room.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    burst: Burst,
+    /// Why nothing can be sent any more.
+    closed: Option<String>,
+}
+
+/// What was put in, in its order.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    /// Types and payloads, one after another.
+    bytes: Vec<u8>,
+    at: usize,
+    records: VecDeque<Record>,
+    /// What the commands count for.
+    command_bytes: usize,
+}
+
+#[derive(Debug)]
+enum Record {
+    Message {
+        t_bytes: usize,
+        payload_bytes: usize,
+        priority: Priority,
+    },
+    /// A whole envelope of the application's, in JSON.
+    Envelope {
+        bytes: usize,
+    },
+    Command(Box<Command>),
+}
+
+/// One of the things to send.
+#[derive(Debug)]
+pub(crate) enum Outgoing<'a> {
+    Message {
+        t: &'a str,
+        payload: &'a [u8],
+        priority: Priority,
+    },
+    Envelope(&'a [u8]),
+    Command(Box<Command>),
+}
+
+impl Outbox {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            bytes_max,
+            filled: Notify::new(),
+            room: Notify::new(),
+        }
+    }
+
+    /// Appends a message; the payload is one JSON value and is not checked.
+    pub(crate) fn try_send(
+        &self,
+        t: &str,
+        payload: &[u8],
+        priority: Priority,
+    ) -> Result<(), Error> {
+        let mut state = self.room_for(t.len() + payload.len())?;
+        let burst = &mut state.burst;
+        burst.bytes.extend_from_slice(t.as_bytes());
+        burst.bytes.extend_from_slice(payload);
+        self.append(
+            state,
+            Record::Message {
+                t_bytes: t.len(),
+                payload_bytes: payload.len(),
+                priority,
+            },
+        );
+        Ok(())
+    }
+
+    /// Appends an envelope, which is not checked.
+    pub(crate) fn try_send_envelope(&self, envelope: &[u8]) -> Result<(), Error> {
+        let mut state = self.room_for(envelope.len())?;
+        state.burst.bytes.extend_from_slice(envelope);
+        let bytes = envelope.len();
+        self.append(state, Record::Envelope { bytes });
+        Ok(())
+    }
+
+    /// Appends a command; gives it back if there is no room.
+    pub(crate) fn try_command(&self, command: Box<Command>) -> Result<(), (Error, Box<Command>)> {
+        let bytes = command.bytes();
+        match self.room_for(bytes) {
+            Ok(mut state) => {
+                state.burst.command_bytes += bytes;
+                self.append(state, Record::Command(command));
+                Ok(())
+            }
+            Err(error) => Err((error, command)),
+        }
+    }
+
+    /// Whether there is room for anything.
+    pub(crate) fn check_room(&self) -> Result<(), Error> {
+        self.room_for(1).map(|_| ())
+    }
+
+    /// Calls `attempt` until it finds room.
+    pub(crate) async fn wait<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        loop {
+            let waiting = self.room.notified();
+            tokio::pin!(waiting);
+            waiting.as_mut().enable();
+            match attempt() {
+                Err(Error::Full) => waiting.await,
+                done => return done,
+            }
+        }
+    }
+
+    /// Appends a command as soon as there is room.
+    pub(crate) async fn command(&self, command: Command) -> Result<(), Error> {
+        let mut kept = Some(Box::new(command));
+        self.wait(|| match kept.take() {
+            None => Ok(()),
+            Some(command) => self.try_command(command).map_err(|(error, command)| {
+                kept = Some(command);
+                error
+            }),
+        })
+        .await
+    }
+
+    /// Takes everything; `spent` is given for it, so that its memory is used again.
+    pub(crate) fn take(&self, spent: &mut Burst) {
+        spent.clear();
+        let mut state = self.lock();
+        std::mem::swap(&mut state.burst, spent);
+        drop(state);
+        if !spent.is_empty() {
+            self.room.notify_waiters();
+        }
+    }
+
+    /// Returns when there is something to take.
+    pub(crate) async fn filled(&self) {
+        loop {
+            let waiting = self.filled.notified();
+            tokio::pin!(waiting);
+            waiting.as_mut().enable();
+            if !self.lock().burst.is_empty() {
+                return;
+            }
+            waiting.await;
+        }
+    }
+
+    /// Nothing is taken any more. What waited is gone, and its commands tell it to who waits for them.
+    pub(crate) fn close(&self, reason: &str) {
+        let mut state = self.lock();
+        state.closed.get_or_insert_with(|| reason.to_owned());
+        let mut burst = std::mem::take(&mut state.burst);
+        drop(state);
+        burst.fail(&Error::Closed(reason.to_owned()));
+        self.room.notify_waiters();
+    }
+
+    pub(crate) fn closed(&self) -> Option<Error> {
+        self.lock().closed.clone().map(Error::Closed)
+    }
+
+    /// What waits, in bytes.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.lock().burst.size()
+    }
+
+    /// A message of any size goes into an empty outbox, or it could never be sent.
+    fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>, Error> {
+        let state = self.lock();
+        if let Some(reason) = &state.closed {
+            return Err(Error::Closed(reason.clone()));
+        }
+        let size = state.burst.size();
+        if size > 0 && size.saturating_add(bytes) > self.bytes_max {
+            return Err(Error::Full);
+        }
+        Ok(state)
+    }
+
+    fn append(&self, mut state: MutexGuard<'_, State>, record: Record) {
+        let was_empty = state.burst.records.is_empty();
+        state.burst.records.push_back(record);
+        drop(state);
+        if was_empty {
+            self.filled.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic while it was held cannot have left it half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Burst {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The next thing to send. `may_send` says whether a message may be; a command is given out in any case.
+    pub(crate) fn next(&mut self, may_send: bool) -> Option<Outgoing<'_>> {
+        if !may_send && !matches!(self.records.front()?, Record::Command(_)) {
+            return None;
+        }
+        Some(match self.records.pop_front()? {
+            Record::Message {
+                t_bytes,
+                payload_bytes,
+                priority,
+            } => {
+                let payload_at = self.at + t_bytes;
+                let t = &self.bytes[self.at..payload_at];
+                self.at = payload_at + payload_bytes;
+                Outgoing::Message {
+                    t: std::str::from_utf8(t).unwrap_or_default(),
+                    payload: &self.bytes[payload_at..self.at],
+                    priority,
+                }
+            }
+            Record::Envelope { bytes } => {
+                let start = self.at;
+                self.at += bytes;
+                Outgoing::Envelope(&self.bytes[start..self.at])
+            }
+            Record::Command(command) => {
+                self.command_bytes -= command.bytes();
+                Outgoing::Command(command)
+            }
+        })
+    }
+
+    /// Tells all commands that they are not carried out.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        for record in self.records.drain(..) {
+            if let Record::Command(command) = record {
+                command.fail(error);
+            }
+        }
+        self.clear();
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        // What a single large burst needed is not kept for ever.
+        self.bytes.shrink_to(BYTES_KEPT_MAX);
+        self.at = 0;
+        self.records.clear();
+        self.command_bytes = 0;
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() - self.at + self.command_bytes + self.records.len() * size_of::<Record>()
+    }
+}
+
+/// Memory of an empty burst that is kept for the next.
+const BYTES_KEPT_MAX: usize = 256 * 1024;

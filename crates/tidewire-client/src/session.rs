@@ -1,0 +1,391 @@
+//! A client's state machine: what it says on a connection and what it makes of what it hears. Bytes, commands, the
+//! time and randomness go in; bytes and events come out.
+
+mod codec;
+mod pending;
+mod receive;
+mod requests;
+mod send;
+mod subscriptions;
+
+pub(crate) use codec::Codec;
+
+use crate::Error;
+use crate::command::Reply;
+use crate::config::{Config, Encryption};
+use crate::error::Ending;
+use crate::event::{BatchBuilder, Disconnected, Event, HeldMessage};
+use crate::outbox::Outbox;
+use crate::quality::{Quality, QualityMeter};
+use crate::queue::worker::{StoreEvent, StoreHandle};
+use crate::rate::RateLimit;
+use crate::sequencer::{Sequencer, SequencerLimits};
+use pending::Pending;
+use rand::RngCore as _;
+use rand::rngs::StdRng;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use subscriptions::Subscriptions;
+use tidewire_wire::deflate::DeflateParameters;
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::secure::ExchangeKeyPair;
+use tidewire_wire::session::{ClientSession, EncryptionVersion, Now, TimeoutAction};
+use tidewire_wire::uuid::{Uuid, uuid_v7};
+
+/// A moment on the clocks that a client needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    pub(crate) now: Now,
+    /// The monotonic clock, in microseconds.
+    pub(crate) us: u64,
+}
+
+impl Moment {
+    pub(crate) fn ms(self) -> u64 {
+        self.now.monotonic_ms
+    }
+}
+
+/// A client's state, across connections.
+#[derive(Debug)]
+pub(crate) struct Session {
+    config: Arc<Config>,
+    /// Where the answers to the server's calls are put.
+    outbox: Arc<Outbox>,
+    random: StdRng,
+    subscriptions: Subscriptions,
+    sequencer: Sequencer<Option<HeldMessage>>,
+    pending: Pending,
+    quality: QualityMeter,
+    rate: RateLimit,
+    queue: Option<Intake>,
+    /// How many sessions were established.
+    serial: u32,
+    link: Option<Link>,
+}
+
+/// What belongs to one connection.
+#[derive(Debug)]
+struct Link {
+    wire: ClientSession,
+    codec: Codec,
+    exchange: Option<(ExchangeKeyPair, EncryptionVersion)>,
+    url: String,
+    user: Option<String>,
+    server_message_bytes_max: usize,
+    /// What the server asked for in `reconnect`.
+    reconnect_after_ms: Option<u64>,
+    /// What the server asked for in an error.
+    retry_after_ms: Option<u64>,
+    /// Pings on their way and who waits for them; when each was sent.
+    pings: VecDeque<(u64, Option<Reply<Duration>>)>,
+    last_ping_ms: u64,
+    /// `server_hello` has been taken; a second one changes nothing.
+    is_greeted: bool,
+}
+
+/// Numbered messages on their way.
+#[derive(Debug)]
+struct Intake {
+    store: Arc<StoreHandle>,
+    /// The store knows what the server has taken.
+    is_ready: bool,
+    /// The store has been asked for messages.
+    is_taking: bool,
+    /// The store may hold more.
+    has_more: bool,
+    last_sent: u64,
+    last_acknowledged: u64,
+}
+
+/// What the end of a connection says about the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Hints {
+    /// The server has given this client a time of its own.
+    pub(crate) reconnect_after_ms: Option<u64>,
+    /// The server asked for at least that long.
+    pub(crate) retry_after_ms: Option<u64>,
+    pub(crate) was_established: bool,
+}
+
+impl Session {
+    pub(crate) fn new(config: Arc<Config>, outbox: Arc<Outbox>, random: StdRng) -> Self {
+        let window_ms = u64::try_from(config.reorder_window.as_millis()).unwrap_or(u64::MAX);
+        let limits = SequencerLimits {
+            topics_max: TOPICS_MAX,
+            window_ms,
+            ..SequencerLimits::default()
+        };
+        Self {
+            config,
+            outbox,
+            random,
+            subscriptions: Subscriptions::default(),
+            sequencer: Sequencer::new(limits),
+            pending: Pending::default(),
+            quality: QualityMeter::default(),
+            rate: RateLimit::unlimited(),
+            queue: None,
+            serial: 0,
+            link: None,
+        }
+    }
+
+    /// Messages that are to be acknowledged are in this store from now on.
+    pub(crate) fn set_store(&mut self, store: Arc<StoreHandle>) {
+        self.queue = Some(Intake {
+            store,
+            is_ready: false,
+            is_taking: false,
+            has_more: true,
+            last_sent: 0,
+            last_acknowledged: 0,
+        });
+    }
+
+    /// The connection has been upgraded. What the server says next is `server_ready`.
+    pub(crate) fn handle_connected(
+        &mut self,
+        url: String,
+        deflate: Option<DeflateParameters>,
+        moment: Moment,
+    ) -> Result<(), Error> {
+        let mut seed = [0; 32];
+        self.random.fill_bytes(&mut seed);
+        let idle_ms = u64::try_from(self.config.idle_timeout.as_millis()).unwrap_or(u64::MAX);
+        let wire = ClientSession::new(self.config.format, moment.now).with_idle_timeout_ms(idle_ms);
+        let exchange = self.offer_encryption();
+        self.link = Some(Link {
+            wire,
+            codec: Codec::new(&self.config, deflate, seed)?,
+            exchange,
+            url,
+            user: None,
+            server_message_bytes_max: 0,
+            reconnect_after_ms: None,
+            retry_after_ms: None,
+            pings: VecDeque::new(),
+            last_ping_ms: moment.ms(),
+            is_greeted: false,
+        });
+        Ok(())
+    }
+
+    /// The connection is gone. What the session says about the next one.
+    pub(crate) fn handle_disconnected(&mut self) -> Hints {
+        let Some(link) = self.link.take() else {
+            return Hints::default();
+        };
+        self.quality.handle_disconnect();
+        self.pending.handle_disconnect();
+        for (_, reply) in link.pings {
+            let _ = reply.map(|reply| reply.send(Err(Error::ConnectionLost)));
+        }
+        if let Some(queue) = &mut self.queue {
+            queue.is_ready = false;
+            queue.is_taking = false;
+        }
+        Hints {
+            reconnect_after_ms: link.reconnect_after_ms,
+            retry_after_ms: link.retry_after_ms,
+            was_established: link.wire.is_established(),
+        }
+    }
+
+    /// There will be no further connection.
+    pub(crate) fn handle_over(&mut self, reason: &str) {
+        self.pending.fail_all(&Error::Closed(reason.to_owned()));
+    }
+
+    pub(crate) fn is_established(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.wire.is_established())
+    }
+
+    /// Appends a control frame, if there is a connection.
+    pub(crate) fn write_control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
+        if let Some(link) = &mut self.link {
+            link.codec.write_control(opcode, payload, out);
+        }
+    }
+
+    /// How many sessions were established.
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    pub(crate) fn quality(&self, moment: Moment) -> Quality {
+        self.quality.quality(moment.us)
+    }
+
+    /// Takes note that something has come, or that nothing was read though it may have.
+    pub(crate) fn handle_heard(&mut self, moment: Moment) {
+        if let Some(link) = &mut self.link {
+            link.wire.handle_heard(moment.ms());
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called, on the monotonic clock.
+    pub(crate) fn poll_deadline_ms(&self, moment: Moment) -> u64 {
+        let mut deadline_ms = self.sequencer.poll_deadline_ms().unwrap_or(u64::MAX);
+        if let Some(queue) = &self.queue
+            && queue.is_ready
+            && queue.has_more
+            && !queue.is_taking
+        {
+            // Acknowledgements make room without a deadline; this is for the rate limit.
+            let next_ms = self.rate.next_at_ms(moment.ms());
+            if next_ms > moment.ms() {
+                deadline_ms = deadline_ms.min(next_ms);
+            }
+        }
+        if let Some(link) = &self.link {
+            deadline_ms = deadline_ms.min(link.wire.poll_deadline_ms());
+            if let Some(next_ping_ms) = self.next_ping_ms(link) {
+                deadline_ms = deadline_ms.min(next_ping_ms);
+            }
+        }
+        deadline_ms
+    }
+
+    /// Does what the time calls for.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        self.pending.purge();
+        let mut sequenced = Vec::new();
+        self.sequencer.handle_timeout(moment.ms(), &mut sequenced);
+        self.tell_sequenced(sequenced, batch);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let mut pings = match link.wire.handle_timeout(moment.now) {
+            TimeoutAction::None => false,
+            TimeoutAction::SendPing => link.wire.is_established(),
+            TimeoutAction::CloseIdle => {
+                return Err(Ending::lost("the server has been silent for too long"));
+            }
+        };
+        if let Some(link) = &self.link
+            && self
+                .next_ping_ms(link)
+                .is_some_and(|next_ms| next_ms <= moment.ms())
+        {
+            pings = true;
+        }
+        if pings {
+            self.ping(None, moment, out)?;
+        }
+        self.take_from_store(moment);
+        Ok(())
+    }
+
+    /// An event for the end of a connection.
+    pub(crate) fn disconnected(ending: &Ending, retry_in: Option<Duration>) -> Event {
+        Event::Disconnected(Box::new(Disconnected {
+            code: ending.code.map(tidewire_wire::close::CloseCode::value),
+            reason: ending.reason.clone(),
+            retry_in,
+        }))
+    }
+
+    /// Takes what the store has to say, while there is a connection or not.
+    pub(crate) fn handle_store(
+        &mut self,
+        event: StoreEvent,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let Some(queue) = &mut self.queue else {
+            return Ok(());
+        };
+        match event {
+            StoreEvent::Stored => queue.has_more = true,
+            StoreEvent::Resumed => {
+                queue.is_ready = self.link.is_some();
+                queue.is_taking = false;
+                queue.has_more = true;
+                queue.last_sent = queue.last_acknowledged;
+            }
+            StoreEvent::Uncertain(messages) => batch.push(Event::Uncertain(messages)),
+            StoreEvent::Expired(messages) => batch.push(Event::Expired(messages)),
+            StoreEvent::Failed(words) => batch.push(Event::QueueFailed(words)),
+            StoreEvent::Taken(messages) => {
+                if !queue.is_ready {
+                    return Ok(());
+                }
+                queue.is_taking = false;
+                queue.has_more = !messages.is_empty();
+                self.send_numbered(messages, moment, out)?;
+            }
+        }
+        self.take_from_store(moment);
+        Ok(())
+    }
+
+    /// Asks the store for messages, if there may be some and they may be sent.
+    fn take_from_store(&mut self, moment: Moment) {
+        let window = self
+            .config
+            .queue
+            .as_ref()
+            .map_or(1, |queue| queue.window.max(1)) as u64;
+        let Some(queue) = &mut self.queue else { return };
+        let on_way = queue.last_sent.saturating_sub(queue.last_acknowledged);
+        if !queue.is_ready || queue.is_taking || !queue.has_more || on_way >= window {
+            return;
+        }
+        let count = self.rate.take(window - on_way, moment.ms());
+        self.rate.give_back(count);
+        if count > 0 {
+            queue.is_taking = true;
+            queue.store.take(count as usize, QUEUE_TAKE_BYTES_MAX);
+        }
+    }
+
+    /// When the client's own interval calls for the next ping.
+    fn next_ping_ms(&self, link: &Link) -> Option<u64> {
+        let interval = self.config.ping_interval?.max(PING_INTERVAL_MIN);
+        let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+        let next_ms = link.last_ping_ms.saturating_add(interval_ms);
+        link.wire.is_established().then_some(next_ms)
+    }
+
+    fn offer_encryption(&mut self) -> Option<(ExchangeKeyPair, EncryptionVersion)> {
+        let version = match self.config.encryption {
+            Encryption::Off => return None,
+            Encryption::VersionOne => EncryptionVersion::One,
+            Encryption::On | Encryption::Pinned(_) => EncryptionVersion::Two,
+        };
+        loop {
+            let mut seed = [0; 32];
+            self.random.fill_bytes(&mut seed);
+            // One in four billion is no key.
+            if let Ok(pair) = ExchangeKeyPair::from_seed(&seed) {
+                return Some((pair, version));
+            }
+        }
+    }
+
+    /// A new id for a message.
+    fn id(&mut self, moment: Moment) -> Uuid {
+        let mut random = [0; 10];
+        self.random.fill_bytes(&mut random);
+        uuid_v7(moment.now.unix_ms, random)
+    }
+}
+
+/// Topics whose positions are remembered.
+const TOPICS_MAX: usize = 100_000;
+
+/// Bytes that are asked of the store at once.
+const QUEUE_TAKE_BYTES_MAX: usize = 1024 * 1024;
+
+/// The shortest interval that the application can ask for.
+const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);

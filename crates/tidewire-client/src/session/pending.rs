@@ -1,0 +1,149 @@
+//! Requests that wait for an answer, by the correlation id that they carry.
+
+use crate::Error;
+use crate::command::Reply;
+use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    next: u64,
+    waiting: BTreeMap<u64, Waiting>,
+}
+
+/// A request with what is needed to make it again on another connection.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Subscribe {
+        topics: Vec<String>,
+        options: Arc<SubscribeOptions>,
+        /// `None` if the client subscribes again by itself.
+        reply: Option<Reply<Subscribed>>,
+    },
+    Unsubscribe {
+        topics: Vec<String>,
+        /// `None` if the client unsubscribes by itself, to subscribe again at once.
+        reply: Option<Reply<Subscribed>>,
+    },
+    Publish {
+        publication: Publication,
+        reply: Option<Reply<Published>>,
+    },
+    Presence {
+        topics: Vec<String>,
+        counts_only: bool,
+        limit: Option<u64>,
+        reply: Reply<PresenceAnswer>,
+    },
+    Call {
+        reply: Reply<Vec<u8>>,
+    },
+}
+
+impl Pending {
+    /// Takes in a request; its number.
+    pub(crate) fn insert(&mut self, waiting: Waiting) -> u64 {
+        self.next += 1;
+        self.waiting.insert(self.next, waiting);
+        self.next
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&Waiting> {
+        self.waiting.get(&number)
+    }
+
+    /// Takes out the request that an answer belongs to.
+    pub(crate) fn answer(&mut self, correlation_id: &str) -> Option<Waiting> {
+        let number = correlation_id.strip_prefix(PREFIX)?.parse().ok()?;
+        self.waiting.remove(&number)
+    }
+
+    /// The connection is gone: what cannot be made again fails, and what the client asked for by itself will be asked
+    /// anew.
+    pub(crate) fn handle_disconnect(&mut self) {
+        let is_gone = |waiting: &Waiting| {
+            matches!(
+                waiting,
+                Waiting::Call { .. }
+                    | Waiting::Subscribe { reply: None, .. }
+                    | Waiting::Unsubscribe { reply: None, .. }
+            )
+        };
+        for number in self.numbers() {
+            if self.waiting.get(&number).is_some_and(is_gone)
+                && let Some(waiting) = self.waiting.remove(&number)
+            {
+                waiting.fail(&Error::ConnectionLost);
+            }
+        }
+    }
+
+    /// The requests to make again, in their order.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.waiting.keys().copied().collect()
+    }
+
+    /// Forgets requests for whose answer nobody waits any more.
+    pub(crate) fn purge(&mut self) {
+        self.waiting.retain(|_, waiting| !waiting.is_abandoned());
+    }
+
+    pub(crate) fn fail_all(&mut self, error: &Error) {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            waiting.fail(error);
+        }
+    }
+}
+
+impl Waiting {
+    pub(crate) fn fail(self, error: &Error) {
+        let error = error.clone();
+        match self {
+            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {
+                let _ = reply.map(|reply| reply.send(Err(error)));
+            }
+            Self::Publish { reply, .. } => {
+                let _ = reply.map(|reply| reply.send(Err(error)));
+            }
+            Self::Presence { reply, .. } => {
+                let _ = reply.send(Err(error));
+            }
+            Self::Call { reply } => {
+                let _ = reply.send(Err(error));
+            }
+        }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        match self {
+            // What came of them still has to be known.
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } => false,
+            Self::Publish { reply, .. } => reply.as_ref().is_some_and(Reply::is_closed),
+            Self::Presence { reply, .. } => reply.is_closed(),
+            Self::Call { reply } => reply.is_closed(),
+        }
+    }
+}
+
+/// The correlation id of a request.
+pub(crate) fn correlation_id(number: u64) -> String {
+    format!("{PREFIX}{number}")
+}
+
+/// The correlation id of a queued publication.
+pub(crate) fn queue_correlation_id(row: u64) -> String {
+    format!("{QUEUE_PREFIX}{row}")
+}
+
+/// The row of the queued publication that an answer belongs to.
+pub(crate) fn queue_row(correlation_id: &str) -> Option<u64> {
+    correlation_id.strip_prefix(QUEUE_PREFIX)?.parse().ok()
+}
+
+const PREFIX: &str = "r";
+const QUEUE_PREFIX: &str = "q";

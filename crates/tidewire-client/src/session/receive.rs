@@ -1,0 +1,662 @@
+//! What the server says.
+
+use super::codec::{Signed, Unreadable};
+use super::pending::{Waiting, queue_row};
+use super::{Moment, Session};
+use crate::Error;
+use crate::client::Responder;
+use crate::config::Encryption;
+use crate::error::Ending;
+use crate::event::{
+    BatchBuilder, Call, Connected, Event, HeldMessage, Presence, RateLimitWarning, ServerError,
+    TopicGap,
+};
+use crate::rate::RateLimit;
+use crate::request::{PresenceAnswer, Published};
+use crate::sequencer::{Outcome, Position, Sequenced};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{Envelope, Outline, SystemType, correlation_id};
+use tidewire_wire::format::Format;
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::message;
+use tidewire_wire::session::{
+    ClientEvent, ClientHello, Features, HelloEncryption, ProducerState, PublicationGap,
+};
+
+impl Session {
+    /// Takes one thing that the server said.
+    pub(crate) fn handle_event(
+        &mut self,
+        event: message::Event<'_>,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        match event {
+            message::Event::Text(text) if !self.is_encrypted() => {
+                self.handle_message(Format::Json, text.as_bytes(), moment, out, batch)
+            }
+            message::Event::Text(text) => {
+                self.handle_layered(true, text.as_bytes(), moment, out, batch)
+            }
+            message::Event::Binary(bytes) => self.handle_layered(false, bytes, moment, out, batch),
+            message::Event::Compressed(compressed) => {
+                let Some(link) = &mut self.link else {
+                    return Ok(());
+                };
+                let inflated = link.codec.inflate(compressed)?;
+                self.handle_layered(compressed.is_text, &inflated, moment, out, batch)
+            }
+            message::Event::Ping(payload) => {
+                if let Some(link) = &mut self.link {
+                    link.codec.write_control(OpCode::Pong, payload, out);
+                }
+                Ok(())
+            }
+            message::Event::Pong(_) => Ok(()),
+            message::Event::Close(code, reason) => Err(Ending {
+                code,
+                reason: if reason.is_empty() {
+                    "the server closed the connection".to_owned()
+                } else {
+                    reason.to_owned()
+                },
+                by_server: true,
+            }),
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.link
+            .as_ref()
+            .is_some_and(|link| link.codec.is_encrypted())
+    }
+
+    fn handle_layered(
+        &mut self,
+        is_text: bool,
+        bytes: &[u8],
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let (mut opened, mut inflated) = (Vec::new(), Vec::new());
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        match link.codec.open(is_text, bytes, &mut opened, &mut inflated) {
+            Ok((encoding, bytes)) => self.handle_message(encoding, bytes, moment, out, batch),
+            Err(Unreadable::Over(ending)) => Err(ending),
+            Err(Unreadable::Refused(words)) => {
+                tell_unreadable(words, batch);
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_message(
+        &mut self,
+        encoding: Format,
+        bytes: &[u8],
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        match link.wire.handle_message(encoding, bytes, moment.now) {
+            Ok(ClientEvent::Application) => {
+                self.handle_application(encoding, bytes, moment, out, batch)
+            }
+            Ok(ClientEvent::Batch(messages)) => {
+                for message in messages {
+                    self.handle_message(encoding, &message, moment, out, batch)?;
+                }
+                Ok(())
+            }
+            Ok(event @ ClientEvent::Error { .. }) => {
+                let cid = correlation_id(encoding, bytes).ok().flatten();
+                self.handle_error(event, cid, moment, batch)
+            }
+            Ok(event) => self.handle_system(event, moment, out, batch),
+            Err(error) => {
+                tell_unreadable(&error.to_string(), batch);
+                Ok(())
+            }
+        }
+    }
+
+    /// A message of the server's application, or a publication.
+    fn handle_application(
+        &mut self,
+        encoding: Format,
+        bytes: &[u8],
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        if self.subscriptions.is_empty() {
+            batch.push_message(encoding, bytes);
+            return Ok(());
+        }
+        let Ok(Outline {
+            topic: Some(topic),
+            position: Some((epoch, offset)),
+            delivery,
+            correlation_id,
+            ..
+        }) = Outline::find(encoding, bytes)
+        else {
+            batch.push_message(encoding, bytes);
+            return Ok(());
+        };
+        // Members of a queue group get what the group gives them; the answer to a sync_request includes its position.
+        if delivery.is_some() || correlation_id.is_some() {
+            batch.push_message(encoding, bytes);
+            return Ok(());
+        }
+        let position = Position { epoch, offset };
+        let known = self.sequencer.position(&topic);
+        let is_next = known.is_none_or(|known| known.epoch == epoch && known.offset + 1 == offset);
+        let mut sequenced = Vec::new();
+        if is_next {
+            batch.push_message(encoding, bytes);
+            self.sequencer
+                .advance(&topic, position, moment.ms(), &mut sequenced);
+            self.tell_sequenced(sequenced, batch);
+            return Ok(());
+        }
+        if !self.subscriptions.is_gapless(&topic) {
+            let is_newer = known.is_none_or(|known| known.epoch != epoch || known.offset < offset);
+            if is_newer {
+                batch.push_message(encoding, bytes);
+                self.sequencer
+                    .advance(&topic, position, moment.ms(), &mut sequenced);
+                self.tell_sequenced(sequenced, batch);
+            }
+            return Ok(());
+        }
+        let held = HeldMessage {
+            encoding,
+            bytes: Arc::from(bytes),
+        };
+        let outcome =
+            self.sequencer
+                .handle(&topic, position, Some(held), moment.ms(), &mut sequenced);
+        self.tell_sequenced(sequenced, batch);
+        if outcome == Outcome::Held && self.subscriptions.start_recovery(&topic) {
+            self.recover(&topic, moment, out)?;
+        }
+        Ok(())
+    }
+
+    /// Passes on what the sequencer lets through.
+    pub(super) fn tell_sequenced(
+        &mut self,
+        sequenced: Vec<Sequenced<Option<HeldMessage>>>,
+        batch: &mut BatchBuilder,
+    ) {
+        for item in sequenced {
+            match item {
+                Sequenced::Message(Some(held)) => batch.push_message(held.encoding, &held.bytes),
+                // A publication of this client's own that its subscription left out.
+                Sequenced::Message(None) => {}
+                Sequenced::Gap(gap) => batch.push(Event::Gap(Box::new(TopicGap {
+                    topic: gap.topic.to_string(),
+                    reason: None,
+                    count: gap.to - gap.from + 1,
+                    range: Some((gap.epoch, gap.from, gap.to)),
+                }))),
+            }
+        }
+    }
+
+    fn handle_system(
+        &mut self,
+        event: ClientEvent,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        match event {
+            ClientEvent::Ready { user_id, .. } => self.handle_ready(user_id, moment, out),
+            ClientEvent::Established { .. } => self.handle_established(event, moment, out, batch),
+            ClientEvent::KeyUpdate { request } => {
+                let Some(link) = &mut self.link else {
+                    return Ok(());
+                };
+                if !link.codec.update_opening_key() {
+                    tell_unreadable("a key_update without encryption version 2", batch);
+                    return Ok(());
+                }
+                if request {
+                    self.send_key_update(false, moment, out)
+                } else {
+                    Ok(())
+                }
+            }
+            ClientEvent::ServerPing { timestamp_ms } => {
+                let id = self.id(moment);
+                let Some(link) = &mut self.link else {
+                    return Ok(());
+                };
+                link.write_system(Signed::No, moment, out, |wire, out| {
+                    wire.write_pong(timestamp_ms, id, moment.now, out)
+                })
+            }
+            ClientEvent::Pong { .. } => {
+                self.handle_pong(moment);
+                Ok(())
+            }
+            ClientEvent::Reconnect { after_ms, .. } => {
+                if let Some(link) = &mut self.link {
+                    link.reconnect_after_ms = Some(after_ms);
+                }
+                Ok(())
+            }
+            ClientEvent::MessageAck { last } => {
+                if let Some(queue) = &mut self.queue {
+                    queue.last_acknowledged =
+                        queue.last_acknowledged.max(last.min(queue.last_sent));
+                    queue.store.acknowledge(last);
+                }
+                self.take_from_store(moment);
+                Ok(())
+            }
+            event => {
+                self.handle_answer(event, moment, batch);
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers to requests, and news of topics.
+    fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
+        let mut waiting = |cid: &Option<String>| self.pending.answer(cid.as_deref()?);
+        match event {
+            ClientEvent::SubscriptionUpdate {
+                success_topics,
+                failed_topics,
+                recovery,
+                correlation_id,
+                ..
+            } => {
+                if let Some(waiting) = waiting(&correlation_id) {
+                    let (done, failed) = (success_topics, failed_topics);
+                    self.handle_subscribed(waiting, done, failed, &recovery, moment, batch);
+                }
+            }
+            ClientEvent::PublishResponse {
+                topic,
+                duplicate,
+                position,
+                correlation_id,
+            } => {
+                let waiting = waiting(&correlation_id);
+                self.handle_published(waiting, &topic, duplicate, position, moment, batch);
+            }
+            ClientEvent::PresenceResponse {
+                topics,
+                failed_topics,
+                correlation_id,
+            } => {
+                if let Some(Waiting::Presence { reply, .. }) = waiting(&correlation_id) {
+                    let failed = failed_topics;
+                    let _ = reply.send(Ok(PresenceAnswer { topics, failed }));
+                }
+            }
+            ClientEvent::CallResponse {
+                result,
+                correlation_id,
+            } => {
+                if let Some(Waiting::Call { reply }) = waiting(&Some(correlation_id)) {
+                    let _ = reply.send(result.map_err(|error| Error::Refused {
+                        code: error.code,
+                        message: error.message,
+                        retry_after: None,
+                    }));
+                }
+            }
+            ClientEvent::Presence {
+                change,
+                topic,
+                user_id,
+                data,
+            } => {
+                let data = data.map(|data| data.to_string());
+                let presence = Presence {
+                    change,
+                    topic,
+                    user: user_id,
+                    data,
+                };
+                batch.push(Event::Presence(Box::new(presence)));
+            }
+            ClientEvent::PublicationGap(gap) => self.handle_gap(gap, moment, batch),
+            ClientEvent::Call {
+                call,
+                correlation_id,
+            } => {
+                let outbox = self.outbox.clone();
+                batch.push(Event::Call(Box::new(Call {
+                    t: call.t,
+                    payload: String::from_utf8(call.payload).unwrap_or_default(),
+                    timeout: call.timeout_ms.map(Duration::from_millis),
+                    responder: Responder::new(outbox, self.serial, correlation_id),
+                })));
+            }
+            ClientEvent::System(SystemType::RateLimitWarning, envelope) => {
+                self.handle_rate_limit_warning(&envelope, moment, batch);
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_published(
+        &mut self,
+        waiting: Option<Waiting>,
+        topic: &str,
+        is_duplicate: bool,
+        position: Option<(u32, u64)>,
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) {
+        let Some(Waiting::Publish { publication, reply }) = waiting else {
+            return;
+        };
+        let position = position.map(|(epoch, offset)| Position { epoch, offset });
+        let is_subscribed = self.subscriptions.options(topic).is_some();
+        if let Some(position) = position.filter(|_| publication.exclude_self && is_subscribed) {
+            let mut sequenced = Vec::new();
+            self.sequencer
+                .handle(topic, position, None, moment.ms(), &mut sequenced);
+            self.tell_sequenced(sequenced, batch);
+        }
+        if let Some(reply) = reply {
+            let _ = reply.send(Ok(Published {
+                is_duplicate,
+                position,
+            }));
+        }
+    }
+
+    fn handle_gap(&mut self, gap: PublicationGap, moment: Moment, batch: &mut BatchBuilder) {
+        let range = gap
+            .range
+            .as_ref()
+            .map(|range| (range.epoch, range.from, range.to));
+        if let Some((epoch, from, to)) = range {
+            let mut sequenced = Vec::new();
+            let now_ms = moment.ms();
+            self.sequencer
+                .skip(&gap.topic, epoch, from, to, now_ms, &mut sequenced);
+            self.tell_sequenced(sequenced, batch);
+        }
+        batch.push(Event::Gap(Box::new(TopicGap {
+            topic: gap.topic,
+            reason: Some(gap.reason),
+            count: gap.count,
+            range,
+        })));
+    }
+
+    fn handle_pong(&mut self, moment: Moment) {
+        let latency_us = self.quality.handle_pong(moment.us);
+        if let Some(link) = &mut self.link
+            && let Some((sent_us, Some(reply))) = link.pings.pop_front()
+        {
+            let latency_us = latency_us.unwrap_or_else(|| moment.us.saturating_sub(sent_us));
+            let _ = reply.send(Ok(Duration::from_micros(latency_us)));
+        }
+    }
+
+    fn handle_rate_limit_warning(
+        &mut self,
+        envelope: &Envelope,
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) {
+        let number = |name: &str| envelope.payload[name].as_u64().unwrap_or_default();
+        let warning = RateLimitWarning {
+            limit: number("limit"),
+            remaining: number("remaining"),
+            retry_after: Duration::from_secs(number("retry_after").min(HINT_S_MAX)),
+        };
+        if self.config.rate_limit {
+            self.rate.handle_warning(warning.remaining, moment.ms());
+        }
+        batch.push(Event::RateLimitWarning(Box::new(warning)));
+    }
+
+    fn handle_error(
+        &mut self,
+        event: ClientEvent,
+        cid: Option<Cow<'_, str>>,
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let ClientEvent::Error {
+            code,
+            known,
+            message,
+            recoverable,
+            retry_after_s,
+            refused,
+        } = event
+        else {
+            return Ok(());
+        };
+        let retry_after = retry_after_s.map(|seconds| Duration::from_secs(seconds.min(HINT_S_MAX)));
+        let retry_ms = retry_after.map_or(0, |after| after.as_millis() as u64);
+        if let Some(link) = &mut self.link
+            && !recoverable
+        {
+            link.retry_after_ms = retry_after.map(|_| retry_ms);
+        }
+        match known {
+            Some(ErrorCode::RateLimited) if self.config.rate_limit => {
+                self.rate.handle_refusal(retry_ms, moment.ms());
+            }
+            Some(ErrorCode::MessageGap) => {
+                self.rewind();
+                return Ok(());
+            }
+            _ => {}
+        }
+        let told = Error::Refused {
+            code: code.clone(),
+            message: message.clone(),
+            retry_after,
+        };
+        if let Some(row) = cid.as_deref().and_then(queue_row)
+            && let Some(queue) = &self.queue
+        {
+            queue.store.refused(row, told.clone());
+        }
+        match cid.as_deref().and_then(|cid| self.pending.answer(cid)) {
+            Some(Waiting::Subscribe {
+                topics,
+                reply: None,
+                ..
+            }) => self.lose(topics, batch),
+            Some(waiting) => {
+                waiting.fail(&told);
+                return Ok(());
+            }
+            None => {}
+        }
+        batch.push(Event::Error(Box::new(ServerError {
+            code,
+            message,
+            recoverable,
+            retry_after,
+            refused,
+        })));
+        Ok(())
+    }
+
+    /// Numbered messages have to be sent again from the last that was taken.
+    fn rewind(&mut self) {
+        if let Some(queue) = &mut self.queue
+            && queue.is_ready
+        {
+            queue.is_ready = false;
+            queue.store.rewind(queue.last_acknowledged);
+        }
+    }
+
+    fn handle_ready(
+        &mut self,
+        user: Option<String>,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let id = self.id(moment);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.user = user;
+        let encryption = link
+            .exchange
+            .as_ref()
+            .map(|(pair, version)| pair.offer(*version));
+        let producer = self.queue.as_ref().map(|queue| queue.store.producer());
+        let hello = ClientHello {
+            client_version: &self.config.client_version,
+            features: Features {
+                compression: self.config.compression == crate::config::Compression::Zlib,
+                encryption: encryption.is_some(),
+                batching: false,
+                priority_queue: true,
+                circuit_breaker: true,
+                recovery: true,
+                topics: true,
+                presence: true,
+                calls: true,
+            },
+            encryption,
+            producer,
+        };
+        link.write_system(Signed::No, moment, out, |wire, out| {
+            wire.write_hello(&hello, id, moment.now, out)
+        })
+    }
+
+    fn handle_established(
+        &mut self,
+        event: ClientEvent,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let ClientEvent::Established {
+            server_version,
+            connection_id,
+            message_bytes_max,
+            rate_limit_capacity,
+            rate_limit_refill_per_s,
+            encryption,
+            producer,
+            ..
+        } = event
+        else {
+            return Ok(());
+        };
+        self.agree_on_key(encryption.as_deref(), &connection_id)?;
+        let is_first = self.link.as_ref().is_some_and(|link| !link.is_greeted);
+        if !is_first {
+            return Ok(());
+        }
+        self.serial += 1;
+        let serial = self.serial;
+        batch.set_session(serial);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.is_greeted = true;
+        link.server_message_bytes_max = usize::try_from(message_bytes_max).unwrap_or(usize::MAX);
+        batch.push(Event::Connected(Box::new(Connected {
+            url: link.url.clone(),
+            connection_id,
+            user: link.user.clone(),
+            server_version,
+            session: serial,
+            is_encrypted: link.codec.is_encrypted(),
+        })));
+        self.rate = if self.config.rate_limit {
+            // Pings, hellos and subscriptions count at the server as well.
+            let (capacity, refill) = (
+                rate_limit_capacity * 9 / 10,
+                rate_limit_refill_per_s * 9 / 10,
+            );
+            RateLimit::new(capacity, refill, moment.ms())
+        } else {
+            RateLimit::unlimited()
+        };
+        self.resume_queue(producer, batch);
+        self.resume_requests(moment, out)
+    }
+
+    /// Tells the store where the server stands.
+    fn resume_queue(&mut self, producer: Option<ProducerState>, batch: &mut BatchBuilder) {
+        let Some(queue) = &mut self.queue else { return };
+        match producer {
+            Some(state) => {
+                queue.last_acknowledged = state.last;
+                queue.last_sent = state.last;
+                queue.store.resume(state.epoch, state.last);
+            }
+            None => batch.push(Event::QueueFailed(
+                "the server does not acknowledge messages; they stay in the queue".to_owned(),
+            )),
+        }
+    }
+
+    fn agree_on_key(
+        &mut self,
+        encryption: Option<&HelloEncryption>,
+        connection_id: &str,
+    ) -> Result<(), Ending> {
+        let iv_random = self.id(Moment::default()).0;
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        let Some((pair, offered)) = link.exchange.take() else {
+            return Ok(());
+        };
+        let Some(hello) = encryption else {
+            return Err(Ending::ours(
+                CloseCode::POLICY_VIOLATION,
+                "the server does not encrypt, and this client asks for it",
+            ));
+        };
+        let pinned = match &self.config.encryption {
+            Encryption::Pinned(key) => Some(&**key),
+            _ => None,
+        };
+        let iv = [iv_random[12], iv_random[13], iv_random[14], iv_random[15]];
+        let cipher = pair
+            .finish(offered, hello, connection_id, pinned, iv)
+            .map_err(|error| Ending::ours(CloseCode::POLICY_VIOLATION, error.to_string()))?;
+        link.codec.encrypt(cipher);
+        Ok(())
+    }
+}
+
+fn tell_unreadable(words: &str, batch: &mut BatchBuilder) {
+    batch.push(Event::Error(Box::new(ServerError {
+        code: ErrorCode::InvalidMessage.as_str().to_owned(),
+        message: format!("from the server: {words}"),
+        recoverable: true,
+        retry_after: None,
+        refused: 0,
+    })));
+}
+
+/// No server can make a client wait for longer by a hint.
+const HINT_S_MAX: u64 = 24 * 3600;

@@ -1,0 +1,411 @@
+//! Requests of the application: made, made again on another connection, and answered.
+
+use super::codec::Signed;
+use super::pending::{Waiting, correlation_id};
+use super::subscriptions::is_pattern;
+use super::{Moment, Session};
+use crate::Error;
+use crate::command::Command;
+use crate::error::Ending;
+use crate::event::{BatchBuilder, Event, Unrecovered};
+use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
+use crate::sequencer::Position;
+use std::sync::Arc;
+use tidewire_wire::envelope::{Category, PublicationHeader, epoch_text, parse_epoch};
+use tidewire_wire::format::{Format, json_to_msgpack};
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::session::{
+    Action, PublishRequest, RecoveryPosition, SubscriptionRequest, TopicRecovery,
+};
+
+impl Session {
+    pub(super) fn handle_command(
+        &mut self,
+        command: Command,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        if command.is_abandoned() {
+            return Ok(());
+        }
+        if self.pending.len() >= self.config.requests_max {
+            command.fail(&Error::Full);
+            return Ok(());
+        }
+        let waiting = match command {
+            Command::Subscribe {
+                topics,
+                options,
+                reply,
+            } => Waiting::Subscribe {
+                topics,
+                options,
+                reply: Some(reply),
+            },
+            Command::Unsubscribe { topics, reply } => Waiting::Unsubscribe {
+                topics,
+                reply: Some(reply),
+            },
+            Command::Publish { publication, reply } => Waiting::Publish { publication, reply },
+            Command::Presence {
+                topics,
+                counts_only,
+                limit,
+                reply,
+            } => Waiting::Presence {
+                topics,
+                counts_only,
+                limit,
+                reply,
+            },
+            Command::Call { call, reply } => {
+                let number = self.pending.insert(Waiting::Call { reply });
+                let id = self.id(moment);
+                let Some(link) = &mut self.link else {
+                    return Ok(());
+                };
+                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_call_request(&call, &correlation_id(number), id, moment.now, out)
+                });
+            }
+            Command::Respond {
+                session,
+                correlation_id,
+                result,
+            } => {
+                let id = self.id(moment);
+                // A call ends with its session.
+                let Some(link) = self.link.as_mut().filter(|_| session == self.serial) else {
+                    return Ok(());
+                };
+                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_call_response(&result, &correlation_id, id, moment.now, out)
+                });
+            }
+            Command::Acknowledge {
+                session,
+                deliveries,
+            } => {
+                let id = self.id(moment);
+                let Some(link) = self.link.as_mut().filter(|_| session == self.serial) else {
+                    return Ok(());
+                };
+                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_publication_ack(&deliveries, id, moment.now, out)
+                });
+            }
+            Command::Sync { topics } => return self.send_sync(&topics, moment, out),
+            Command::Ping { reply } => return self.ping(Some(reply), moment, out),
+        };
+        let number = self.pending.insert(waiting);
+        self.transmit(number, moment, out)
+    }
+
+    /// Subscribes again and makes open requests again, on a connection that has just been established.
+    pub(super) fn resume_requests(
+        &mut self,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let open = self.pending.numbers();
+        for (options, topics) in self.subscriptions.requests() {
+            self.subscribe_again(topics, options, moment, out)?;
+        }
+        for number in open {
+            self.transmit(number, moment, out)?;
+        }
+        Ok(())
+    }
+
+    /// Asks for publications of a topic that have not come: the subscription is made anew from the last position.
+    pub(super) fn recover(
+        &mut self,
+        topic: &str,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let Some(options) = self.subscriptions.options(topic).cloned() else {
+            return Ok(());
+        };
+        let number = self.pending.insert(Waiting::Unsubscribe {
+            topics: vec![topic.to_owned()],
+            reply: None,
+        });
+        self.transmit(number, moment, out)?;
+        self.subscribe_again(vec![topic.to_owned()], options, moment, out)
+    }
+
+    fn subscribe_again(
+        &mut self,
+        topics: Vec<String>,
+        options: Arc<SubscribeOptions>,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let number = self.pending.insert(Waiting::Subscribe {
+            topics,
+            options,
+            reply: None,
+        });
+        self.transmit(number, moment, out)
+    }
+
+    /// Writes the request with this number.
+    fn transmit(&mut self, number: u64, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
+        let id = self.id(moment);
+        let cid = correlation_id(number);
+        let (Some(waiting), Some(link)) = (self.pending.get(number), &mut self.link) else {
+            return Ok(());
+        };
+        match waiting {
+            Waiting::Subscribe {
+                topics, options, ..
+            } => {
+                let known = |topic: &str| {
+                    self.sequencer.position(topic).or_else(|| {
+                        let from = options.from.iter().find(|(from, _)| from == topic);
+                        from.map(|(_, position)| *position)
+                    })
+                };
+                let positions = positions(topics, options, known);
+                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+                let mut request = SubscriptionRequest::new(Action::Subscribe, &names);
+                request.recover = !positions.is_empty();
+                request.recovery = &positions;
+                request.presence = options.presence.as_ref();
+                request.queue_group = options.queue_group.as_deref();
+                request.acknowledge = options.acknowledge;
+                request.window = options.window;
+                request.filter = options.filter.as_ref();
+                request.overload = options.overload;
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_subscription(&request, Some(&cid), id, moment.now, out)
+                })
+            }
+            Waiting::Unsubscribe { topics, .. } => {
+                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+                let request = SubscriptionRequest::new(Action::Unsubscribe, &names);
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_subscription(&request, Some(&cid), id, moment.now, out)
+                })
+            }
+            Waiting::Publish { publication, .. } => {
+                let request = publish_request(publication);
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_publish(&request, Some(&cid), None, id, moment.now, out)
+                        .unwrap_or(OpCode::Binary)
+                })
+            }
+            Waiting::Presence {
+                topics,
+                counts_only,
+                limit,
+                ..
+            } => {
+                let names: Vec<&str> = topics.iter().map(String::as_str).collect();
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    let (counts_only, limit) = (*counts_only, *limit);
+                    let now = moment.now;
+                    wire.write_presence_request(
+                        &names,
+                        counts_only,
+                        limit,
+                        Some(&cid),
+                        id,
+                        now,
+                        out,
+                    )
+                })
+            }
+            Waiting::Call { .. } => Ok(()),
+        }
+    }
+
+    fn send_sync(
+        &mut self,
+        topics: &[String],
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let topics = if topics.is_empty() {
+            self.subscriptions.topics()
+        } else {
+            topics.to_vec()
+        };
+        let payload = serde_json::json!({"topics": topics, "include_snapshots": true}).to_string();
+        let header = PublicationHeader {
+            category: Category::Snapshot,
+            t: "sync_request",
+            topic: None,
+            position: None,
+            id: None,
+            priority: Default::default(),
+            delivery: None,
+            correlation_id: Some(SYNC_CORRELATION_ID),
+        };
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.write(Signed::Yes, moment, out, |format, out| match format {
+            Format::Json => header.write_json(payload.as_bytes(), out),
+            Format::MessagePack => {
+                let mut packed = Vec::new();
+                let _ = json_to_msgpack(payload.as_bytes(), &mut packed);
+                header.write_msgpack(&packed, out);
+            }
+        })
+    }
+
+    /// Takes the answer to a subscription.
+    pub(super) fn handle_subscribed(
+        &mut self,
+        waiting: Waiting,
+        done: Vec<String>,
+        failed: Vec<String>,
+        recovery: &[TopicRecovery],
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) {
+        match waiting {
+            Waiting::Subscribe { options, reply, .. } => {
+                for topic in &done {
+                    self.subscriptions.insert(topic, &options);
+                }
+                let mut positions = Vec::new();
+                for recovered in recovery {
+                    positions.extend(self.handle_position(recovered, &options, moment, batch));
+                }
+                let Some(reply) = reply else {
+                    self.lose(failed, batch);
+                    return;
+                };
+                let _ = reply.send(Ok(Subscribed {
+                    topics: done,
+                    failed,
+                    positions,
+                }));
+            }
+            Waiting::Unsubscribe {
+                reply: Some(reply), ..
+            } => {
+                for topic in &done {
+                    self.subscriptions.remove(topic);
+                    self.forget(topic, batch);
+                }
+                let _ = reply.send(Ok(Subscribed {
+                    topics: done,
+                    failed,
+                    positions: Vec::new(),
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes where a topic stands, which may not be where the client left it.
+    fn handle_position(
+        &mut self,
+        answer: &TopicRecovery,
+        options: &SubscribeOptions,
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) -> Option<TopicPosition> {
+        let epoch = parse_epoch(&answer.epoch)?;
+        let position = Position {
+            epoch,
+            offset: answer.offset,
+        };
+        let known = self.sequencer.position(&answer.topic);
+        if !answer.recovered {
+            let from = options
+                .from
+                .iter()
+                .find(|(topic, _)| *topic == answer.topic);
+            let last = known.or(from.map(|(_, position)| *position));
+            self.forget(&answer.topic, batch);
+            if let Some(last) = last
+                && options.recover
+                && last != position
+            {
+                batch.push(Event::Unrecovered(Box::new(Unrecovered {
+                    topic: answer.topic.clone(),
+                    last,
+                    now: position,
+                })));
+            }
+        }
+        if known.is_none() || !answer.recovered {
+            // What is sent again still comes.
+            let offset = answer.offset.saturating_sub(answer.count);
+            let mut sequenced = Vec::new();
+            let start = Position { epoch, offset };
+            self.sequencer
+                .advance(&answer.topic, start, moment.ms(), &mut sequenced);
+        }
+        Some(TopicPosition {
+            topic: answer.topic.clone(),
+            position,
+            recovered: answer.recovered,
+            count: answer.count,
+        })
+    }
+
+    /// The server does not give these topics again.
+    pub(super) fn lose(&mut self, topics: Vec<String>, batch: &mut BatchBuilder) {
+        if topics.is_empty() {
+            return;
+        }
+        for topic in &topics {
+            self.subscriptions.remove(topic);
+            self.forget(topic, batch);
+        }
+        batch.push(Event::SubscriptionLost(topics));
+    }
+
+    fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
+        let mut sequenced = Vec::new();
+        self.sequencer.forget(topic, &mut sequenced);
+        self.tell_sequenced(sequenced, batch);
+    }
+}
+
+/// The positions to recover from. Patterns and queue groups have none.
+fn positions(
+    topics: &[String],
+    options: &SubscribeOptions,
+    known: impl Fn(&str) -> Option<Position>,
+) -> Vec<RecoveryPosition> {
+    if options.queue_group.is_some() || (!options.recover && options.from.is_empty()) {
+        return Vec::new();
+    }
+    let names = topics.iter().filter(|topic| !is_pattern(topic));
+    names
+        .filter_map(|topic| {
+            let position = known(topic)?;
+            Some(RecoveryPosition {
+                topic: topic.clone(),
+                epoch: epoch_text(position.epoch),
+                offset: position.offset,
+            })
+        })
+        .collect()
+}
+
+fn publish_request(publication: &Publication) -> PublishRequest<'_> {
+    let Publication {
+        topic, t, payload, ..
+    } = publication;
+    let mut request = PublishRequest::new(topic, t, payload.as_bytes());
+    request.id = publication.id.as_deref().map(Into::into);
+    request.key = publication.key.as_deref().map(Into::into);
+    request.ttl_ms = publication.ttl_ms;
+    request.priority = publication.priority;
+    request.exclude_self = publication.exclude_self;
+    if publication.is_snapshot {
+        request.category = Category::Snapshot;
+    }
+    request
+}
+
+/// What the snapshots that were asked for carry, so that they are told from publications.
+const SYNC_CORRELATION_ID: &str = "sync";

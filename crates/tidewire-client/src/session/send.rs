@@ -1,0 +1,302 @@
+//! Messages of the application, pings and pongs, on their way out.
+
+use super::codec::Signed;
+use super::pending::queue_correlation_id;
+use super::{Link, Moment, Session};
+use crate::Error;
+use crate::command::Reply;
+use crate::error::Ending;
+use crate::event::{BatchBuilder, Event, ServerError};
+use crate::outbox::{Burst, Outgoing};
+use crate::priority_queue::Priority;
+use crate::quality::OPEN_MAX;
+use crate::queue::{Durable, Numbered};
+use std::time::Duration;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::{Category, EnvelopeHeader, PublicationHeader};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::secure::SealError;
+use tidewire_wire::session::PublishRequest;
+
+impl Session {
+    /// Encodes from `burst` into `out` until that has `out_bytes_max` bytes, the rate limit is used up or nothing is
+    /// left.
+    pub(crate) fn handle_burst(
+        &mut self,
+        burst: &mut Burst,
+        out_bytes_max: usize,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let mut tokens = 0;
+        while out.len() < out_bytes_max && !burst.is_empty() {
+            if tokens == 0 {
+                tokens = self.rate.take(TOKENS, moment.ms());
+            }
+            match burst.next(tokens > 0) {
+                None => break,
+                Some(Outgoing::Command(command)) => self.handle_command(*command, moment, out)?,
+                Some(Outgoing::Message {
+                    t,
+                    payload,
+                    priority,
+                }) => {
+                    tokens -= 1;
+                    self.send_message(t, payload, priority, moment, out, batch)?;
+                }
+                Some(Outgoing::Envelope(envelope)) => {
+                    tokens -= 1;
+                    self.send_envelope(envelope, moment, out, batch)?;
+                }
+            }
+        }
+        self.rate.give_back(tokens);
+        self.update_key(moment, out)
+    }
+
+    /// When the rate limit lets the next message through.
+    pub(crate) fn next_send_ms(&self, moment: Moment) -> u64 {
+        self.rate.next_at_ms(moment.ms())
+    }
+
+    fn send_message(
+        &mut self,
+        t: &str,
+        payload: &[u8],
+        priority: Priority,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        if !self.fits(t.len() + payload.len() + ENVELOPE_BYTES, batch) {
+            return Ok(());
+        }
+        let header = PublicationHeader {
+            category: Category::Update,
+            t,
+            topic: None,
+            position: None,
+            id: None,
+            priority,
+            delivery: None,
+            correlation_id: None,
+        };
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.write(
+            Signed::Yes,
+            moment,
+            out,
+            |link_format, out| match link_format {
+                Format::Json => header.write_json(payload, out),
+                Format::MessagePack => {
+                    let mut packed = Vec::with_capacity(payload.len());
+                    // It was checked when it was put into the outbox.
+                    let _ = json_to_msgpack(payload, &mut packed);
+                    header.write_msgpack(&packed, out);
+                }
+            },
+        )
+    }
+
+    fn send_envelope(
+        &mut self,
+        envelope: &[u8],
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        if !self.fits(envelope.len(), batch) {
+            return Ok(());
+        }
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.write(Signed::Yes, moment, out, |format, out| match format {
+            Format::Json => out.extend_from_slice(envelope),
+            Format::MessagePack => {
+                out.extend_from_slice(MESSAGEPACK_PREFIX);
+                // It was checked when it was put into the outbox.
+                let _ = json_to_msgpack(envelope, out);
+            }
+        })
+    }
+
+    /// Whether the server takes a message of that size. One that is too large would end the connection, and is told.
+    fn fits(&self, bytes: usize, batch: &mut BatchBuilder) -> bool {
+        let bytes_max = self
+            .link
+            .as_ref()
+            .map_or(0, |link| link.server_message_bytes_max);
+        if bytes_max == 0 || bytes <= bytes_max {
+            return true;
+        }
+        batch.push(Event::Error(Box::new(ServerError {
+            code: "MESSAGE_TOO_LARGE".to_owned(),
+            message: format!(
+                "a message of {bytes} bytes was not sent: the server takes {bytes_max}"
+            ),
+            recoverable: true,
+            retry_after: None,
+            refused: 1,
+        })));
+        false
+    }
+
+    /// Sends messages that the store has numbered.
+    pub(super) fn send_numbered(
+        &mut self,
+        messages: Vec<Numbered>,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        for numbered in messages {
+            let id = self.id(moment);
+            self.rate.take(1, moment.ms());
+            let (Some(link), Some(queue)) = (&mut self.link, &mut self.queue) else {
+                return Ok(());
+            };
+            queue.last_sent = numbered.number;
+            let number = Some(numbered.number);
+            let Durable {
+                topic,
+                t,
+                payload,
+                priority,
+                key,
+                ..
+            } = numbered.message;
+            match topic {
+                Some(topic) => {
+                    let mut request = PublishRequest::new(&topic, &t, &payload);
+                    request.priority = (priority != Priority::Normal).then_some(priority);
+                    request.key = key.as_deref().map(Into::into);
+                    let cid = queue_correlation_id(numbered.row);
+                    link.write_system(Signed::Yes, moment, out, |wire, out| {
+                        wire.write_publish(&request, Some(&cid), number, id, moment.now, out)
+                            .unwrap_or(OpCode::Binary)
+                    })?;
+                }
+                None => {
+                    let header = EnvelopeHeader {
+                        category: Category::Update,
+                        t: &t,
+                        id,
+                        unix_ms: moment.now.unix_ms,
+                        seq: numbered.number,
+                        correlation_id: None,
+                        signature: None,
+                        number,
+                    };
+                    link.write(Signed::Yes, moment, out, |format, out| {
+                        // It was checked when it was stored.
+                        let _ = header.write(format, &payload, out);
+                    })?;
+                }
+            }
+        }
+        self.update_key(moment, out)
+    }
+
+    /// Sends a ping; its time there and back goes to `reply`.
+    pub(super) fn ping(
+        &mut self,
+        reply: Option<Reply<Duration>>,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let id = self.id(moment);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        if link.pings.len() >= OPEN_MAX {
+            if let Some(reply) = reply {
+                let _ = reply.send(Err(Error::Full));
+                return Ok(());
+            }
+            if let Some((_, Some(oldest))) = link.pings.pop_front() {
+                let _ = oldest.send(Err(Error::TimedOut));
+            }
+        }
+        link.last_ping_ms = moment.ms();
+        link.pings.push_back((moment.us, reply));
+        self.quality.handle_ping(moment.us);
+        link.write_system(Signed::No, moment, out, |wire, out| {
+            wire.write_ping(id, moment.now, out)
+        })
+    }
+
+    /// Changes the key when it has been used for long enough (section 10.5 of the protocol).
+    pub(super) fn update_key(&mut self, moment: Moment, out: &mut Vec<u8>) -> Result<(), Ending> {
+        match &self.link {
+            Some(link) if link.codec.wants_key_update() => self.send_key_update(true, moment, out),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn send_key_update(
+        &mut self,
+        request: bool,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let id = self.id(moment);
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        link.write_system(Signed::No, moment, out, |wire, out| {
+            wire.write_key_update(request, id, moment.now, out)
+        })?;
+        link.codec.update_sealing_key();
+        Ok(())
+    }
+}
+
+impl Link {
+    /// Appends a message of the application's, which `encode` writes in the format it is given.
+    pub(super) fn write(
+        &mut self,
+        signed: Signed,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(Format, &mut Vec<u8>),
+    ) -> Result<(), Ending> {
+        let format = self.wire.format();
+        let written = self.codec.write(signed, moment.now.unix_ms, out, |out| {
+            encode(format, out);
+            match format {
+                Format::Json => OpCode::Text,
+                Format::MessagePack => OpCode::Binary,
+            }
+        });
+        written.map_err(|error| sealing(&error))
+    }
+
+    /// Appends a message of the protocol's.
+    pub(super) fn write_system(
+        &mut self,
+        signed: Signed,
+        moment: Moment,
+        out: &mut Vec<u8>,
+        encode: impl FnOnce(&mut tidewire_wire::session::ClientSession, &mut Vec<u8>) -> OpCode,
+    ) -> Result<(), Ending> {
+        let wire = &mut self.wire;
+        let written = self
+            .codec
+            .write(signed, moment.now.unix_ms, out, |out| encode(wire, out));
+        written.map_err(|error| sealing(&error))
+    }
+}
+
+fn sealing(error: &SealError) -> Ending {
+    Ending::ours(CloseCode::NORMAL, error.to_string())
+}
+
+/// Tokens that are taken of the rate limit at once.
+const TOKENS: u64 = 64;
+
+/// What an envelope has around type and payload, at most.
+const ENVELOPE_BYTES: usize = 64;

@@ -1,0 +1,182 @@
+//! A server with an application that remembers what it got, and a client's events as they are waited for.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tidewire_client::{Client, Config, Event, Events};
+use tidewire_engine::{
+    AccessRules, Application, Call, CallError, Config as ServerConfig, ConnectionKey, Context,
+    HistoryLimits, Message, NewPublication, Peer, Responder, Server, TopicRule, Topics,
+};
+
+/// Past it a test has failed; nothing waits that long when it works.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// What the application got, in its order.
+#[derive(Clone, Default)]
+pub(crate) struct Recorder {
+    pub(crate) messages: Arc<Mutex<Vec<String>>>,
+    pub(crate) peers: Arc<Mutex<Vec<ConnectionKey>>>,
+}
+
+impl Application for Recorder {
+    fn on_connect(&mut self, _: &mut Context<'_>, peer: &Peer) {
+        self.peers.lock().unwrap().push(peer.connection);
+    }
+
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        let text = match message.encoding {
+            tidewire_engine::Encoding::MessagePack => {
+                let mut text = Vec::new();
+                tidewire_wire::format::msgpack_to_json(message.bytes, &mut text).unwrap();
+                text
+            }
+            _ => message.bytes.to_vec(),
+        };
+        let text = String::from_utf8(text).unwrap();
+        if text.contains("\"echo\"") {
+            context.send(message);
+        }
+        self.messages.lock().unwrap().push(text);
+    }
+
+    fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        match call.t {
+            "double" => {
+                let number: u64 = call.payload.parse().unwrap_or_default();
+                context.respond(&responder, Ok((2 * number).to_string()));
+            }
+            "silence" => std::mem::forget(responder),
+            other => {
+                let error = CallError {
+                    code: "NO_CLUE".into(),
+                    message: other.into(),
+                };
+                context.respond(&responder, Err(error));
+            }
+        }
+    }
+}
+
+impl Recorder {
+    pub(crate) fn texts(&self) -> Vec<String> {
+        self.messages.lock().unwrap().clone()
+    }
+
+    /// The numbers in the payloads of the messages, in their order.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        let number = |text: &String| {
+            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            value["p"].as_u64()
+        };
+        self.texts().iter().filter_map(number).collect()
+    }
+}
+
+/// Everyone may everything, topics called `kept.*` have history, those called `seen.*` presence.
+pub(crate) fn server_config() -> ServerConfig {
+    let mut kept = TopicRule::new("kept.*");
+    kept.history = Some(HistoryLimits {
+        publications_max: 1_000,
+        bytes_max: 1 << 20,
+        age_max_ms: 0,
+    });
+    let mut seen = TopicRule::new("seen.*");
+    seen.presence = true;
+    ServerConfig {
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        shards: 1,
+        topics: Topics {
+            access: AccessRules::open(),
+            rules: vec![kept, seen],
+            ..Topics::default()
+        },
+        ..ServerConfig::default()
+    }
+}
+
+pub(crate) fn start(config: ServerConfig) -> (Server, Recorder) {
+    let recorder = Recorder::default();
+    let application = recorder.clone();
+    let server = Server::start(config, move |_| application.clone()).expect("a free port");
+    (server, recorder)
+}
+
+pub(crate) fn url(server: &Server) -> String {
+    format!("ws://{}/ws", server.address())
+}
+
+/// Comes back fast.
+pub(crate) fn config(url: String) -> Config {
+    let mut config = Config::new(url);
+    if let Some(reconnect) = &mut config.reconnect {
+        reconnect.base = Duration::from_millis(20);
+        reconnect.max = Duration::from_millis(100);
+    }
+    config.breaker.failures_max = 0;
+    config
+}
+
+pub(crate) async fn connect(server: &Server) -> (Client, Events) {
+    connect_with(config(url(server))).await
+}
+
+pub(crate) async fn connect_with(config: Config) -> (Client, Events) {
+    let client = Client::connect(config).await.expect("the server is there");
+    let mut events = client.events();
+    let first = next(&mut events).await;
+    assert!(matches!(first, Event::Connected(_)), "{first:?}");
+    (client, events)
+}
+
+pub(crate) async fn next(events: &mut Events) -> Event {
+    let next = tokio::time::timeout(DEADLINE, events.next()).await;
+    next.expect("an event in time").expect("the client is open")
+}
+
+/// The first event that `wanted` makes something of; others are passed over.
+pub(crate) async fn find<T>(events: &mut Events, mut wanted: impl FnMut(Event) -> Option<T>) -> T {
+    loop {
+        if let Some(found) = wanted(next(events).await) {
+            return found;
+        }
+    }
+}
+
+/// The payload of the next message.
+pub(crate) async fn payload(events: &mut Events) -> String {
+    let wanted = |event| match event {
+        Event::Message(message) => {
+            Some(String::from_utf8(message.payload().unwrap().into_owned()).unwrap())
+        }
+        _ => None,
+    };
+    find(events, wanted).await
+}
+
+/// The payloads of the next messages, which are numbers.
+pub(crate) async fn payloads(events: &mut Events, count: usize) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for _ in 0..count {
+        numbers.push(payload(events).await.parse().unwrap());
+    }
+    numbers
+}
+
+pub(crate) fn publish(server: &Server, topic: &str, number: u64) {
+    let payload = number.to_string();
+    let publication = NewPublication::new("count", &payload);
+    server
+        .handle()
+        .publish(topic, &publication)
+        .expect("there is room");
+}
+
+/// Waits until `condition` holds.
+pub(crate) async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + DEADLINE;
+    while !condition() {
+        assert!(tokio::time::Instant::now() < deadline, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

@@ -1,0 +1,235 @@
+//! A network that cuts, stalls and lies, between the client and the server.
+
+use crate::common::{
+    DEADLINE, config, connect_with, find, payloads, publish, server_config, start, wait_until,
+};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tidewire_client::{Client, Event};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Passes bytes on until it is told to cut all connections or to hold them.
+struct Proxy {
+    address: SocketAddr,
+    cuts: watch::Sender<u32>,
+    stalls: Arc<AtomicBool>,
+}
+
+impl Proxy {
+    async fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let cuts = watch::Sender::new(0);
+        let stalls = Arc::new(AtomicBool::new(false));
+        let (cut, stalled) = (cuts.clone(), stalls.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(server).await else {
+                    continue;
+                };
+                let (from_client, to_client) = client.into_split();
+                let (from_server, to_server) = server.into_split();
+                tokio::spawn(pass(
+                    from_client,
+                    to_server,
+                    cut.subscribe(),
+                    stalled.clone(),
+                ));
+                tokio::spawn(pass(
+                    from_server,
+                    to_client,
+                    cut.subscribe(),
+                    stalled.clone(),
+                ));
+            }
+        });
+        Self {
+            address,
+            cuts,
+            stalls,
+        }
+    }
+
+    fn url(&self) -> String {
+        format!("ws://{}/ws", self.address)
+    }
+
+    fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    fn stall(&self, stalls: bool) {
+        self.stalls.store(stalls, Ordering::SeqCst);
+    }
+}
+
+async fn pass(
+    mut from: tokio::net::tcp::OwnedReadHalf,
+    mut to: tokio::net::tcp::OwnedWriteHalf,
+    mut cuts: watch::Receiver<u32>,
+    stalled: Arc<AtomicBool>,
+) {
+    let mut buffer = vec![0; 4_096];
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut buffer) => read.unwrap_or(0),
+            _ = cuts.changed() => 0,
+        };
+        while stalled.load(Ordering::SeqCst) && !cuts.has_changed().unwrap_or(true) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if read == 0 || to.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn cut_again_and_again_nothing_of_a_topic_is_missing() {
+    let (server, _) = start(server_config());
+    let proxy = Proxy::start(server.address()).await;
+    let (client, mut events) = connect_with(config(proxy.url())).await;
+    client.subscribe(["kept.a"]).await.unwrap();
+    for round in 0..10u64 {
+        for number in 0..50 {
+            publish(&server, "kept.a", round * 50 + number);
+        }
+        proxy.cut();
+    }
+    assert_eq!(
+        payloads(&mut events, 500).await,
+        (0..500).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn silence_is_noticed_and_the_next_connection_tried() {
+    let (server, _) = start(server_config());
+    let proxy = Proxy::start(server.address()).await;
+    let mut config = config(proxy.url());
+    config.idle_timeout = Duration::from_millis(500);
+    let (_client, mut events) = connect_with(config).await;
+    proxy.stall(true);
+    let reason = find(&mut events, |event| match event {
+        Event::Disconnected(ended) => Some(ended.reason),
+        _ => None,
+    });
+    assert!(reason.await.contains("silent"));
+    proxy.stall(false);
+    find(&mut events, |event| {
+        matches!(event, Event::Connected(_)).then_some(())
+    })
+    .await;
+}
+
+/// Answers every connection with the same bytes.
+async fn liar(answer: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = vec![0; 4_096];
+            let read = stream.read(&mut head).await.unwrap_or_default();
+            let head = String::from_utf8_lossy(&head[..read]).into_owned();
+            let key = head
+                .lines()
+                .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+            let accept = accept_value(key.unwrap_or_default());
+            let upgrade = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
+            );
+            let _ = stream.write_all(upgrade.as_bytes()).await;
+            let _ = stream.write_all(answer).await;
+            // The client ends it.
+            let _ = stream.read(&mut [0; 1]).await;
+            tokio::time::sleep(DEADLINE).await;
+        }
+    });
+    address
+}
+
+fn accept_value(key: &str) -> String {
+    // The engine writes the answer to the same key.
+    let mut request = format!(
+        "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    )
+    .into_bytes();
+    let limits = tidewire_wire::handshake::server::Limits::default();
+    let parsed = tidewire_wire::handshake::server::parse_request(&request, &limits);
+    let mut answer = Vec::new();
+    let parsed = parsed.unwrap().unwrap();
+    tidewire_wire::handshake::server::write_accept(parsed.key(), None, &[], &mut answer);
+    request.clear();
+    let answer = String::from_utf8(answer).unwrap();
+    let line = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Sec-WebSocket-Accept: "));
+    line.unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn broken_servers_are_errors_and_never_panics() {
+    for (answer, words) in [
+        (&b"\xff\xff\xff\xff"[..], "reserved"),
+        (b"\x81\x85hello", "masked"),
+        (b"\x82\x7f\x00\x00\x00\xff\xff\xff\xff\xff", "larger"),
+        (b"\x81\x02\xff\xff", "UTF-8"),
+        (b"\x81\x05hello", "in time"),
+        (b"\x82\x02C:", "in time"),
+        (b"\x82\x05E:abc", "in time"),
+        (b"\x88\x02\x03\xe8", "closed"),
+        (b"", "in time"),
+    ] {
+        let address = liar(answer).await;
+        let mut config = config(format!("ws://{address}/ws"));
+        config.connect_timeout = Duration::from_millis(300);
+        let error = Client::connect(config).await.unwrap_err().to_string();
+        assert!(error.contains(words), "{error} for {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_hangs_in_the_handshake_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut config = config(format!("ws://{}/ws", listener.local_addr().unwrap()));
+    config.connect_timeout = Duration::from_millis(100);
+    let error = Client::connect(config).await.unwrap_err();
+    assert!(error.to_string().contains("in time"), "{error}");
+}
+
+#[tokio::test]
+async fn a_publication_whose_answer_was_cut_off_is_there_once() {
+    let (server, _) = start(server_config());
+    let proxy = Proxy::start(server.address()).await;
+    let (client, mut events) = connect_with(config(proxy.url())).await;
+    client.subscribe(["kept.a"]).await.unwrap();
+    let publishing = tokio::spawn({
+        let client = client.clone();
+        async move {
+            for number in 0..200u64 {
+                let text = number.to_string();
+                let publication = tidewire_client::Publication::new("kept.a", "count", text);
+                client.publish(publication).await.unwrap();
+            }
+        }
+    });
+    while !publishing.is_finished() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.cut();
+    }
+    publishing.await.unwrap();
+    assert_eq!(
+        payloads(&mut events, 200).await,
+        (0..200).collect::<Vec<_>>()
+    );
+    wait_until("connected", || {
+        client.state() == tidewire_client::State::Connected
+    })
+    .await;
+}

@@ -1,0 +1,8 @@
+//! The client against the real engine, over real sockets.
+
+mod common;
+mod faults;
+mod layers;
+mod queue;
+mod reconnect;
+mod requests;
