@@ -189,7 +189,7 @@ impl Session {
         Hints {
             reconnect_after_ms: link.reconnect_after_ms,
             retry_after_ms: link.retry_after_ms,
-            was_established: link.wire.is_established(),
+            was_established: link.is_greeted,
         }
     }
 
@@ -199,9 +199,7 @@ impl Session {
     }
 
     pub(crate) fn is_established(&self) -> bool {
-        self.link
-            .as_ref()
-            .is_some_and(|link| link.wire.is_established())
+        self.link.as_ref().is_some_and(|link| link.is_greeted)
     }
 
     /// Appends a control frame, if there is a connection.
@@ -266,7 +264,7 @@ impl Session {
         };
         let mut pings = match link.wire.handle_timeout(moment.now) {
             TimeoutAction::None => false,
-            TimeoutAction::SendPing => link.wire.is_established(),
+            TimeoutAction::SendPing => link.is_greeted,
             TimeoutAction::CloseIdle => {
                 return Err(Ending::lost("the server has been silent for too long"));
             }
@@ -354,7 +352,7 @@ impl Session {
         let interval = self.config.ping_interval?.max(PING_INTERVAL_MIN);
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
         let next_ms = link.last_ping_ms.saturating_add(interval_ms);
-        link.wire.is_established().then_some(next_ms)
+        link.is_greeted.then_some(next_ms)
     }
 
     fn offer_encryption(&mut self) -> Option<(ExchangeKeyPair, EncryptionVersion)> {

@@ -459,8 +459,10 @@ impl Session {
             link.retry_after_ms = retry_after.map(|_| retry_ms);
         }
         match known {
-            Some(ErrorCode::RateLimited) if self.config.rate_limit => {
+            Some(ErrorCode::RateLimited) => {
                 self.rate.handle_refusal(retry_ms, moment.ms());
+                // Numbered messages may be among the refused, and the last of them makes no gap.
+                self.rewind();
             }
             Some(ErrorCode::MessageGap) => {
                 self.rewind();
