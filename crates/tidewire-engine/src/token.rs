@@ -1,16 +1,32 @@
 //! Making tokens: for trying a server out, for load tests and for backends that sign their own.
 
 use crate::auth::{AuthConfigError, KeyMaterial};
+use aws_lc_rs::error::Unspecified;
+use aws_lc_rs::hmac;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
-use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::fmt;
+use std::sync::Arc;
 
-/// A key that signs tokens.
-#[derive(Debug, Clone)]
+/// A key that signs tokens. It is read once, which takes longer than signing.
+#[derive(Clone)]
 pub struct SigningKey {
     algorithm: Algorithm,
-    key: EncodingKey,
+    key: Arc<Key>,
+}
+
+enum Key {
+    Hmac(hmac::Key),
+    Rsa(RsaKeyPair),
+    Ecdsa(EcdsaKeyPair),
+    Ed25519(Ed25519KeyPair),
 }
 
 /// Why a token could not be signed.
@@ -19,9 +35,9 @@ pub enum SignError {
     /// The claims are not a JSON object. The caller's fault.
     #[error("the claims of a token have to be a JSON object")]
     NotAnObject,
-    /// The key cannot sign: the PEM text looked right but its content is not.
-    #[error("the key cannot sign: {0}")]
-    Key(#[from] jsonwebtoken::errors::Error),
+    /// Ours: the provider failed.
+    #[error("the cryptography failed")]
+    Provider,
 }
 
 impl SigningKey {
@@ -31,35 +47,68 @@ impl SigningKey {
     /// [`AuthConfigError`] for a secret that is too short or a text that is not a private key of the
     /// algorithm's kind.
     pub fn new(material: &KeyMaterial) -> Result<Self, AuthConfigError> {
-        let (parsed, wanted) = match material {
+        let (key, wanted) = match material {
             KeyMaterial::Hs256(secret) => {
                 let secret = KeyMaterial::long_enough(secret)?;
-                (Ok(EncodingKey::from_secret(secret)), "a secret")
+                let key = Key::Hmac(hmac::Key::new(hmac::HMAC_SHA256, secret));
+                (Some(key), "a secret")
             }
             KeyMaterial::Rs256Pem(pem) => {
-                (EncodingKey::from_rsa_pem(pem), "a PEM private key of RSA")
+                let parsed = EncodingKey::from_rsa_pem(pem).ok();
+                let pair = parsed.and_then(|key| RsaKeyPair::from_der(key.inner()).ok());
+                (pair.map(Key::Rsa), "a PEM private key of RSA")
             }
             KeyMaterial::Es256Pem(pem) => {
                 let wanted = "a PEM private key on the curve P-256 as PKCS#8 \
                               (openssl pkcs8 -topk8 -nocrypt makes that of another)";
-                (EncodingKey::from_ec_pem(pem), wanted)
+                let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
+                let parsed = EncodingKey::from_ec_pem(pem).ok();
+                let pair =
+                    parsed.and_then(|key| EcdsaKeyPair::from_pkcs8(algorithm, key.inner()).ok());
+                (pair.map(Key::Ecdsa), wanted)
             }
-            KeyMaterial::EdDsaPem(pem) => (
-                EncodingKey::from_ed_pem(pem),
-                "a PEM private key of Ed25519 as PKCS#8",
-            ),
+            KeyMaterial::EdDsaPem(pem) => {
+                let wanted = "a PEM private key of Ed25519 as PKCS#8";
+                let parsed = EncodingKey::from_ed_pem(pem).ok();
+                let pair = parsed.and_then(|key| Ed25519KeyPair::from_pkcs8(key.inner()).ok());
+                (pair.map(Key::Ed25519), wanted)
+            }
         };
         let is_secret = matches!(material, KeyMaterial::Hs256(_));
-        match parsed {
-            Ok(key) if is_secret || material.is_private_pem() => Ok(Self {
+        match key {
+            Some(key) if is_secret || material.is_private_pem() => Ok(Self {
                 algorithm: material.algorithm(),
-                key,
+                key: Arc::new(key),
             }),
             _ => {
                 let algorithm = material.algorithm_name();
                 Err(AuthConfigError::Unusable { algorithm, wanted })
             }
         }
+    }
+
+    fn signature(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
+        match &*self.key {
+            Key::Hmac(key) => Ok(hmac::sign(key, message).as_ref().to_vec()),
+            Key::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                let random = SystemRandom::new();
+                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)?;
+                Ok(signature)
+            }
+            Key::Ecdsa(pair) => {
+                let signature = pair.sign(&SystemRandom::new(), message)?;
+                Ok(signature.as_ref().to_vec())
+            }
+            Key::Ed25519(pair) => Ok(pair.sign(message).as_ref().to_vec()),
+        }
+    }
+}
+
+/// Secrets never reach a log.
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "SigningKey({:?}, …)", self.algorithm)
     }
 }
 
@@ -72,7 +121,7 @@ pub fn sign(claims: &Value, key: &SigningKey, kid: Option<&str>) -> Result<Strin
     if !claims.is_object() {
         return Err(SignError::NotAnObject);
     }
-    sign_any(claims, key, kid)
+    signed(&claims.to_string(), key, kid)
 }
 
 /// [`sign`] for claims that are JSON text already, which is signed as it stands.
@@ -81,17 +130,26 @@ pub fn sign(claims: &Value, key: &SigningKey, kid: Option<&str>) -> Result<Strin
 /// [`SignError`].
 pub fn sign_text(claims: &str, key: &SigningKey, kid: Option<&str>) -> Result<String, SignError> {
     match serde_json::from_str::<&RawValue>(claims) {
-        Ok(claims) if claims.get().starts_with('{') => sign_any(&claims, key, kid),
+        Ok(claims) if claims.get().starts_with('{') => signed(claims.get(), key, kid),
         _ => Err(SignError::NotAnObject),
     }
 }
 
-fn sign_any(
-    claims: &impl Serialize,
-    key: &SigningKey,
-    kid: Option<&str>,
-) -> Result<String, SignError> {
+/// RFC 7515, section 7.1.
+fn signed(claims: &str, key: &SigningKey, kid: Option<&str>) -> Result<String, SignError> {
     let mut header = Header::new(key.algorithm);
     header.kid = kid.map(str::to_owned);
-    Ok(jsonwebtoken::encode(&header, claims, &key.key)?)
+    let header = serde_json::to_vec(&header).map_err(|_| SignError::Provider)?;
+    let mut token = String::with_capacity((header.len() + claims.len()) * 4 / 3 + SIGNATURE_CHARS);
+    URL_SAFE_NO_PAD.encode_string(header, &mut token);
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(claims, &mut token);
+    let signature = key.signature(token.as_bytes());
+    let signature = signature.map_err(|Unspecified| SignError::Provider)?;
+    token.push('.');
+    URL_SAFE_NO_PAD.encode_string(signature, &mut token);
+    Ok(token)
 }
+
+/// Room for the signature of an RSA key of 2048 bits, the longest of the usual ones.
+const SIGNATURE_CHARS: usize = 352;

@@ -19,7 +19,10 @@ impl From<AuthConfigError> for Failure {
 
 impl From<TokenSignError> for Failure {
     fn from(error: TokenSignError) -> Self {
-        argument(error)
+        match error {
+            TokenSignError::NotAnObject => argument(error),
+            TokenSignError::Provider => cryptography(error),
+        }
     }
 }
 
