@@ -26,6 +26,7 @@ app.mount("/below", Starlette(routes=[Mount("/", app=endpoint)]))
 
 Live = Annotated[tidewire.Server, Depends(tidewire.asgi.get_server)]
 ended: list[tuple[str | None, int | None]] = []
+released = asyncio.Event()
 
 
 @server.on("echo")
@@ -47,8 +48,7 @@ def flood(message: tidewire.Message) -> None:
 @server.on("wait")
 async def wait(message: tidewire.Message) -> None:
     """Until somebody releases it."""
-    while not app.state.released:
-        await asyncio.sleep(0.005)
+    await released.wait()
     message.connection.send(message.payload, type="waited")
 
 
@@ -60,9 +60,6 @@ async def double(message: tidewire.Message) -> Any:
 @server.on("disconnect")
 def gone(message: tidewire.Message) -> None:
     ended.append((message.reason, message.close_code))
-
-
-app.state.released = False
 
 
 @app.post("/login")
@@ -84,8 +81,8 @@ def state(live: Live) -> dict[str, Any]:
 
 
 @app.post("/release")
-def release() -> None:
-    app.state.released = True
+async def release() -> None:
+    released.set()
 
 
 @app.post("/stop")

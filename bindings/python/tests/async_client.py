@@ -66,7 +66,7 @@ async def eventually(condition: Callable[[], Any]) -> Any:
     """Waits for something that has to become true, and lets everything else run meanwhile."""
 
     async def look() -> Any:
-        while not (value := condition()):
+        while not (value := condition()):  # noqa: ASYNC110
             await asyncio.sleep(0.002)
         return value
 

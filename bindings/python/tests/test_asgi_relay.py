@@ -90,7 +90,14 @@ def test_what_cannot_stand_in_a_request_makes_none(parts) -> None:
 
 
 def test_bytes_may_come_in_any_pieces() -> None:
-    said = b"\x81\x05hello" + b"\x89\x02hi" + b"\x82\x02\x00\xff" + b"\x01\x02\xc3\xbc" + b"\x80\x01!" + b"\x88\x05\x0f\xa1bye"
+    said = (
+        b"\x81\x05hello"
+        + b"\x89\x02hi"
+        + b"\x82\x02\x00\xff"
+        + b"\x01\x02\xc3\xbc"
+        + b"\x80\x01!"
+        + b"\x88\x05\x0f\xa1bye"
+    )
     expected = [("opened", "two"), "hello", b"\x00\xff", "ü!", ("closed", 4001, "bye")]
     length = len(acceptance(relay().request, b"Sec-WebSocket-Protocol: two"))
     for step in (1, 2, 3, 7, length - 1, length, length + 1, 1000):
@@ -109,9 +116,15 @@ def test_bytes_may_come_in_any_pieces() -> None:
     ("answer", "expected"),
     [
         (b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 3\r\n\r\nno!", ("refused", 401, "no!", None)),
-        (b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\n\r\n", ("refused", 503, "Service Unavailable", 7)),
+        (
+            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\n\r\n",
+            ("refused", 503, "Service Unavailable", 7),
+        ),
         (b"SSH-2.0-OpenSSH\r\n", ("refused", 502)),
-        (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n", ("refused", 502)),
+        (
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+            ("refused", 502),
+        ),
         (b"HTTP/1.1 200 OK\r\n" + b"x" * 20_000, ("refused", 502)),
     ],
 )
@@ -122,7 +135,9 @@ def test_other_answers_are_refusals(answer, expected) -> None:
     assert one.receive(b"\x81\x01x") == []
 
 
-@pytest.mark.parametrize("frame", [b"\xc1\x01x", b"\x81\x81abcdx", b"\x81\x01\xff", b"\x82\x7e\x04\x00", b"\x80\x00"])
+@pytest.mark.parametrize(
+    "frame", [b"\xc1\x01x", b"\x81\x81abcdx", b"\x81\x01\xff", b"\x82\x7e\x04\x00", b"\x80\x00"]
+)
 def test_an_engine_that_breaks_the_protocol_is_left(frame) -> None:
     one = opened()
     ((kind, code, _),) = seen(one.receive(frame))

@@ -76,7 +76,12 @@ def test_requests_that_fail(serve, run, caplog) -> None:
             return [await client.request(type) for type in types]
 
     errors = [answer["error"] for answer in run(main())]
-    assert [error["code"] for error in errors] == ["HANDLER_ERROR", "CLOSED_TODAY", "HANDLER_ERROR", "NOT_FOUND"]
+    assert [error["code"] for error in errors] == [
+        "HANDLER_ERROR",
+        "CLOSED_TODAY",
+        "HANDLER_ERROR",
+        "NOT_FOUND",
+    ]
     assert errors[1]["message"] == "not today"
     assert "unknown" in errors[3]["message"]
     statistics = server.handler_statistics()
@@ -168,12 +173,15 @@ def test_a_handler_that_never_returns_occupies_its_place_alone(serve, run) -> No
         return "done"
 
     async def main() -> None:
-        async with serving(server, stop_timeout_ms=1), AsyncClient(server.url) as client:
-            async with AsyncClient(server.url) as stuck:
-                await stuck.say("forever")
-                await eventually(lambda: server.handler_statistics().running == 1)
-                for _ in range(10):
-                    assert await client.request("quick") == {"payload": "done"}
+        async with (
+            serving(server, stop_timeout_ms=1),
+            AsyncClient(server.url) as client,
+            AsyncClient(server.url) as stuck,
+        ):
+            await stuck.say("forever")
+            await eventually(lambda: server.handler_statistics().running == 1)
+            for _ in range(10):
+                assert await client.request("quick") == {"payload": "done"}
 
     run(main())
     assert server.handler_statistics().interrupted == 1

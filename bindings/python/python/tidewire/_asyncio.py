@@ -36,11 +36,12 @@ class AsyncServer(ServerCore):
         """Registers a handler, a function that takes the message: `async def` or `def`.
 
         Args:
-            name: A type of messages; or `connect`, `disconnect` or `snapshot_request` for what happens to a connection; or
-                `*` for messages of all other types. Messages whose type is one of these names come to `*`.
+            name: A type of messages; or `connect`, `disconnect` or `snapshot_request` for what happens to a
+                connection; or `*` for messages of all other types. Messages whose type is one of these names
+                come to `*`.
 
-        What it returns does not matter. If it raises, the traceback is logged and the client is told `HANDLER_ERROR`. To
-        refuse a message in words of your own, raise `CallError(words, code=...)`.
+        What it returns does not matter. If it raises, the traceback is logged and the client is told
+        `HANDLER_ERROR`. To refuse a message in words of your own, raise `CallError(words, code=...)`.
 
         Example:
             @server.on("order")
@@ -54,10 +55,11 @@ class AsyncServer(ServerCore):
         return self._registrar(name, replies=False)
 
     def request(self, name: str) -> Callable[[F], F]:
-        """Registers the handler of a type of requests, or with `*` of all other types. What it returns is the reply.
+        """Registers the handler of a type of requests; with `*`, of all other types.
 
-        It may also answer by `message.reply()` or `message.fail()`, before it returns: the first answer counts. To answer
-        with an error, raise `CallError(words, code=...)`.
+        What it returns is the reply.
+        It may also answer by `message.reply()` or `message.fail()`, before it returns: the first answer
+        counts. To answer with an error, raise `CallError(words, code=...)`.
 
         Example:
             @server.request("sum")
@@ -91,21 +93,25 @@ class AsyncServer(ServerCore):
         blocked_warning_ms: int = 250,
         stop_timeout_ms: int = 5_000,
     ) -> None:
-        """Calls the handlers for what is received, until the server has stopped. Starts the server if it is new.
+        """Calls the handlers for what is received, until the server has stopped.
 
-        Messages of one connection are handled one after another, those of different connections at once.
+        A server that is new is started. Messages of one connection are handled one after another, those of
+        different connections at once.
 
         Args:
-            handlers_max: So many handlers may wait at once. At the limit nothing more is received: what comes waits in the
-                server, up to `queue_bytes_max`, and then in the clients.
-            waiting_max: So many messages may wait for an earlier one of their connection; at the limit as above.
+            handlers_max: So many handlers may wait at once. At the limit nothing more is received: what comes
+                waits in the server, up to `queue_bytes_max`, and then in the clients.
+            waiting_max: So many messages may wait for an earlier one of their connection; at the limit as
+                above.
             handler_timeout_ms: A handler that waits for longer is cancelled; by default none is.
             keep_order: With `False` messages of one connection are handled at once, too.
-            blocked_warning_ms: A handler that does not let the event loop run for so long is told in the log; 0 for never.
-            stop_timeout_ms: How long handlers have to end after the server has stopped, before they are cancelled.
+            blocked_warning_ms: A handler that does not let the event loop run for so long is told in the log;
+                0 for never.
+            stop_timeout_ms: How long handlers have to end after the server has stopped, before they are
+                cancelled.
 
-        If it is cancelled, handlers that wait are cancelled too. What was received and not handled is kept for who receives
-        next, and its number is logged.
+        If it is cancelled, handlers that wait are cancelled too. What was received and not handled is kept
+        for who receives next, and its number is logged.
 
         Raises:
             TidewireError: Somebody serves already, or receives on another event loop.
@@ -130,7 +136,9 @@ class AsyncServer(ServerCore):
         finally:
             self._dispatcher = None
 
-    def run(self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None) -> None:
+    def run(
+        self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None
+    ) -> None:
         """Starts, serves until SIGINT or SIGTERM, lets the clients go, and stops: a whole program.
 
         Args:
@@ -148,7 +156,9 @@ class AsyncServer(ServerCore):
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(number, told.set)
         async with self:
-            serving = loop.create_task(self.serve(handlers_max=handlers_max, handler_timeout_ms=handler_timeout_ms))
+            serving = loop.create_task(
+                self.serve(handlers_max=handlers_max, handler_timeout_ms=handler_timeout_ms)
+            )
             waiting = loop.create_task(told.wait())
             await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
@@ -156,7 +166,9 @@ class AsyncServer(ServerCore):
                 await asyncio.to_thread(self.drain, drain_timeout_ms)
             await serving
 
-    async def async_batches(self, *, max_messages: int = 1024, timeout_ms: int | None = None) -> AsyncIterator[Batch]:
+    async def async_batches(
+        self, *, max_messages: int = 1024, timeout_ms: int | None = None
+    ) -> AsyncIterator[Batch]:
         """What happens, in batches, until the server has stopped and everything was received.
 
         Args:

@@ -1,9 +1,9 @@
 """Calls handlers for what a server receives, on an event loop.
 
-One task at a time receives: the leader. It calls handlers itself, one after another, and a handler that does not wait for
-anything costs no task and no turn of the loop. When a handler does wait, it goes on in the task of the leader, and another
-task becomes the leader. So each handler runs in a task, as time-outs and task groups need it, and only those that wait pay
-for one.
+One task at a time receives: the leader. It calls handlers itself, one after another, and a handler that does
+not wait for anything costs no task and no turn of the loop. When a handler does wait, it goes on in the task
+of the leader, and another task becomes the leader. So each handler runs in a task, as time-outs and task
+groups need it, and only those that wait pay for one.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Dispatcher:
             handler.log_unlogged()
         if interrupted or unhandled:
             logger.warning(
-                "serve ended: %d handlers were interrupted; %d messages were received and not handled, and are kept for who "
-                "receives next",
+                "serve ended: %d handlers were interrupted; %d messages were received and not handled, "
+                "and are kept for who receives next",
                 interrupted,
                 len(unhandled),
             )
@@ -313,7 +313,10 @@ class Dispatcher:
                 _uncancel(worker.task)
 
     def _is_cancelled(self, worker: Worker) -> bool:
-        """Whether somebody else than a handler or its time-out cancelled the task; before Python 3.11 that is not told."""
+        """Whether somebody else than a handler or its time-out cancelled the task.
+
+        Before Python 3.11 that is not told.
+        """
         cancelling = getattr(worker.task, "cancelling", int)()
         return self._is_closing or cancelling > int(worker.is_late)
 

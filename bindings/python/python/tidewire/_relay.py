@@ -18,8 +18,8 @@ Event = str | bytes | RelayOpened | RelayRefused | RelayClosed
 class RelayConnection:
     """The way of one connection: asked for, let in or refused, then messages both ways until one side closes.
 
-    Each direction holds one message and what the buffers of the loopback connection take. A side that does not read
-    is not written to, and so the other is not read.
+    Each direction holds one message and what the buffers of the loopback connection take. A side that does
+    not read is not written to, and so the other is not read.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RelayConnection:
             logger.debug("the client went away as it was told the end: %r", error)
 
     async def _open(self, relay: Relay, reader: asyncio.StreamReader) -> list[Event] | None:
-        """Waits for the engine's answer and passes it on; what came behind it, or `None` if it was a refusal."""
+        """Waits for the engine's answer and passes it on; what came behind it, `None` after a refusal."""
         while True:
             data = await reader.read(READ_BYTES)
             if not data:
@@ -158,8 +158,9 @@ class RelayConnection:
     async def _refuse(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
         """Refuses the connection as the engine would, as far as the ASGI server lets it.
 
-        A server without the extension for it can only say 403, from which a client learns that it need not come back. Where
-        that is not what was meant the connection is accepted and closed with the code that is.
+        A server without the extension for it can only say 403, from which a client learns that it need not
+        come back. Where that is not what was meant the connection is accepted and closed with the code that
+        is.
         """
         if "websocket.http.response" in (self._scope.get("extensions") or {}):
             headers = [(b"content-type", b"text/plain; charset=utf-8")]
@@ -175,7 +176,9 @@ class RelayConnection:
         code = CLOSE_CODES.get(status)
         if code is not None:
             await self._send({"type": "websocket.accept"})
-        await self._send({"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]})
+        await self._send(
+            {"type": "websocket.close", "code": code or 1000, "reason": reason[:REASON_CHARACTERS_MAX]}
+        )
 
 
 class Ended(NamedTuple):
@@ -215,7 +218,11 @@ def _target(scope: MutableMapping[str, Any], path: str) -> str:
 
 
 def _headers(scope: MutableMapping[str, Any]) -> list[tuple[bytes, bytes]]:
-    return [(name, value) for name, value in scope["headers"] if name.lower() not in OWN_HEADERS and name[:1] != b":"]
+    return [
+        (name, value)
+        for name, value in scope["headers"]
+        if name.lower() not in OWN_HEADERS and name[:1] != b":"
+    ]
 
 
 OWN_HEADERS = frozenset(

@@ -2,11 +2,11 @@
 
 There are two ways, which can be had together:
 
-- `lifespan` starts the engine beside the application, on a port of its own. Clients connect to that port: this is
-  the fast way, because no message passes through the ASGI server.
-- `WebSocketEndpoint` serves the same clients on the application's own port. Each connection is relayed to the engine over
-  loopback, which costs two more passes over every message and the ASGI server's own work: some ten times less
-  messages a second. Take it where only one port can be reached.
+- `lifespan` starts the engine beside the application, on a port of its own. Clients connect to that port: this
+  is the fast way, because no message passes through the ASGI server.
+- `WebSocketEndpoint` serves the same clients on the application's own port. Each connection is relayed to the
+  engine over loopback, which costs two more passes over every message, and the ASGI server's own work. Take it
+  where only one port can be reached.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ def lifespan(
 ) -> Lifespan:
     """The lifespan of an application that runs a server beside it.
 
-    The server starts before the application takes requests, and its handlers run on the application's event loop. When
-    the application stops, the server tells its clients, lets them go, and stops. Routes reach it by `get_server`.
+    The server starts before the application takes requests, and its handlers run on the application's event
+    loop. When the application stops, the server tells its clients, lets them go, and stops. Routes reach it
+    by `get_server`.
 
     Args:
         server: A server that is not started.
@@ -95,26 +96,29 @@ def get_server(connection: HTTPConnection) -> Server:
     if server is None and "app" in scope:
         server = getattr(getattr(scope["app"], "state", None), STATE_NAME, None)
     if server is None:
-        raise StoppedError("no server runs beside this application; make it with lifespan=tidewire.asgi.lifespan(server)")
+        raise StoppedError(
+            "no server runs beside this application; make it with lifespan=tidewire.asgi.lifespan(server)"
+        )
     return server  # type: ignore[no-any-return]
 
 
 class WebSocketEndpoint:
     """An ASGI application that serves a server's clients on the ASGI server's own port.
 
-    It is slower than the engine's port, because each message passes through the ASGI server and over loopback. The
-    handlers, tokens, limits and answers are the same: the engine sees the headers, cookies, query and subprotocols of the
-    original request. What it cannot see is the address of the peer, which is 127.0.0.1 for it.
+    It is slower than the engine's port, because each message passes through the ASGI server and over
+    loopback. The handlers, tokens, limits and answers are the same: the engine sees the headers, cookies,
+    query and subprotocols of the original request. What it cannot see is the address of the peer, which is
+    127.0.0.1 for it.
 
-    The server has to run when the first client comes: use `lifespan`, or this object as the application itself, which then
-    starts and stops the server.
+    The server has to run when the first client comes: use `lifespan`, or this object as the application
+    itself, which then starts and stops the server.
 
     Args:
-        server: The server. It should listen on 127.0.0.1, port 0, unless clients also connect to it directly, and
-            without TLS, which is the ASGI server's business here.
+        server: The server. It should listen on 127.0.0.1, port 0, unless clients also connect to it directly,
+            and without TLS, which is the ASGI server's business here.
         path: The path at which the server takes connections. Default: the one in `server.url`.
-        buffer_bytes_max: How much may wait in each direction for a connection that does not keep up, besides one message;
-            past it the other side is not read.
+        buffer_bytes_max: How much may wait in each direction for a connection that does not keep up, besides
+            one message; past it the other side is not read.
         message_bytes_max: The largest message that the server may send to a client, in bytes.
         opening_timeout_ms: How long the engine may take to let a connection in.
 
@@ -156,7 +160,11 @@ class WebSocketEndpoint:
         elif kind == "lifespan":
             await self._serve_lifespan(receive, send)
         else:
-            headers = [(b"content-type", b"text/plain"), (b"upgrade", b"websocket"), (b"connection", b"upgrade")]
+            headers = [
+                (b"content-type", b"text/plain"),
+                (b"upgrade", b"websocket"),
+                (b"connection", b"upgrade"),
+            ]
             await send({"type": "http.response.start", "status": 426, "headers": headers})
             await send({"type": "http.response.body", "body": b"a WebSocket is served here\n"})
 
