@@ -23,7 +23,7 @@ pub struct SigningKey {
 }
 
 enum Key {
-    Hmac(hmac::Key),
+    Hmac(Box<hmac::Key>),
     Rsa(RsaKeyPair),
     Ecdsa(EcdsaKeyPair),
     Ed25519(Ed25519KeyPair),
@@ -50,7 +50,7 @@ impl SigningKey {
         let (key, wanted) = match material {
             KeyMaterial::Hs256(secret) => {
                 let secret = KeyMaterial::long_enough(secret)?;
-                let key = Key::Hmac(hmac::Key::new(hmac::HMAC_SHA256, secret));
+                let key = Key::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret)));
                 (Some(key), "a secret")
             }
             KeyMaterial::Rs256Pem(pem) => {
