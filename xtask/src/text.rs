@@ -44,7 +44,7 @@ fn has_word(line: &str, word: &str) -> bool {
 const FILE_LINES_MAX: usize = 600;
 
 const CODE_EXTENSIONS: &[&str] = &[
-    "css", "js", "mjs", "py", "pyi", "rs", "sh", "toml", "ts", "tsx", "yaml", "yml",
+    "css", "js", "mjs", "py", "rs", "sh", "toml", "ts", "tsx", "yaml", "yml",
 ];
 
 /// Written in two pieces, so that this file does not carry them itself.
