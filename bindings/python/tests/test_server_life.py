@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -24,7 +23,9 @@ CLI_DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
 def test_the_options_are_those_of_the_program() -> None:
     section = CLI_DOCS.read_text().split("## `tidewire serve`")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `--")]
-    named = {name.replace("-", "_") for row in rows for name in re.findall(r"`--([a-z0-9-]+)", row.split("|")[1])}
+    named = {
+        name.replace("-", "_") for row in rows for name in re.findall(r"`--([a-z0-9-]+)", row.split("|")[1])
+    }
     of_the_program = {"config", "app", "drain_timeout_ms", "log_level"}
     only_here = {"host", "port", "api_key", "signature_secret", "topic_rules"}
     only_here |= {"queue_bytes_max", "snapshot_requests"}
@@ -198,5 +199,3 @@ def test_a_forked_process_has_no_server_and_ends() -> None:
     out, err = process.communicate(timeout=30)
     assert (out, err) == ("child: STOPPED\nchild: running\nparent: 0 running\n", "")
     assert process.returncode == 0
-
-

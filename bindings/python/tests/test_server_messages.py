@@ -18,7 +18,12 @@ def test_the_life_of_a_connection(serve) -> None:
         client.say("chat", {"text": "hi"}, tp="rooms.1")
         connected, message = received(server, 2, "connect", "message")
         assert connected.kind == "connect"
-        assert (connected.type, connected.payload, len(connected), bytes(connected.data)) == (None, None, 0, b"")
+        assert (connected.type, connected.payload, len(connected), bytes(connected.data)) == (
+            None,
+            None,
+            0,
+            b"",
+        )
         assert message.json() == {"t": "chat", "p": {"text": "hi"}, "tp": "rooms.1"}
         assert message.json() is message.json()
         assert message.payload == {"text": "hi"}

@@ -169,7 +169,8 @@ def test_presence(serve, secret) -> None:
 
 def test_users_and_connections(serve, secret) -> None:
     server = serve(jwt_secret=secret)
-    with PlainClient(server.url, sign(secret, sub="ann")) as ann, PlainClient(server.url, sign(secret, sub="bob")) as bob:
+    tokens = [sign(secret, sub=user) for user in ("ann", "bob")]
+    with PlainClient(server.url, tokens[0]) as ann, PlainClient(server.url, tokens[1]) as bob:
         connections = {message.user: message.connection for message in received(server, 2, "connect")}
         server.send_to_user("ann", 1, type="one")
         assert ann.until("one")["p"] == 1

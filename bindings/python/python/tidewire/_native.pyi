@@ -5,15 +5,16 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 from uuid import UUID
 
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 version: str
 
 # --- The server -------------------------------------------------------------------------------------------------
 
 _Data = str | bytes | bytearray | memoryview
-Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect"]
+_Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect"]
 
+@disjoint_base
 class ServerCore:
     """What `Server` is built on."""
 
@@ -119,7 +120,7 @@ class Message:
     """Something that happened on a connection: `kind` says what. It is decoded as far as it is looked at."""
 
     @property
-    def kind(self) -> Kind: ...
+    def kind(self) -> _Kind: ...
     @property
     def data(self) -> memoryview: ...
     def __len__(self) -> int: ...
@@ -184,14 +185,14 @@ class Published:
 
 @final
 class Relay:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         host: str,
         target: str,
         headers: list[tuple[bytes, bytes]],
         protocols: list[str],
         message_bytes_max: int,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def request(self) -> bytes: ...
     def receive(self, data: bytes) -> list[str | bytes | RelayOpened | RelayRefused | RelayClosed]: ...
