@@ -10,6 +10,7 @@ import pytest
 import tidewire
 from async_client import DEADLINE_S, AsyncClient, eventually, soon
 from async_support import LOOPS, run_on, serving
+from websockets.asyncio.client import connect
 
 
 @pytest.fixture(params=sorted(LOOPS))
@@ -287,6 +288,52 @@ def test_serve_ends_with_the_server(serve, run) -> None:
     run(main())
     # What was received before the end is handled before the end.
     assert handled == list(range(10))
+
+
+def test_a_server_of_plain_messages_takes_any_bytes(serve, run) -> None:
+    server = serve(protocol="raw")
+    rest = []
+
+    @server.on("typed")
+    def typed(message: tidewire.Message) -> None:
+        message.connection.send_raw("typed")
+
+    @server.on("*")
+    def everything(message: tidewire.Message) -> None:
+        rest.append(bytes(message.data))
+        raise ValueError("not told to a client that does not speak the protocol")
+
+    async def main() -> str | bytes:
+        sent = ["", "[", '{"t":', b"\x00\xff", "[" * 1000, '{"t":5}', '{"t":"other"}']
+        async with serving(server), connect(server.url, proxy=None) as client:
+            for data in sent:
+                await client.send(data)
+            await client.send('{"t":"typed"}')
+            answer = await soon(client.recv())
+            while '"t":"error"' in str(answer):
+                answer = await soon(client.recv())
+            assert rest == [data.encode() if isinstance(data, str) else data for data in sent]
+            return answer
+
+    assert run(main()) == "typed"
+    assert server.handler_errors == 7
+
+
+def test_a_handler_that_stops_the_server(serve, run) -> None:
+    server = serve()
+
+    @server.on("stop")
+    async def stop(message: tidewire.Message) -> None:
+        await asyncio.to_thread(server.stop)
+
+    async def main() -> None:
+        task = asyncio.create_task(server.serve())
+        async with AsyncClient(server.url) as client:
+            await client.say("stop")
+            await soon(task)
+
+    run(main())
+    assert server.handler_statistics().handled == 1
 
 
 def test_serving_twice_is_refused(serve, run) -> None:

@@ -127,7 +127,10 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         interrupted = self._handlers.interrupted
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            _, stuck = await asyncio.wait(tasks, timeout=CANCEL_TIMEOUT_S)
+            if stuck:
+                logger.error("serve ended: %d handlers go on though they were cancelled", len(stuck))
         interrupted = self._handlers.interrupted - interrupted
         unhandled = [message for queue in self._busy.values() for message in queue]
         unhandled.extend(self._batch)
@@ -202,7 +205,6 @@ class Dispatcher:
                 if not self._ended.done():
                     self._ended.set_result(None)
                 return
-            pause_at = monotonic() + SLICE_S
 
     async def _receive(self) -> bool:
         """Waits for the next batch; whether there is one."""
@@ -211,7 +213,6 @@ class Dispatcher:
             self._left.clear()
             self._batch = iter(left)
             return True
-        await asyncio.sleep(0)
         while True:
             try:
                 batch = self._server.receive(BATCH_MESSAGES_MAX, 0)
@@ -357,5 +358,6 @@ def _uncancel(task: asyncio.Task[None]) -> None:
 
 
 BATCH_MESSAGES_MAX = 1024
-SLICE_S = 0.005
+CANCEL_TIMEOUT_S = 5.0
+SLICE_S = 0.002
 """After so long the rest of the program has a turn."""

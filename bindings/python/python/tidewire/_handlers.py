@@ -65,7 +65,8 @@ class Handler:
     def __init__(self, function: Function, replies: bool) -> None:
         self.function = function
         self.replies = replies
-        self.name = f"{function.__module__}.{getattr(function, '__qualname__', repr(function))}"
+        module = getattr(function, "__module__", None)
+        self.name = f"{module}.{getattr(function, '__qualname__', repr(function))}"
         self._log_until = 0.0
         self._log_count = 0
         self._unlogged = 0
@@ -141,9 +142,9 @@ class Handlers:
         if kind == "message":
             if not self.messages:
                 return self.rest
-            return self.messages.get(message.type or "", self.rest)
+            return self.messages.get(type_of(message), self.rest)
         if kind == "request":
-            return self.requests.get(message.type or "", self.rest_of_requests)
+            return self.requests.get(type_of(message), self.rest_of_requests)
         return self.events.get(kind)
 
     def pass_over(self, message: Message) -> None:
@@ -151,12 +152,12 @@ class Handlers:
         if message.kind in EVENTS:
             return
         self.unrouted += 1
-        name = (message.type or "")[:TYPE_CHARACTERS_MAX]
+        name = type_of(message)[:TYPE_CHARACTERS_MAX]
         if name not in self._types_named and len(self._types_named) < TYPES_NAMED_MAX:
             self._types_named.add(name)
             logger.warning("no handler takes %ss of the type %r", message.kind, name)
         if message.kind == "request":
-            message.fail("NOT_FOUND", f"nobody answers requests of the type {name}")
+            _tell(message, "NOT_FOUND", f"nobody answers requests of the type {name}")
 
     def done(self, handler: Handler, message: Message, result: Any) -> None:
         """Takes what a handler returned."""
@@ -193,13 +194,21 @@ class Handlers:
         _tell(message, "HANDLER_ERROR", "the handler took too long")
 
 
+def type_of(message: Message) -> str:
+    """The type of a message; empty if it has none, as when a server does not speak the protocol."""
+    try:
+        return message.type or ""
+    except TidewireError:
+        return ""
+
+
 def _tell(message: Message, code: str, text: str) -> None:
     """Tells the client that its message was not handled."""
     try:
         if message.kind == "request":
             message.fail(code, text)
         # What has no type is not of the protocol, and its sender would not understand the answer.
-        elif message.kind == "message" and message.type is not None:
+        elif message.kind == "message" and type_of(message):
             message.connection.send_raw(_error(message, code, text), wait_ms=0)
     except TidewireError as error:
         logger.debug("the client was not told of %s: %r", code, error)

@@ -44,7 +44,8 @@ class RelayConnection:
 
     async def run(self) -> None:
         """Serves the connection to its end."""
-        await self._receive()
+        if (await self._receive())["type"] != "websocket.connect":
+            return
         relay = Relay(
             _host(self._scope),
             _target(self._scope, self._url.path),
