@@ -216,3 +216,54 @@ def test_a_program_ends_in_good_order(number: signal.Signals) -> None:
     rest, _ = program.communicate(timeout=60)
     assert rest.splitlines() == ["left with 4300", "stopped"]
     assert program.returncode == 0
+
+
+def test_publishing_faster_than_the_server_delivers(serve, run) -> None:
+    count = 300
+    server = serve(backlog_bytes_max=200_000)
+
+    async def main() -> list[int]:
+        async with AsyncClient(server.url) as client:
+            await client.subscribe("news")
+            filling = "x" * 50_000
+            with pytest.raises(tidewire.BusyError):  # noqa: PT012
+                for _ in range(1_000_000):
+                    server.publish("news", {"n": -1, "filling": filling}, wait_ms=0)
+            hearing = asyncio.create_task(hear(client))
+            for number in range(count):
+                payload = {"n": number, "filling": filling}
+                await server.when_free(server.publish, "news", payload, wait_ms=30_000)
+            return await soon(hearing)
+
+    async def hear(client: AsyncClient) -> list[int]:
+        numbers: list[int] = []
+        while len(numbers) < count:
+            number = (await client.until("message"))["p"]["n"]
+            numbers += [number] if number >= 0 else []
+        return numbers
+
+    assert run(main()) == list(range(count))
+
+
+def test_waiting_until_the_server_is_free_lets_other_things_run(serve, run) -> None:
+    server = serve()
+    turns = 0
+
+    def busy(failures: int, *, wait_ms: int) -> int:
+        nonlocal turns
+        turns += 1
+        if turns <= failures:
+            raise tidewire.BusyError("busy")
+        return wait_ms
+
+    async def main() -> None:
+        nonlocal turns
+        others = asyncio.create_task(asyncio.sleep(0, "ran"))
+        assert await server.when_free(busy, 3) == 0
+        assert (turns, others.done()) == (4, True)
+        turns = 0
+        with pytest.raises(tidewire.BusyError):
+            await server.when_free(busy, 1, wait_ms=0)
+        assert turns == 1
+
+    run(main())

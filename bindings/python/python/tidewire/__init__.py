@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from . import jwt
+from ._handlers import HandlerStatistics
 from ._json import RawJson
 from ._native import Batch, Connection, Message, Published
 from ._native import version as __version__
@@ -18,6 +19,7 @@ from .errors import __all__ as _errors
 __all__ = [
     "Batch",
     "Connection",
+    "HandlerStatistics",
     "Message",
     "Published",
     "RawJson",

@@ -8,13 +8,13 @@ import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._bell import Bell
 from ._dispatch import Dispatcher
 from ._handlers import Function, Handlers, HandlerStatistics
 from ._native import ServerCore
-from .errors import InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
+from .errors import BusyError, InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from ._native import Batch, Message
 
 F = TypeVar("F", bound=Function)
+R = TypeVar("R")
+
+BUSY_PAUSE_MIN_S = 0.0005
+BUSY_PAUSE_MAX_S = 0.02
 
 
 class AsyncServer(ServerCore):
@@ -199,6 +203,33 @@ class AsyncServer(ServerCore):
             left.extend(batch)
             while left:
                 yield left.popleft()
+
+    async def when_free(
+        self, function: Callable[..., R], *arguments: Any, wait_ms: int = 1_000, **keywords: Any
+    ) -> R:
+        """Calls `publish`, `send` or another that may raise `BusyError`; while it does, other things run.
+
+        Args:
+            function: A method of the server or of a connection that takes `wait_ms`.
+            arguments: What it is called with, and `keywords`.
+            wait_ms: For how long it is tried again.
+
+        Example:
+            await server.when_free(server.publish, "orders", payload, type="order_created")
+
+        Raises:
+            BusyError: The server has not caught up in that time; nothing was done.
+        """
+        until = asyncio.get_running_loop().time() + wait_ms / 1000
+        pause_s = BUSY_PAUSE_MIN_S
+        while True:
+            try:
+                return function(*arguments, wait_ms=0, **keywords)
+            except BusyError:
+                if asyncio.get_running_loop().time() >= until:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, BUSY_PAUSE_MAX_S)
 
     async def __aenter__(self) -> Self:
         if self.state == "new":
