@@ -1,10 +1,12 @@
 //! The one place where Rust errors become Python exceptions: those of `tidewire/errors.py`.
 
+mod client;
 pub(crate) mod utilities;
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
+use std::borrow::Cow;
 use tidewire_engine::settings::SettingError;
 use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
 
@@ -19,7 +21,7 @@ pub(crate) enum Fault {
 /// An exception to be raised.
 pub(crate) struct Failure {
     class: &'static str,
-    code: &'static str,
+    code: Cow<'static, str>,
     fault: Fault,
     message: String,
     retry_after: Option<f64>,
@@ -28,13 +30,13 @@ pub(crate) struct Failure {
 impl Failure {
     pub(crate) fn new(
         class: &'static str,
-        code: &'static str,
+        code: impl Into<Cow<'static, str>>,
         fault: Fault,
         message: impl ToString,
     ) -> Self {
         Self {
             class,
-            code,
+            code: code.into(),
             fault,
             message: message.to_string(),
             retry_after: None,
@@ -154,7 +156,7 @@ impl Failure {
             Fault::Nobody => "nobody",
         };
         let fields = PyDict::new(py);
-        fields.set_item("code", self.code)?;
+        fields.set_item("code", &*self.code)?;
         fields.set_item("fault", fault)?;
         fields.set_item("retry_after", self.retry_after)?;
         Ok(PyErr::from_value(

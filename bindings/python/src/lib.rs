@@ -1,11 +1,13 @@
 //! The native module of the Python package `tidewire`: a translation layer, without rules of its own.
 //!
+//! - `client`: the client
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
 //! - `relay`: a client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
 
+mod client;
 mod errors;
 mod json;
 mod relay;
@@ -19,6 +21,8 @@ use pyo3::prelude::*;
 mod _native {
     use super::*;
 
+    #[pymodule_export]
+    use crate::client::{ClientBatch, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]

@@ -1,18 +1,19 @@
 //! The client as an application holds it.
 
 use crate::Error;
+use crate::check::{check_message, check_payload, check_publication, check_text};
 use crate::command::Command;
 use crate::config::Config;
 use crate::connect::Connector;
 use crate::driver::{Driver, Shared, State};
 use crate::endpoints::EndpointHealth;
-use crate::event::{Batch, Event, Message};
+use crate::event::{Batch, Message};
+use crate::events::Events;
 use crate::inbox::Bell;
-use crate::outbox::Outbox;
 use crate::priority_queue::Priority;
 use crate::quality::Quality;
+use crate::queue::QueueDepth;
 use crate::queue::worker::StoreHandle;
-use crate::queue::{Durable, QueueDepth};
 use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
 use crate::session::Session;
 use rand::SeedableRng as _;
@@ -21,10 +22,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::envelope::{SystemType, check_value};
+use tidewire_wire::envelope::check_value;
 use tidewire_wire::session::{
-    Call as WireCall, CallError, DELIVERIES_PER_ACK_MAX, KEY_BYTES_MAX,
-    TOPICS_PER_PRESENCE_REQUEST_MAX, TOPICS_PER_REQUEST_MAX, TYPE_BYTES_MAX,
+    Call as WireCall, DELIVERIES_PER_ACK_MAX, KEY_BYTES_MAX, TOPICS_PER_PRESENCE_REQUEST_MAX,
+    TOPICS_PER_REQUEST_MAX, TYPE_BYTES_MAX,
 };
 use tidewire_wire::uuid::uuid_v7;
 use tokio::sync::{mpsc, oneshot};
@@ -54,8 +55,8 @@ use tokio::time::timeout;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<Shared>,
-    store: Option<Arc<StoreHandle>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Option<Arc<StoreHandle>>,
     _alive: Arc<Alive>,
 }
 
@@ -68,24 +69,6 @@ impl Drop for Alive {
     }
 }
 
-/// A message that will be acknowledged: await it to know that the server has taken it.
-#[derive(Debug)]
-pub struct Acknowledgement(oneshot::Receiver<Result<(), Error>>);
-
-impl Acknowledgement {
-    /// Returns when the server has taken the message.
-    ///
-    /// # Errors
-    /// The server refused it; it was too old to be sent; or whether it was taken is not known, because the server
-    /// has forgotten this client. If the client is closed first, the message stays in the queue.
-    pub async fn wait(self) -> Result<(), Error> {
-        match self.0.await {
-            Ok(result) => result,
-            Err(_) => Err(Error::Closed("the message stays in the queue".to_owned())),
-        }
-    }
-}
-
 impl Client {
     /// Connects, and returns once a session is established. Each endpoint is tried once.
     ///
@@ -94,10 +77,18 @@ impl Client {
     /// # Errors
     /// The configuration cannot be used, or none of the endpoints gives a session: why the last one does not.
     pub async fn connect(config: Config) -> Result<Self, Error> {
-        let attempts = config.endpoints.len();
-        let client = Self::spawn(config, Some(attempts))?;
+        let client = Self::start_once(config)?;
         client.connected().await?;
         Ok(client)
+    }
+
+    /// [`Self::connect`] without waiting: [`Self::connected`] tells what comes of it.
+    ///
+    /// # Errors
+    /// The configuration cannot be used.
+    pub fn start_once(config: Config) -> Result<Self, Error> {
+        let attempts = config.endpoints.len();
+        Self::spawn(config, Some(attempts))
     }
 
     /// Starts to connect and returns at once; the client goes on until it has a session. For clients that put
@@ -180,10 +171,7 @@ impl Client {
     /// One event after another.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events {
-            client: self.clone(),
-            batch: None,
-        }
+        Events::new(self.clone())
     }
 
     /// Calls `bell` whenever there are events after there were none, and at the end: for event loops other than
@@ -237,66 +225,6 @@ impl Client {
     pub async fn room(&self) -> Result<(), Error> {
         let outbox = &self.shared.outbox;
         outbox.wait(|| outbox.check_room()).await
-    }
-
-    /// Puts a message into the queue of unacknowledged ones ([`Config::queue`]), and returns when it is stored there:
-    /// with a file it then survives a crash. It is sent as soon as there is a session, the most urgent first, and
-    /// sent again until the server has acknowledged it, which takes each once.
-    ///
-    /// # Errors
-    /// There is no queue or no room in it, it cannot be used, or the message cannot be sent.
-    pub async fn send_acknowledged(
-        &self,
-        t: &str,
-        payload: &str,
-        options: QueueOptions,
-    ) -> Result<Acknowledgement, Error> {
-        check_message(t, payload)?;
-        self.enqueue(None, t, payload, options).await
-    }
-
-    /// [`Self::send_acknowledged`] for a publication.
-    ///
-    /// # Errors
-    /// As [`Self::send_acknowledged`].
-    pub async fn publish_acknowledged(
-        &self,
-        topic: &str,
-        t: &str,
-        payload: &str,
-        options: QueueOptions,
-    ) -> Result<Acknowledgement, Error> {
-        check_publication(topic, t, payload)?;
-        self.enqueue(Some(topic), t, payload, options).await
-    }
-
-    async fn enqueue(
-        &self,
-        topic: Option<&str>,
-        t: &str,
-        payload: &str,
-        options: QueueOptions,
-    ) -> Result<Acknowledgement, Error> {
-        let store = self
-            .store
-            .as_ref()
-            .ok_or_else(|| Error::invalid("this client has no queue: set Config::queue"))?;
-        let ttl_ms = options
-            .ttl
-            .map(|ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
-        let now_ms = self.shared.moment().now.unix_ms;
-        let (stored, acknowledged) = store.push(Durable {
-            topic: topic.map(str::to_owned),
-            t: t.to_owned(),
-            payload: payload.as_bytes().to_vec(),
-            priority: options.priority,
-            key: options.key,
-            expires_unix_ms: ttl_ms.map(|ttl_ms| now_ms.saturating_add(ttl_ms)),
-        })?;
-        match stored.await {
-            Ok(result) => result.map(|()| Acknowledgement(acknowledged)),
-            Err(_) => Err(Error::Queue("its thread has ended".to_owned())),
-        }
     }
 
     /// Asks the server's application and returns its answer, JSON text. `timeout` is in place of the configured one.
@@ -421,7 +349,7 @@ impl Client {
         self.ask(limit, command).await
     }
 
-    /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`] if it is
+    /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`](crate::Event::Error) if it is
     /// refused.
     ///
     /// # Errors
@@ -617,127 +545,6 @@ impl fmt::Debug for Client {
             .field("quality", &self.quality().score)
             .finish_non_exhaustive()
     }
-}
-
-/// How a message waits in the queue.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueOptions {
-    /// What goes first. Default: normal.
-    pub priority: Priority,
-    /// For how long it is of use; it is not sent later. Default: as long as the queue keeps messages.
-    pub ttl: Option<Duration>,
-    /// The conflation key of a publication. Default: none.
-    pub key: Option<String>,
-}
-
-/// The events of a client, one after another.
-#[derive(Debug)]
-pub struct Events {
-    client: Client,
-    batch: Option<Batch>,
-}
-
-impl Events {
-    /// The next event; `None` when the client is closed and all have been taken.
-    pub async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.batch.as_mut().and_then(Iterator::next) {
-                return Some(event);
-            }
-            self.batch = Some(self.client.next_batch().await?);
-        }
-    }
-}
-
-/// Answers a call of the server's. Dropped without an answer it tells that the application failed.
-#[derive(Debug)]
-pub struct Responder {
-    outbox: Arc<Outbox>,
-    session: u32,
-    correlation_id: Option<String>,
-}
-
-impl Responder {
-    pub(crate) fn new(outbox: Arc<Outbox>, session: u32, correlation_id: String) -> Self {
-        Self {
-            outbox,
-            session,
-            correlation_id: Some(correlation_id),
-        }
-    }
-
-    /// Answers with JSON text.
-    ///
-    /// # Errors
-    /// It is not JSON, or there is no room: then the server is told that the application failed. A lost connection is
-    /// no error: its calls ended with it.
-    pub fn respond(mut self, payload: &str) -> Result<(), Error> {
-        check_payload(payload)?;
-        self.send(Ok(payload.as_bytes().to_vec()))
-    }
-
-    /// Answers that it did not work: one of the protocol's error codes or a word of the application's own.
-    ///
-    /// # Errors
-    /// There is no room.
-    pub fn fail(mut self, code: &str, message: &str) -> Result<(), Error> {
-        self.send(Err(CallError {
-            code: code.to_owned(),
-            message: message.to_owned(),
-        }))
-    }
-
-    fn send(&mut self, result: Result<Vec<u8>, CallError>) -> Result<(), Error> {
-        let Some(correlation_id) = self.correlation_id.take() else {
-            return Ok(());
-        };
-        let command = Box::new(Command::Respond {
-            session: self.session,
-            correlation_id,
-            result,
-        });
-        self.outbox.try_command(command).map_err(|(error, _)| error)
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        let error = CallError {
-            code: "HANDLER_ERROR".to_owned(),
-            message: "the application did not answer".to_owned(),
-        };
-        // Without room the server's own time-out tells it.
-        let _ = self.send(Err(error));
-    }
-}
-
-fn check_message(t: &str, payload: &str) -> Result<(), Error> {
-    if t.is_empty() || SystemType::parse(t).is_some() {
-        return Err(Error::invalid(format!(
-            "the type {t:?} is empty or one of the protocol's"
-        )));
-    }
-    check_payload(payload)
-}
-
-fn check_publication(topic: &str, t: &str, payload: &str) -> Result<(), Error> {
-    if topic.is_empty() {
-        return Err(Error::invalid("a publication needs a topic"));
-    }
-    check_text("the type", t, TYPE_BYTES_MAX)?;
-    check_message(t, payload)
-}
-
-/// The envelope and the request around a payload take two of the levels of nesting.
-fn check_payload(payload: &str) -> Result<(), Error> {
-    check_value(payload, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
-}
-
-fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
-    if text.is_empty() || text.len() > bytes_max {
-        return Err(Error::invalid(format!("{what} has 1 to {bytes_max} bytes")));
-    }
-    Ok(())
 }
 
 fn new_id(random: &mut impl rand::RngCore) -> String {

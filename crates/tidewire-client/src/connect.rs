@@ -145,11 +145,21 @@ async fn upgrade(
     let mut request = Vec::new();
     head.write(&mut request)
         .map_err(|error| Error::invalid(error.to_string()))?;
-    let lost = |error: io::Error| Error::connect(format!("{}: {error}", url.host));
-    stream.write_all(&request).await.map_err(lost)?;
+    exchange(stream, &url.host, &request, &offer).await
+}
+
+/// Sends the request and reads the answer to it.
+async fn exchange(
+    stream: &mut Stream,
+    host: &str,
+    request: &[u8],
+    offer: &Offer<'_>,
+) -> Result<(Vec<u8>, Option<DeflateParameters>), Error> {
+    let lost = |error: io::Error| Error::connect(format!("{}: {error}", host));
+    stream.write_all(request).await.map_err(lost)?;
     let mut answer = Vec::with_capacity(1_024);
     loop {
-        if let Some(response) = parse_response(&answer, &offer, HEAD_BYTES_MAX).map_err(refused)? {
+        if let Some(response) = parse_response(&answer, offer, HEAD_BYTES_MAX).map_err(refused)? {
             let Response {
                 head_bytes,
                 deflate,
@@ -160,7 +170,7 @@ async fn upgrade(
         if stream.read_buf(&mut answer).await.map_err(lost)? == 0 {
             let reason = format!(
                 "{}: the server closed the connection in the handshake",
-                url.host
+                host
             );
             return Err(Error::connect(reason));
         }

@@ -1,6 +1,6 @@
 //! What a client hears.
 
-use crate::client::Responder;
+use crate::responder::Responder;
 use crate::sequencer::Position;
 use bytes::Bytes;
 use std::borrow::Cow;

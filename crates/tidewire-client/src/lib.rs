@@ -4,8 +4,10 @@
 //! arguments; they can be used by themselves: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
 //! [`endpoints`], [`quality`].
 
+mod acknowledged;
 pub mod backoff;
 pub mod breaker;
+mod check;
 mod client;
 mod command;
 pub mod config;
@@ -16,6 +18,7 @@ mod driver;
 pub mod endpoints;
 mod error;
 pub mod event;
+mod events;
 mod inbox;
 mod outbox;
 pub mod priority_queue;
@@ -23,18 +26,22 @@ pub mod quality;
 mod queue;
 pub mod rate;
 pub mod request;
+mod responder;
 pub mod sequencer;
 mod session;
 mod url;
 
-pub use client::{Acknowledgement, Client, Events, QueueOptions, Responder};
+pub use acknowledged::{Acknowledgement, QueueOptions};
+pub use client::Client;
 pub use config::Config;
 pub use driver::State;
 pub use error::Error;
 pub use event::{Batch, Event, Message};
+pub use events::Events;
 pub use priority_queue::Priority;
 pub use queue::QueueDepth;
 pub use request::{Publication, Published, SubscribeOptions, Subscribed};
+pub use responder::Responder;
 pub use tidewire_wire::close::CloseCode;
 pub use tidewire_wire::codes::Fault;
 pub use tidewire_wire::format::Format;

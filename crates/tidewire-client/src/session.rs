@@ -3,7 +3,9 @@
 
 mod codec;
 mod pending;
+mod publications;
 mod receive;
+mod refusals;
 mod requests;
 mod send;
 mod subscriptions;

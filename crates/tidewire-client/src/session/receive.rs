@@ -1,31 +1,23 @@
 //! What the server says.
 
 use super::codec::{Signed, Unreadable};
-use super::pending::{Waiting, queue_row};
+use super::pending::Waiting;
 use super::{Moment, Session};
 use crate::Error;
-use crate::client::Responder;
 use crate::config::Encryption;
 use crate::error::Ending;
-use crate::event::{
-    BatchBuilder, Call, Connected, Event, HeldMessage, Presence, RateLimitWarning, ServerError,
-    TopicGap,
-};
+use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::{PresenceAnswer, Published};
-use crate::sequencer::{Outcome, Position, Sequenced};
-use std::borrow::Cow;
-use std::sync::Arc;
+use crate::request::PresenceAnswer;
+use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{Envelope, Outline, SystemType, correlation_id};
+use tidewire_wire::envelope::{SystemType, correlation_id};
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
-use tidewire_wire::session::{
-    ClientEvent, ClientHello, Features, HelloEncryption, ProducerState, PublicationGap,
-};
+use tidewire_wire::session::{ClientEvent, ClientHello, Features, HelloEncryption, ProducerState};
 
 impl Session {
     /// Takes one thing that the server said.
@@ -131,91 +123,6 @@ impl Session {
         }
     }
 
-    /// A message of the server's application, or a publication.
-    fn handle_application(
-        &mut self,
-        encoding: Format,
-        bytes: &[u8],
-        moment: Moment,
-        out: &mut Vec<u8>,
-        batch: &mut BatchBuilder,
-    ) -> Result<(), Ending> {
-        if self.subscriptions.is_empty() {
-            batch.push_message(encoding, bytes);
-            return Ok(());
-        }
-        let Ok(Outline {
-            topic: Some(topic),
-            position: Some((epoch, offset)),
-            delivery,
-            correlation_id,
-            ..
-        }) = Outline::find(encoding, bytes)
-        else {
-            batch.push_message(encoding, bytes);
-            return Ok(());
-        };
-        // Members of a queue group get what the group gives them; the answer to a sync_request includes its position.
-        if delivery.is_some() || correlation_id.is_some() {
-            batch.push_message(encoding, bytes);
-            return Ok(());
-        }
-        let position = Position { epoch, offset };
-        let known = self.sequencer.position(&topic);
-        let is_next = known.is_none_or(|known| known.epoch == epoch && known.offset + 1 == offset);
-        let mut sequenced = Vec::new();
-        if is_next {
-            batch.push_message(encoding, bytes);
-            self.sequencer
-                .advance(&topic, position, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
-            return Ok(());
-        }
-        if !self.subscriptions.is_gapless(&topic) {
-            let is_newer = known.is_none_or(|known| known.epoch != epoch || known.offset < offset);
-            if is_newer {
-                batch.push_message(encoding, bytes);
-                self.sequencer
-                    .advance(&topic, position, moment.ms(), &mut sequenced);
-                self.tell_sequenced(sequenced, batch);
-            }
-            return Ok(());
-        }
-        let held = HeldMessage {
-            encoding,
-            bytes: Arc::from(bytes),
-        };
-        let outcome =
-            self.sequencer
-                .handle(&topic, position, Some(held), moment.ms(), &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
-        if outcome == Outcome::Held && self.subscriptions.start_recovery(&topic) {
-            self.recover(&topic, moment, out)?;
-        }
-        Ok(())
-    }
-
-    /// Passes on what the sequencer lets through.
-    pub(super) fn tell_sequenced(
-        &mut self,
-        sequenced: Vec<Sequenced<Option<HeldMessage>>>,
-        batch: &mut BatchBuilder,
-    ) {
-        for item in sequenced {
-            match item {
-                Sequenced::Message(Some(held)) => batch.push_message(held.encoding, &held.bytes),
-                // A publication of this client's own that its subscription left out.
-                Sequenced::Message(None) => {}
-                Sequenced::Gap(gap) => batch.push(Event::Gap(Box::new(TopicGap {
-                    topic: gap.topic.to_string(),
-                    reason: None,
-                    count: gap.to - gap.from + 1,
-                    range: Some((gap.epoch, gap.from, gap.to)),
-                }))),
-            }
-        }
-    }
-
     fn handle_system(
         &mut self,
         event: ClientEvent,
@@ -275,7 +182,7 @@ impl Session {
         }
     }
 
-    /// Answers to requests, and news of topics.
+    /// Answers to requests.
     fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
         let mut waiting = |cid: &Option<String>| self.pending.answer(cid.as_deref()?);
         match event {
@@ -322,6 +229,13 @@ impl Session {
                     }));
                 }
             }
+            event => self.handle_news(event, moment, batch),
+        }
+    }
+
+    /// What the server says of its own accord.
+    fn handle_news(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
+        match event {
             ClientEvent::Presence {
                 change,
                 topic,
@@ -357,54 +271,6 @@ impl Session {
         }
     }
 
-    fn handle_published(
-        &mut self,
-        waiting: Option<Waiting>,
-        topic: &str,
-        is_duplicate: bool,
-        position: Option<(u32, u64)>,
-        moment: Moment,
-        batch: &mut BatchBuilder,
-    ) {
-        let Some(Waiting::Publish { publication, reply }) = waiting else {
-            return;
-        };
-        let position = position.map(|(epoch, offset)| Position { epoch, offset });
-        let is_subscribed = self.subscriptions.options(topic).is_some();
-        if let Some(position) = position.filter(|_| publication.exclude_self && is_subscribed) {
-            let mut sequenced = Vec::new();
-            self.sequencer
-                .handle(topic, position, None, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
-        }
-        if let Some(reply) = reply {
-            let _ = reply.send(Ok(Published {
-                is_duplicate,
-                position,
-            }));
-        }
-    }
-
-    fn handle_gap(&mut self, gap: PublicationGap, moment: Moment, batch: &mut BatchBuilder) {
-        let range = gap
-            .range
-            .as_ref()
-            .map(|range| (range.epoch, range.from, range.to));
-        if let Some((epoch, from, to)) = range {
-            let mut sequenced = Vec::new();
-            let now_ms = moment.ms();
-            self.sequencer
-                .skip(&gap.topic, epoch, from, to, now_ms, &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
-        }
-        batch.push(Event::Gap(Box::new(TopicGap {
-            topic: gap.topic,
-            reason: Some(gap.reason),
-            count: gap.count,
-            range,
-        })));
-    }
-
     fn handle_pong(&mut self, moment: Moment) {
         let latency_us = self.quality.handle_pong(moment.us);
         if let Some(link) = &mut self.link
@@ -412,103 +278,6 @@ impl Session {
         {
             let latency_us = latency_us.unwrap_or_else(|| moment.us.saturating_sub(sent_us));
             let _ = reply.send(Ok(Duration::from_micros(latency_us)));
-        }
-    }
-
-    fn handle_rate_limit_warning(
-        &mut self,
-        envelope: &Envelope,
-        moment: Moment,
-        batch: &mut BatchBuilder,
-    ) {
-        let number = |name: &str| envelope.payload[name].as_u64().unwrap_or_default();
-        let warning = RateLimitWarning {
-            limit: number("limit"),
-            remaining: number("remaining"),
-            retry_after: Duration::from_secs(number("retry_after").min(HINT_S_MAX)),
-        };
-        if self.config.rate_limit {
-            self.rate.handle_warning(warning.remaining, moment.ms());
-        }
-        batch.push(Event::RateLimitWarning(Box::new(warning)));
-    }
-
-    fn handle_error(
-        &mut self,
-        event: ClientEvent,
-        cid: Option<Cow<'_, str>>,
-        moment: Moment,
-        batch: &mut BatchBuilder,
-    ) -> Result<(), Ending> {
-        let ClientEvent::Error {
-            code,
-            known,
-            message,
-            recoverable,
-            retry_after_s,
-            refused,
-        } = event
-        else {
-            return Ok(());
-        };
-        let retry_after = retry_after_s.map(|seconds| Duration::from_secs(seconds.min(HINT_S_MAX)));
-        let retry_ms = retry_after.map_or(0, |after| after.as_millis() as u64);
-        if let Some(link) = &mut self.link
-            && !recoverable
-        {
-            link.retry_after_ms = retry_after.map(|_| retry_ms);
-        }
-        match known {
-            Some(ErrorCode::RateLimited) => {
-                self.rate.handle_refusal(retry_ms, moment.ms());
-                // Numbered messages may be among the refused, and the last of them makes no gap.
-                self.rewind();
-            }
-            Some(ErrorCode::MessageGap) => {
-                self.rewind();
-                return Ok(());
-            }
-            _ => {}
-        }
-        let told = Error::Refused {
-            code: code.clone(),
-            message: message.clone(),
-            retry_after,
-        };
-        if let Some(row) = cid.as_deref().and_then(queue_row)
-            && let Some(queue) = &self.queue
-        {
-            queue.store.refused(row, told.clone());
-        }
-        match cid.as_deref().and_then(|cid| self.pending.answer(cid)) {
-            Some(Waiting::Subscribe {
-                topics,
-                reply: None,
-                ..
-            }) => self.lose(topics, batch),
-            Some(waiting) => {
-                waiting.fail(&told);
-                return Ok(());
-            }
-            None => {}
-        }
-        batch.push(Event::Error(Box::new(ServerError {
-            code,
-            message,
-            recoverable,
-            retry_after,
-            refused,
-        })));
-        Ok(())
-    }
-
-    /// Numbered messages have to be sent again from the last that was taken.
-    fn rewind(&mut self) {
-        if let Some(queue) = &mut self.queue
-            && queue.is_ready
-        {
-            queue.is_ready = false;
-            queue.store.rewind(queue.last_acknowledged);
         }
     }
 
@@ -659,6 +428,3 @@ fn tell_unreadable(words: &str, batch: &mut BatchBuilder) {
         refused: 0,
     })));
 }
-
-/// No server can make a client wait for longer by a hint.
-const HINT_S_MAX: u64 = 24 * 3600;

@@ -58,15 +58,29 @@ impl Session {
                 limit,
                 reply,
             },
+            command => return self.handle_direct(command, moment, out),
+        };
+        let number = self.pending.insert(waiting);
+        self.transmit(number, moment, out)
+    }
+
+    /// What is not made again on another connection.
+    fn handle_direct(
+        &mut self,
+        command: Command,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        match command {
             Command::Call { call, reply } => {
                 let number = self.pending.insert(Waiting::Call { reply });
                 let id = self.id(moment);
                 let Some(link) = &mut self.link else {
                     return Ok(());
                 };
-                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_call_request(&call, &correlation_id(number), id, moment.now, out)
-                });
+                })
             }
             Command::Respond {
                 session,
@@ -78,9 +92,9 @@ impl Session {
                 let Some(link) = self.link.as_mut().filter(|_| session == self.serial) else {
                     return Ok(());
                 };
-                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_call_response(&result, &correlation_id, id, moment.now, out)
-                });
+                })
             }
             Command::Acknowledge {
                 session,
@@ -90,15 +104,18 @@ impl Session {
                 let Some(link) = self.link.as_mut().filter(|_| session == self.serial) else {
                     return Ok(());
                 };
-                return link.write_system(Signed::Yes, moment, out, |wire, out| {
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_publication_ack(&deliveries, id, moment.now, out)
-                });
+                })
             }
-            Command::Sync { topics } => return self.send_sync(&topics, moment, out),
-            Command::Ping { reply } => return self.ping(Some(reply), moment, out),
-        };
-        let number = self.pending.insert(waiting);
-        self.transmit(number, moment, out)
+            Command::Sync { topics } => self.send_sync(&topics, moment, out),
+            Command::Ping { reply } => self.ping(Some(reply), moment, out),
+            // The others are made again, and do not come here.
+            other => {
+                other.fail(&Error::ConnectionLost);
+                Ok(())
+            }
+        }
     }
 
     /// Subscribes again and makes open requests again, on a connection that has just been established.

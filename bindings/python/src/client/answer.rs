@@ -1,0 +1,194 @@
+//! What comes of a request: waited for by a thread, or told to an event loop by the bell.
+
+use super::SIGNALS_CHECKED;
+use crate::errors::Failure;
+use crate::json;
+use pyo3::IntoPyObjectExt as _;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tidewire_client::request::{PresenceAnswer, Subscribed};
+use tidewire_client::sequencer::Position;
+use tidewire_client::{Error, Published};
+
+/// An answer on its way.
+#[pyclass(frozen, module = "tidewire._native")]
+pub(crate) struct Ticket(Arc<Slot>);
+
+/// Where the answer goes.
+pub(super) struct Slot {
+    number: u64,
+    state: Mutex<Fill>,
+    filled: Condvar,
+}
+
+enum Fill {
+    Open,
+    Done(Option<Result<Answer, Error>>),
+    /// Nobody waits for it any more.
+    Dropped,
+}
+
+/// What was answered.
+pub(super) enum Answer {
+    Nothing,
+    Text(String),
+    Seconds(f64),
+    Subscribed(Subscribed),
+    Published(Published),
+    Presence(PresenceAnswer),
+}
+
+/// Tickets that an event loop has not looked at.
+#[derive(Default)]
+pub(super) struct Finished(Mutex<Vec<u64>>);
+
+impl Finished {
+    pub(super) fn add(&self, number: u64) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(number);
+    }
+
+    pub(super) fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Ticket {
+    pub(super) fn new() -> (Self, Arc<Slot>) {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let slot = Arc::new(Slot {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            state: Mutex::new(Fill::Open),
+            filled: Condvar::new(),
+        });
+        (Self(slot.clone()), slot)
+    }
+}
+
+impl Slot {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Puts the answer in; false if nobody waits for it.
+    pub(super) fn fill(&self, result: Result<Answer, Error>) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, Fill::Dropped) {
+            return false;
+        }
+        *state = Fill::Done(Some(result));
+        drop(state);
+        self.filled.notify_all();
+        true
+    }
+
+    fn take(&self) -> Option<Result<Answer, Error>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *state {
+            Fill::Done(result) => result.take(),
+            Fill::Open | Fill::Dropped => None,
+        }
+    }
+
+    fn wait(&self, time: Duration) {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |state: &mut Fill| matches!(state, Fill::Open);
+        drop(self.filled.wait_timeout_while(state, time, is_open));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, Fill::Open) {
+            *state = Fill::Dropped;
+        }
+    }
+}
+
+#[pymethods]
+impl Ticket {
+    /// Which ticket it is, as `finished` names it.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    /// The answer, which can be taken once; raises what went wrong, and `BusyError` if it is not there yet.
+    fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.0.take() {
+            None => Err(Failure::from(Error::Full).into()),
+            Some(Ok(answer)) => answer.into_python(py),
+            Some(Err(error)) => Err(Failure::from(error).into()),
+        }
+    }
+
+    /// Waits for the answer, which can be taken once. Ctrl-C is heard. Raises `CallTimeoutError` after `timeout_ms`.
+    #[pyo3(signature = (timeout_ms = None))]
+    fn wait(&self, py: Python<'_>, timeout_ms: Option<u64>) -> PyResult<Py<PyAny>> {
+        let limit = timeout_ms.map(Duration::from_millis);
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
+                deadline.saturating_duration_since(Instant::now())
+            });
+            py.detach(|| self.0.wait(left.min(SIGNALS_CHECKED)));
+            match self.0.take() {
+                Some(Ok(answer)) => return answer.into_python(py),
+                Some(Err(error)) => return Err(Failure::from(error).into()),
+                None if left.is_zero() => return Err(Failure::from(Error::TimedOut).into()),
+                None => py.check_signals()?,
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Nothing => Ok(py.None()),
+            Self::Text(text) => Ok(json::loads(py, text.as_bytes())?.unbind()),
+            Self::Seconds(seconds) => seconds.into_py_any(py),
+            Self::Subscribed(subscribed) => {
+                let positions = PyDict::new(py);
+                for known in subscribed.positions {
+                    let (epoch, offset) = position(known.position);
+                    positions
+                        .set_item(known.topic, (epoch, offset, known.recovered, known.count))?;
+                }
+                (subscribed.topics, subscribed.failed, positions).into_py_any(py)
+            }
+            Self::Published(published) => {
+                (published.is_duplicate, published.position.map(position)).into_py_any(py)
+            }
+            Self::Presence(answer) => presence(py, answer),
+        }
+    }
+}
+
+/// An epoch as it is spelled, and the offset.
+pub(super) fn position(position: Position) -> (String, u64) {
+    (format!("{:08x}", position.epoch), position.offset)
+}
+
+fn presence(py: Python<'_>, answer: PresenceAnswer) -> PyResult<Py<PyAny>> {
+    let topics = PyDict::new(py);
+    for topic in answer.topics {
+        let members = PyDict::new(py);
+        for member in topic.members.unwrap_or_default() {
+            let data = match member.data {
+                None => py.None(),
+                Some(data) => json::loads(py, data.as_bytes())?.unbind(),
+            };
+            members.set_item(member.user, (member.connections, data))?;
+        }
+        let counts = (topic.users, topic.connections, topic.truncated, members);
+        topics.set_item(topic.topic, counts)?;
+    }
+    (topics, answer.failed).into_py_any(py)
+}

@@ -1,0 +1,391 @@
+//! One thing that happened to a client, decoded as far as it is looked at.
+
+use super::answer::position;
+use crate::errors::{Failure, argument, invalid_message};
+use crate::json;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyDict};
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tidewire_client::event::{Call, PresenceChange};
+use tidewire_client::sequencer::Position;
+use tidewire_client::{Batch, Event, Format, Message, Responder};
+use tidewire_wire::envelope::{Outline, message_topic, message_type};
+
+/// What came together: `for message in batch`, once.
+#[pyclass(module = "tidewire")]
+pub(crate) struct ClientBatch(Option<Batch>);
+
+/// Something that a client received: `kind` says what.
+#[pyclass(frozen, freelist = 256, module = "tidewire")]
+pub(crate) struct ClientMessage {
+    what: What,
+    decoded: PyOnceLock<Py<PyAny>>,
+}
+
+enum What {
+    Message(Message),
+    Call(Box<Question>),
+    /// Anything else, by its name.
+    Other(&'static str, Box<Event>),
+}
+
+struct Question {
+    t: String,
+    payload: String,
+    timeout: Option<Duration>,
+    responder: Mutex<Option<Responder>>,
+}
+
+impl ClientBatch {
+    pub(super) fn new(batch: Option<Batch>) -> Self {
+        Self(batch)
+    }
+}
+
+#[pymethods]
+impl ClientBatch {
+    fn __len__(&self) -> usize {
+        self.0.as_ref().map_or(0, ExactSizeIterator::len)
+    }
+
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self) -> Option<ClientMessage> {
+        self.0.as_mut()?.next().map(ClientMessage::new)
+    }
+
+    fn __repr__(&self) -> String {
+        let length = self.__len__();
+        let plural = if length == 1 { "" } else { "s" };
+        format!("<tidewire.ClientBatch of {length} message{plural}>")
+    }
+}
+
+impl ClientMessage {
+    fn new(event: Event) -> Self {
+        let what = match event {
+            Event::Message(message) => What::Message(message),
+            Event::Call(call) => {
+                let Call {
+                    t,
+                    payload,
+                    timeout,
+                    responder,
+                } = *call;
+                let responder = Mutex::new(Some(responder));
+                What::Call(Box::new(Question {
+                    t,
+                    payload,
+                    timeout,
+                    responder,
+                }))
+            }
+            other => What::Other(name(&other), Box::new(other)),
+        };
+        Self {
+            what,
+            decoded: PyOnceLock::new(),
+        }
+    }
+
+    pub(super) fn message(&self) -> Option<&Message> {
+        match &self.what {
+            What::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    fn outline(&self) -> Result<Option<Outline<'_>>, Failure> {
+        let outline = self.message().map(Message::outline);
+        outline.transpose().map_err(invalid_message)
+    }
+
+    fn question(&self) -> Result<&Question, Failure> {
+        match &self.what {
+            What::Call(question) => Ok(question),
+            _ => Err(argument("only a message of the kind request is replied to")),
+        }
+    }
+
+    /// Takes the responder; `None` if the request was answered before.
+    fn responder(&self) -> Result<Option<Responder>, Failure> {
+        let responder = &self.question()?.responder;
+        Ok(responder
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take())
+    }
+
+    fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let fields = PyDict::new(py);
+        match &self.what {
+            What::Message(message) => {
+                return json::loads(py, &message.json().map_err(invalid_message)?);
+            }
+            What::Call(question) => {
+                fields.set_item("t", &question.t)?;
+                fields.set_item("p", json::loads(py, question.payload.as_bytes())?)?;
+            }
+            What::Other(name, event) => {
+                fields.set_item("t", name)?;
+                fields.set_item("p", describe(py, event)?)?;
+            }
+        }
+        Ok(fields.into_any())
+    }
+}
+
+#[pymethods]
+impl ClientMessage {
+    /// `message` or `request`; or what happened to the client, such as `connected`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match &self.what {
+            What::Message(_) => "message",
+            What::Call(_) => "request",
+            What::Other(name, _) => name,
+        }
+    }
+
+    /// What was received, as bytes; empty for other kinds than `message`.
+    #[getter]
+    fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.message().map_or(b"", Message::as_bytes))
+    }
+
+    fn __len__(&self) -> usize {
+        self.message().map_or(0, |message| message.as_bytes().len())
+    }
+
+    /// The whole message, decoded once.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let decode = || Ok::<_, PyErr>(self.decode(py)?.unbind());
+        Ok(self.decoded.get_or_try_init(py, decode)?.bind(py).clone())
+    }
+
+    /// What it carries: its `p`, or `payload`; `None` if there is nothing. Of what happened to the client, its fields.
+    #[getter]
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let whole = self.json(py)?;
+        let Ok(fields) = whole.cast::<PyDict>() else {
+            return Ok(None);
+        };
+        match fields.get_item(intern!(py, "p"))? {
+            None => fields.get_item(intern!(py, "payload")),
+            found => Ok(found),
+        }
+    }
+
+    /// What a message or a request is about, such as `chat`.
+    #[getter]
+    fn r#type(&self) -> PyResult<Option<Cow<'_, str>>> {
+        match &self.what {
+            What::Message(message) => {
+                let found = message_type(message.encoding(), message.as_bytes());
+                Ok(found.map_err(invalid_message)?)
+            }
+            What::Call(question) => Ok(Some(Cow::Borrowed(&question.t))),
+            What::Other(..) => Ok(None),
+        }
+    }
+
+    /// The topic of a publication, or that something happened to.
+    #[getter]
+    fn topic(&self) -> PyResult<Option<Cow<'_, str>>> {
+        match &self.what {
+            What::Message(message) => {
+                let found = message_topic(message.encoding(), message.as_bytes());
+                Ok(found.map_err(invalid_message)?)
+            }
+            What::Call(_) => Ok(None),
+            What::Other(_, event) => Ok(match &**event {
+                Event::Gap(gap) => Some(Cow::Borrowed(&gap.topic)),
+                Event::Unrecovered(unrecovered) => Some(Cow::Borrowed(&unrecovered.topic)),
+                Event::Presence(presence) => Some(Cow::Borrowed(&presence.topic)),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The place of a publication in its topic's history, a pair of epoch and offset.
+    #[getter]
+    fn position(&self) -> PyResult<Option<(String, u64)>> {
+        let outline = self.outline()?;
+        let found = outline.and_then(|outline| outline.position);
+        Ok(found.map(|(epoch, offset)| position(Position { epoch, offset })))
+    }
+
+    /// The id that the publisher gave.
+    #[getter]
+    fn id(&self) -> PyResult<Option<Cow<'_, str>>> {
+        Ok(self.outline()?.and_then(|outline| outline.id))
+    }
+
+    /// 1, 3, 5, 8 or 10.
+    #[getter]
+    fn priority(&self) -> PyResult<u64> {
+        Ok(self
+            .outline()?
+            .and_then(|outline| outline.priority)
+            .unwrap_or(NORMAL))
+    }
+
+    /// Whether a member of a queue group may have worked on it before.
+    #[getter]
+    fn redelivered(&self) -> PyResult<bool> {
+        Ok(self.outline()?.is_some_and(|outline| outline.redelivered))
+    }
+
+    /// `text` (JSON) or `msgpack`.
+    #[getter]
+    fn encoding(&self) -> &'static str {
+        match self.message().map(Message::encoding) {
+            Some(Format::MessagePack) => "msgpack",
+            _ => "text",
+        }
+    }
+
+    /// How long the server waits for the answer to a `request`, in milliseconds.
+    #[getter]
+    fn timeout_ms(&self) -> Option<u64> {
+        match &self.what {
+            What::Call(question) => u64::try_from(question.timeout?.as_millis()).ok(),
+            _ => None,
+        }
+    }
+
+    /// Answers a `request`; false if it was answered before.
+    fn reply(&self, payload: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.question()?;
+        let text = json::dumps(payload)?;
+        match self.responder()? {
+            None => Ok(false),
+            Some(responder) => {
+                responder.respond(&text).map_err(Failure::from)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Answers a `request` with an error; false if it was answered before.
+    fn fail(&self, code: &str, message: &str) -> PyResult<bool> {
+        match self.responder()? {
+            None => Ok(false),
+            Some(responder) => {
+                responder.fail(code, message).map_err(Failure::from)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let kind = self.kind();
+        let about = match &self.what {
+            What::Other(_, event) => format!(" {}", describe(py, event)?.repr()?),
+            _ => {
+                let t = self.r#type().ok().flatten().unwrap_or_default();
+                let topic = self.topic().ok().flatten();
+                let topic = topic
+                    .map(|topic| format!(" topic={topic:?}"))
+                    .unwrap_or_default();
+                format!(" type={t:?}{topic} bytes={}", self.__len__())
+            }
+        };
+        Ok(format!("<tidewire.ClientMessage {kind}{about}>"))
+    }
+}
+
+fn name(event: &Event) -> &'static str {
+    match event {
+        Event::Connected(_) => "connected",
+        Event::Disconnected(_) => "disconnected",
+        Event::Gap(_) => "gap",
+        Event::Unrecovered(_) => "unrecovered",
+        Event::SubscriptionLost(_) => "subscription_lost",
+        Event::Presence(presence) => match presence.change {
+            PresenceChange::Join => "presence_join",
+            PresenceChange::Leave => "presence_leave",
+            PresenceChange::Update => "presence_update",
+        },
+        Event::RateLimitWarning(_) => "rate_limit_warning",
+        Event::Uncertain(_) => "uncertain",
+        Event::Expired(_) => "expired",
+        Event::QueueFailed(_) => "queue_failed",
+        _ => "error",
+    }
+}
+
+/// The fields of what happened to the client.
+fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    let seconds = |duration: Option<Duration>| duration.as_ref().map(Duration::as_secs_f64);
+    match event {
+        Event::Connected(connected) => {
+            fields.set_item("url", &connected.url)?;
+            fields.set_item("connection_id", &connected.connection_id)?;
+            fields.set_item("user", &connected.user)?;
+            fields.set_item("server_version", &connected.server_version)?;
+            fields.set_item("session", connected.session)?;
+            fields.set_item("encrypted", connected.is_encrypted)?;
+        }
+        Event::Disconnected(ended) => {
+            fields.set_item("code", ended.code)?;
+            fields.set_item("reason", &ended.reason)?;
+            fields.set_item("retry_in", seconds(ended.retry_in))?;
+        }
+        Event::Gap(gap) => {
+            fields.set_item("topic", &gap.topic)?;
+            fields.set_item(
+                "reason",
+                gap.reason.map_or("missing", |reason| reason.as_str()),
+            )?;
+            fields.set_item("count", gap.count)?;
+            let range = gap
+                .range
+                .map(|(epoch, from, to)| (format!("{epoch:08x}"), from, to));
+            fields.set_item("range", range)?;
+        }
+        Event::Unrecovered(unrecovered) => {
+            fields.set_item("topic", &unrecovered.topic)?;
+            fields.set_item("last", position(unrecovered.last))?;
+            fields.set_item("now", position(unrecovered.now))?;
+        }
+        Event::SubscriptionLost(topics) => fields.set_item("topics", topics)?,
+        Event::Presence(presence) => {
+            fields.set_item("topic", &presence.topic)?;
+            fields.set_item("user", &presence.user)?;
+            let data = presence
+                .data
+                .as_ref()
+                .map(|data| json::loads(py, data.as_bytes()));
+            fields.set_item("data", data.transpose()?)?;
+        }
+        Event::RateLimitWarning(warning) => {
+            fields.set_item("limit", warning.limit)?;
+            fields.set_item("remaining", warning.remaining)?;
+            fields.set_item("retry_after", warning.retry_after.as_secs_f64())?;
+        }
+        Event::Error(error) => {
+            fields.set_item("code", &error.code)?;
+            fields.set_item("message", &error.message)?;
+            fields.set_item("recoverable", error.recoverable)?;
+            fields.set_item("retry_after", seconds(error.retry_after))?;
+            fields.set_item("refused", error.refused)?;
+        }
+        Event::Uncertain(messages) | Event::Expired(messages) => {
+            fields.set_item("messages", messages)?;
+        }
+        Event::QueueFailed(words) => fields.set_item("message", words)?,
+        _ => {}
+    }
+    Ok(fields)
+}
+
+/// The priority of a message that does not say one.
+const NORMAL: u64 = 5;

@@ -1,0 +1,345 @@
+//! The options of a client.
+
+use crate::errors::{Failure, Fault};
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tidewire_client::Format;
+use tidewire_client::backoff::Delay;
+use tidewire_client::config::{
+    Compression, Config, Encryption, Queue, Signing, Tls, TokenPlacement, Uncertain,
+};
+use tidewire_client::endpoints::{Choice, Endpoint};
+
+/// The names of all options.
+pub(super) const NAMES: [&str; 44] = [
+    "token",
+    "token_placement",
+    "token_name",
+    "headers",
+    "tls_ca_file",
+    "format",
+    "compression",
+    "encryption",
+    "server_identity",
+    "signature_secret",
+    "signature_version",
+    "choice",
+    "reconnect",
+    "reconnect_delay",
+    "reconnect_base_ms",
+    "reconnect_max_ms",
+    "reconnect_attempts_max",
+    "reconnect_time_max_ms",
+    "breaker_failures_max",
+    "breaker_open_ms",
+    "breaker_trials",
+    "connect_timeout_ms",
+    "request_timeout_ms",
+    "idle_timeout_ms",
+    "ping_interval_ms",
+    "message_bytes_max",
+    "outbox_bytes_max",
+    "inbox_bytes_max",
+    "requests_max",
+    "reorder_window_ms",
+    "rate_limit",
+    "client_version",
+    "offline_queue",
+    "queue_messages_max",
+    "queue_bytes_max",
+    "queue_age_max_ms",
+    "queue_window",
+    "queue_resend_uncertain",
+    "wait",
+    "handlers_max",
+    "waiting_max",
+    "handler_timeout_ms",
+    "close_timeout_ms",
+    "urls",
+];
+
+/// What is not in JSON.
+pub(super) struct Secrets {
+    pub(super) server_identity: Option<Vec<u8>>,
+    pub(super) signature_secret: Option<Vec<u8>>,
+}
+
+/// Reads the options, a JSON object, of a client to these addresses.
+pub(super) fn read(text: &str, secrets: Secrets) -> Result<Config, Failure> {
+    let fields: Map<String, Value> = serde_json::from_str(text).map_err(configuration)?;
+    let options = Options(fields);
+    let mut config = Config::new("");
+    config.endpoints = options.endpoints()?;
+    options.read_limits(&mut config)?;
+    options.read_layers(&mut config, secrets)?;
+    options.read_reconnect(&mut config)?;
+    config.queue = options.queue()?;
+    Ok(config)
+}
+
+struct Options(Map<String, Value>);
+
+impl Options {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(wrong(name, "a whole number from 0 on", value)),
+            },
+        }
+    }
+
+    fn size(&self, name: &str, default: usize) -> Result<usize, Failure> {
+        match self.number(name)? {
+            None => Ok(default),
+            Some(0) => Err(configuration(format!(
+                "{name} is 0, it has to be 1 or more"
+            ))),
+            Some(number) => usize::try_from(number).map_err(configuration),
+        }
+    }
+
+    fn time(&self, name: &str, default: Duration) -> Result<Duration, Failure> {
+        Ok(self.number(name)?.map_or(default, Duration::from_millis))
+    }
+
+    fn flag(&self, name: &str, default: bool) -> Result<bool, Failure> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(value) => Err(wrong(name, "True or False", value)),
+        }
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) => Err(wrong(name, "a text", value)),
+        }
+    }
+
+    /// One of some words; the first is the default.
+    fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, Failure> {
+        let known = || {
+            words
+                .iter()
+                .map(|(word, _)| format!("{word:?}"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        match self.text(name)? {
+            None => Ok(words[0].1),
+            Some(text) => match words.iter().find(|(word, _)| *word == text) {
+                Some((_, value)) => Ok(*value),
+                None => Err(configuration(format!(
+                    "{name} is {text:?}, it is one of {}",
+                    known()
+                ))),
+            },
+        }
+    }
+
+    fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
+        let list = self.get("urls").and_then(Value::as_array);
+        let list = list.filter(|list| !list.is_empty());
+        let list = list.ok_or_else(|| {
+            configuration("a client needs an address, such as ws://127.0.0.1:5006/ws")
+        })?;
+        list.iter().map(endpoint).collect()
+    }
+
+    fn read_limits(&self, config: &mut Config) -> Result<(), Failure> {
+        config.connect_timeout = self.time("connect_timeout_ms", config.connect_timeout)?;
+        config.request_timeout = self.time("request_timeout_ms", config.request_timeout)?;
+        config.idle_timeout = self.time("idle_timeout_ms", config.idle_timeout)?;
+        config.ping_interval = self.number("ping_interval_ms")?.map(Duration::from_millis);
+        config.message_bytes_max = self.size("message_bytes_max", config.message_bytes_max)?;
+        config.outbox_bytes_max = self.size("outbox_bytes_max", config.outbox_bytes_max)?;
+        config.inbox_bytes_max = self.size("inbox_bytes_max", config.inbox_bytes_max)?;
+        config.requests_max = self.size("requests_max", config.requests_max)?;
+        config.reorder_window = self.time("reorder_window_ms", config.reorder_window)?;
+        config.rate_limit = self.flag("rate_limit", config.rate_limit)?;
+        if let Some(version) = self.text("client_version")? {
+            version.clone_into(&mut config.client_version);
+        }
+        Ok(())
+    }
+
+    fn read_layers(&self, config: &mut Config, secrets: Secrets) -> Result<(), Failure> {
+        let formats = [("json", Format::Json), ("msgpack", Format::MessagePack)];
+        config.format = self.choice("format", &formats)?;
+        let compressions = [
+            ("off", Compression::Off),
+            ("zlib", Compression::Zlib),
+            ("deflate", Compression::Deflate),
+        ];
+        config.compression = self.choice("compression", &compressions)?;
+        let encryption = self.choice("encryption", &[("off", 0), ("on", 2), ("version-1", 1)])?;
+        config.encryption = match (encryption, secrets.server_identity) {
+            (1, None) => Encryption::VersionOne,
+            (2, None) => Encryption::On,
+            (_, None) => Encryption::Off,
+            (1, Some(_)) => {
+                return Err(configuration("server_identity needs encryption=\"on\""));
+            }
+            (_, Some(key)) => Encryption::Pinned(Box::new(key.try_into().map_err(|_| {
+                configuration("server_identity is the 65 bytes of an uncompressed P-256 point")
+            })?)),
+        };
+        let version_one = match self.number("signature_version")? {
+            None | Some(2) => false,
+            Some(1) => true,
+            Some(other) => {
+                return Err(configuration(format!(
+                    "signature_version is {other}, it is 1 or 2"
+                )));
+            }
+        };
+        config.signing = match secrets.signature_secret {
+            Some(secret) if secret.len() < 32 => {
+                return Err(configuration("signature_secret has less than 32 bytes"));
+            }
+            secret => secret.map(|secret| Signing {
+                secret,
+                version_one,
+            }),
+        };
+        if let Some(path) = self.text("tls_ca_file")? {
+            config.tls = Tls::CaFile(path.into());
+        }
+        let name = self.text("token_name")?;
+        let named = |default: &str| name.unwrap_or(default).to_owned();
+        config.token_placement = match self.choice(
+            "token_placement",
+            &[
+                ("header", 0),
+                ("cookie", 1),
+                ("query", 2),
+                ("subprotocol", 3),
+            ],
+        )? {
+            1 => TokenPlacement::Cookie(named("access_token")),
+            2 => TokenPlacement::Query(named("token")),
+            3 => TokenPlacement::Subprotocol(named("")),
+            _ => TokenPlacement::Header,
+        };
+        config.headers = self.headers()?;
+        Ok(())
+    }
+
+    fn headers(&self) -> Result<Vec<(String, String)>, Failure> {
+        let Some(value) = self.get("headers") else {
+            return Ok(Vec::new());
+        };
+        let fields = value
+            .as_object()
+            .ok_or_else(|| wrong("headers", "a dict of texts", value))?;
+        fields
+            .iter()
+            .map(|(name, value)| match value.as_str() {
+                Some(text) => Ok((name.clone(), text.to_owned())),
+                None => Err(wrong(&format!("headers[{name:?}]"), "a text", value)),
+            })
+            .collect()
+    }
+
+    fn read_reconnect(&self, config: &mut Config) -> Result<(), Failure> {
+        let choices = [
+            ("weighted", Choice::Weighted),
+            ("least_connections", Choice::LeastConnections),
+            ("round_robin", Choice::RoundRobin),
+        ];
+        config.choice = self.choice("choice", &choices)?;
+        let breaker = &mut config.breaker;
+        if let Some(failures) = self.number("breaker_failures_max")? {
+            breaker.failures_max = u32::try_from(failures).map_err(configuration)?;
+        }
+        breaker.open_for = self.time("breaker_open_ms", breaker.open_for)?;
+        if let Some(trials) = self.number("breaker_trials")? {
+            breaker.trials = u32::try_from(trials).map_err(configuration)?;
+        }
+        let mut reconnect = config.reconnect.take().unwrap_or_default();
+        let delays = [
+            ("exponential", Delay::Exponential),
+            ("linear", Delay::Linear),
+            ("fibonacci", Delay::Fibonacci),
+            ("adaptive", Delay::Adaptive),
+        ];
+        reconnect.delay = self.choice("reconnect_delay", &delays)?;
+        reconnect.base = self.time("reconnect_base_ms", reconnect.base)?;
+        reconnect.max = self.time("reconnect_max_ms", reconnect.max)?;
+        if let Some(attempts) = self.number("reconnect_attempts_max")? {
+            reconnect.attempts_max = u32::try_from(attempts).map_err(configuration)?;
+        }
+        let time_max = self
+            .number("reconnect_time_max_ms")?
+            .filter(|time| *time > 0);
+        reconnect.time_max = time_max.map(Duration::from_millis);
+        config.reconnect = self.flag("reconnect", true)?.then_some(reconnect);
+        Ok(())
+    }
+
+    fn queue(&self) -> Result<Option<Queue>, Failure> {
+        let Some(path) = self.text("offline_queue")? else {
+            return Ok(None);
+        };
+        let default = Queue::default();
+        let uncertain = self.flag("queue_resend_uncertain", false)?;
+        Ok(Some(Queue {
+            path: (path != IN_MEMORY).then(|| path.into()),
+            messages_max: self.size("queue_messages_max", default.messages_max)?,
+            bytes_max: self.number("queue_bytes_max")?.unwrap_or(default.bytes_max),
+            age_max: self.time("queue_age_max_ms", default.age_max)?,
+            window: self.size("queue_window", default.window)?,
+            uncertain: if uncertain {
+                Uncertain::Resend
+            } else {
+                Uncertain::Drop
+            },
+        }))
+    }
+}
+
+/// An address, or a pair of an address and its weight.
+fn endpoint(value: &Value) -> Result<Endpoint, Failure> {
+    let expected = "an address or a pair of an address and a weight from 1 on";
+    match value {
+        Value::String(url) => Ok(Endpoint::new(url)),
+        Value::Array(pair) => match pair.as_slice() {
+            [Value::String(url), weight] => {
+                let weight = weight
+                    .as_u64()
+                    .and_then(|weight| u32::try_from(weight).ok());
+                let weight = weight.filter(|weight| *weight > 0);
+                let weight = weight.ok_or_else(|| wrong("url", expected, value))?;
+                Ok(Endpoint {
+                    url: url.clone(),
+                    weight,
+                })
+            }
+            _ => Err(wrong("url", expected, value)),
+        },
+        _ => Err(wrong("url", expected, value)),
+    }
+}
+
+fn configuration(message: impl ToString) -> Failure {
+    Failure::new(
+        "ConfigurationError",
+        "CONFIGURATION",
+        Fault::Caller,
+        message,
+    )
+}
+
+fn wrong(name: &str, expected: &str, value: &Value) -> Failure {
+    configuration(format!("{name} is {value}, expected {expected}"))
+}
+
+const IN_MEMORY: &str = ":memory:";

@@ -1,0 +1,298 @@
+//! What a client sends and asks for.
+
+use super::answer::Answer;
+use super::message::ClientMessage;
+use super::{ClientCore, Ticket};
+use crate::errors::{Failure, argument};
+use crate::json;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyString};
+use std::time::Duration;
+use tidewire_client::request::{Overload, SubscribeOptions, Value};
+use tidewire_client::sequencer::Position;
+use tidewire_client::{Priority, Publication, QueueOptions};
+use tidewire_wire::envelope::parse_epoch;
+
+#[pymethods]
+impl ClientCore {
+    /// Puts a message behind those that wait to be sent; raises `BusyError` if there is no room.
+    #[pyo3(signature = (r#type, payload, priority = 5))]
+    fn try_send(&self, r#type: &str, payload: &Bound<'_, PyAny>, priority: u64) -> PyResult<()> {
+        let text = json::dumps(payload)?;
+        let priority = priority_of(priority)?;
+        let client = self.client()?;
+        Ok(client
+            .try_send(r#type, &text, priority)
+            .map_err(Failure::from)?)
+    }
+
+    /// The same for a whole message, which is JSON text and is sent as it is.
+    fn try_send_raw(&self, message: &Bound<'_, PyAny>) -> PyResult<()> {
+        let client = self.client()?;
+        let sent = if let Ok(text) = message.cast::<PyString>() {
+            client.try_send_envelope(text.to_str()?)
+        } else if let Ok(bytes) = message.cast::<PyBytes>() {
+            let text = std::str::from_utf8(bytes.as_bytes())
+                .map_err(|_| argument("the message is not UTF-8"))?;
+            client.try_send_envelope(text)
+        } else {
+            let (bytes, _) = json::bytes_of(message)?;
+            let text =
+                String::from_utf8(bytes).map_err(|_| argument("the message is not UTF-8"))?;
+            client.try_send_envelope(&text)
+        };
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Done when there may be room for what waits to be sent.
+    fn room(&self) -> PyResult<Ticket> {
+        let client = self.client()?;
+        Ok(self.spawn(async move { client.room().await }, |()| Answer::Nothing)?)
+    }
+
+    /// Done when a session is established.
+    fn connected(&self) -> PyResult<Ticket> {
+        let client = self.client()?;
+        Ok(self.spawn(async move { client.connected().await }, |()| {
+            Answer::Nothing
+        })?)
+    }
+
+    /// Done when what waited was sent and the connection is closed.
+    fn close(&self, code: u16, reason: String) -> PyResult<Ticket> {
+        let client = self.client()?;
+        let close = async move {
+            client.close_with(code, &reason).await;
+            Ok(())
+        };
+        Ok(self.spawn(close, |()| Answer::Nothing)?)
+    }
+
+    /// Done when the message is in the queue or, with `acknowledged`, when the server has taken it.
+    #[pyo3(signature = (topic, r#type, payload, *, priority, ttl_ms, key, acknowledged))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is an option of the message"
+    )]
+    fn enqueue(
+        &self,
+        topic: Option<String>,
+        r#type: String,
+        payload: &Bound<'_, PyAny>,
+        priority: u64,
+        ttl_ms: Option<u64>,
+        key: Option<String>,
+        acknowledged: bool,
+    ) -> PyResult<Ticket> {
+        let text = json::dumps(payload)?;
+        let options = QueueOptions {
+            priority: priority_of(priority)?,
+            ttl: ttl_ms.map(Duration::from_millis),
+            key,
+        };
+        let client = self.client()?;
+        let work = async move {
+            let t = &r#type;
+            let receipt = match topic {
+                None => client.send_acknowledged(t, &text, options).await?,
+                Some(topic) => {
+                    client
+                        .publish_acknowledged(&topic, t, &text, options)
+                        .await?
+                }
+            };
+            if acknowledged {
+                receipt.wait().await
+            } else {
+                Ok(())
+            }
+        };
+        Ok(self.spawn(work, |()| Answer::Nothing)?)
+    }
+
+    /// Done when the server's application has answered.
+    fn request(
+        &self,
+        r#type: String,
+        payload: &Bound<'_, PyAny>,
+        timeout_ms: Option<u64>,
+    ) -> PyResult<Ticket> {
+        let text = json::dumps(payload)?;
+        let timeout = timeout_ms.map(Duration::from_millis);
+        let client = self.client()?;
+        let work = async move { client.request(&r#type, &text, timeout).await };
+        Ok(self.spawn(work, Answer::Text)?)
+    }
+
+    /// Done when the server has answered for each topic.
+    fn subscribe(&self, topics: Vec<String>, options: &Bound<'_, PyDict>) -> PyResult<Ticket> {
+        let options = subscribe_options(options)?;
+        let client = self.client()?;
+        let work = async move { client.subscribe_with(topics, options).await };
+        Ok(self.spawn(work, Answer::Subscribed)?)
+    }
+
+    fn unsubscribe(&self, topics: Vec<String>) -> PyResult<Ticket> {
+        let client = self.client()?;
+        let work = async move { client.unsubscribe(topics).await };
+        Ok(self.spawn(work, Answer::Subscribed)?)
+    }
+
+    /// Done when the publication has its place.
+    fn publish(&self, publication: &Bound<'_, PyDict>) -> PyResult<Ticket> {
+        let publication = publication_of(publication)?;
+        let client = self.client()?;
+        let work = async move { client.publish(publication).await };
+        Ok(self.spawn(work, Answer::Published)?)
+    }
+
+    /// Publishes without an answer; raises `BusyError` if there is no room.
+    fn try_publish(&self, publication: &Bound<'_, PyDict>) -> PyResult<()> {
+        let publication = publication_of(publication)?;
+        Ok(self
+            .client()?
+            .try_publish(publication)
+            .map_err(Failure::from)?)
+    }
+
+    fn presence(&self, topics: Vec<String>) -> PyResult<Ticket> {
+        let client = self.client()?;
+        let work = async move { client.presence(topics).await };
+        Ok(self.spawn(work, Answer::Presence)?)
+    }
+
+    fn sync(&self, topics: Vec<String>) -> PyResult<Ticket> {
+        let client = self.client()?;
+        Ok(self.spawn(async move { client.sync(topics).await }, |()| {
+            Answer::Nothing
+        })?)
+    }
+
+    /// Tells that deliveries to a member of a queue group are done.
+    fn acknowledge(&self, messages: Vec<PyRef<'_, ClientMessage>>) -> PyResult<Ticket> {
+        let found = messages.iter().map(|message| message.message().cloned());
+        let messages: Option<Vec<_>> = found.collect();
+        let messages = messages.ok_or_else(|| argument("only messages are acknowledged"))?;
+        let client = self.client()?;
+        let work = async move { client.acknowledge(&messages).await };
+        Ok(self.spawn(work, |()| Answer::Nothing)?)
+    }
+
+    fn ping(&self) -> PyResult<Ticket> {
+        let client = self.client()?;
+        let work = async move { client.ping().await };
+        Ok(self.spawn(work, |latency| Answer::Seconds(latency.as_secs_f64()))?)
+    }
+
+    /// Latency and jitter in milliseconds, loss from 0 to 1, the score from 0 to 100, and the number of pings.
+    fn quality_figures(&self) -> PyResult<(f64, f64, f64, u8, u64)> {
+        let quality = self.client()?.quality();
+        let times = (quality.latency_ms, quality.jitter_ms);
+        Ok((
+            times.0,
+            times.1,
+            quality.loss,
+            quality.score,
+            quality.answered,
+        ))
+    }
+
+    /// Of each address: its score, the milliseconds that connecting took, and whether attempts are let through.
+    fn endpoint_figures(&self) -> PyResult<Vec<(String, u8, Option<f64>, String)>> {
+        let endpoints = self.client()?.endpoints().into_iter();
+        let figures = endpoints.map(|endpoint| {
+            let breaker = format!("{:?}", endpoint.breaker).to_lowercase();
+            (endpoint.url, endpoint.score, endpoint.connect_ms, breaker)
+        });
+        Ok(figures.collect())
+    }
+
+    /// Messages in the queue, and their bytes.
+    fn queue_figures(&self) -> PyResult<(usize, u64)> {
+        let depth = self.client()?.queue_depth();
+        Ok((depth.messages, depth.bytes))
+    }
+
+    /// Bytes that wait to be sent.
+    #[getter]
+    fn waiting_bytes(&self) -> PyResult<usize> {
+        Ok(self.client()?.waiting_bytes())
+    }
+}
+
+fn priority_of(number: u64) -> Result<Priority, Failure> {
+    Priority::from_number(number)
+        .ok_or_else(|| argument(format!("priority is {number}, it is 1, 3, 5, 8 or 10")))
+}
+
+/// A field of a dict that Python made, if it is there and not `None`.
+fn field<'py, T>(fields: &Bound<'py, PyDict>, name: &str) -> PyResult<Option<T>>
+where
+    T: for<'a> FromPyObject<'a, 'py, Error = PyErr>,
+{
+    match fields.get_item(name)?.filter(|value| !value.is_none()) {
+        None => Ok(None),
+        Some(value) => {
+            let wrong = |error: PyErr| argument(format!("{name}: {error}"));
+            Ok(Some(value.extract::<T>().map_err(wrong)?))
+        }
+    }
+}
+
+fn document(fields: &Bound<'_, PyDict>, name: &str) -> PyResult<Option<Value>> {
+    match fields.get_item(name)?.filter(|value| !value.is_none()) {
+        None => Ok(None),
+        Some(value) => {
+            let text = json::dumps(&value)?;
+            let document: Value = serde_json::from_str(&text).map_err(argument)?;
+            if !document.is_object() {
+                return Err(argument(format!("{name} is a dict")).into());
+            }
+            Ok(Some(document))
+        }
+    }
+}
+
+fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {
+    let overload: Option<String> = field(fields, "overload")?;
+    let known = |text: String| {
+        let words = "overload is disconnect, conflate or drop_oldest";
+        Overload::parse(&text).ok_or_else(|| argument(words))
+    };
+    let positions: Option<Vec<(String, (String, u64))>> = field(fields, "positions")?;
+    let from = positions
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(topic, (epoch, offset))| {
+            let words = format!("the epoch {epoch:?} is not 8 hex digits");
+            let epoch = parse_epoch(&epoch).ok_or_else(|| argument(words))?;
+            Ok::<_, Failure>((topic, Position { epoch, offset }))
+        });
+    Ok(SubscribeOptions {
+        recover: field(fields, "recover")?.unwrap_or(true),
+        from: from.collect::<Result<_, _>>()?,
+        presence: document(fields, "presence")?,
+        queue_group: field(fields, "queue_group")?,
+        acknowledge: field(fields, "acknowledge")?.unwrap_or(false),
+        window: field(fields, "window")?,
+        filter: document(fields, "filter")?,
+        overload: overload.map(known).transpose()?,
+    })
+}
+
+fn publication_of(fields: &Bound<'_, PyDict>) -> PyResult<Publication> {
+    let payload = fields.get_item("payload")?;
+    let payload = payload.ok_or_else(|| argument("a publication needs a payload"))?;
+    let topic: Option<String> = field(fields, "topic")?;
+    let t: Option<String> = field(fields, "type")?;
+    let (topic, t) = (topic.unwrap_or_default(), t.unwrap_or_default());
+    let priority: Option<u64> = field(fields, "priority")?;
+    let mut publication = Publication::new(topic, t, json::dumps(&payload)?);
+    publication.id = field(fields, "id")?;
+    publication.key = field(fields, "key")?;
+    publication.ttl_ms = field(fields, "ttl_ms")?;
+    publication.priority = priority.map(priority_of).transpose()?;
+    publication.exclude_self = field(fields, "exclude_self")?.unwrap_or(false);
+    publication.is_snapshot = field(fields, "snapshot")?.unwrap_or(false);
+    Ok(publication)
+}

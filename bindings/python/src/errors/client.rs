@@ -1,0 +1,28 @@
+//! Errors of the client.
+
+use super::{Failure, Fault, argument, busy, stopped};
+use std::time::Duration;
+use tidewire_client::{Error, Fault as ClientFault};
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let fault = match error.fault() {
+            Some(ClientFault::Caller) => Fault::Caller,
+            Some(ClientFault::Peer | ClientFault::Server) => Fault::Peer,
+            None => Fault::Nobody,
+        };
+        let class = match &error {
+            Error::Invalid(_) => return argument(error),
+            Error::Full => return busy(error),
+            Error::Closed(_) => return stopped(error),
+            Error::Connect { .. } | Error::ConnectionLost => "ConnectionClosedError",
+            Error::Unauthorized(_) => "TokenError",
+            Error::TimedOut => "CallTimeoutError",
+            Error::Refused { .. } | Error::Unsupported(_) => "CallError",
+            _ => "TidewireError",
+        };
+        let mut failure = Self::new(class, error.code().to_owned(), fault, &error);
+        failure.retry_after = error.retry_after().as_ref().map(Duration::as_secs_f64);
+        failure
+    }
+}

@@ -1,0 +1,34 @@
+//! What can be sent at all.
+
+use crate::Error;
+use tidewire_wire::envelope::{SystemType, check_value};
+use tidewire_wire::session::TYPE_BYTES_MAX;
+
+pub(crate) fn check_message(t: &str, payload: &str) -> Result<(), Error> {
+    if t.is_empty() || SystemType::parse(t).is_some() {
+        return Err(Error::invalid(format!(
+            "the type {t:?} is empty or one of the protocol's"
+        )));
+    }
+    check_payload(payload)
+}
+
+pub(crate) fn check_publication(topic: &str, t: &str, payload: &str) -> Result<(), Error> {
+    if topic.is_empty() {
+        return Err(Error::invalid("a publication needs a topic"));
+    }
+    check_text("the type", t, TYPE_BYTES_MAX)?;
+    check_message(t, payload)
+}
+
+/// The envelope and the request around a payload take two of the levels of nesting.
+pub(crate) fn check_payload(payload: &str) -> Result<(), Error> {
+    check_value(payload, 2).map_err(|error| Error::invalid(format!("the payload: {error}")))
+}
+
+pub(crate) fn check_text(what: &str, text: &str, bytes_max: usize) -> Result<(), Error> {
+    if text.is_empty() || text.len() > bytes_max {
+        return Err(Error::invalid(format!("{what} has 1 to {bytes_max} bytes")));
+    }
+    Ok(())
+}
