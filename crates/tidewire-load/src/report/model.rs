@@ -15,10 +15,16 @@ pub const SCHEMA: &str = "tidewire-report/1";
 
 /// Test name: opens all connections as fast as it can.
 pub const CONNECTION_STORM: &str = "connection-storm";
+/// Test name: from connect to ready, one connection after another.
+pub const CONNECT_LATENCY: &str = "connect-latency";
+/// Test name: connects, authenticates and disconnects, again and again.
+pub const RAPID_RECONNECT: &str = "rapid-reconnect";
 /// Test name: application pings, one after another on each connection.
 pub const PING_LATENCY: &str = "ping-latency";
 /// Test name: every connection sends as fast as it can.
 pub const THROUGHPUT: &str = "throughput";
+/// Test name: the same for longer, with the rate of each second.
+pub const SUSTAINED_THROUGHPUT: &str = "sustained-throughput";
 /// Test name: throughput for a range of payload sizes.
 pub const SIZE_MATRIX: &str = "size-matrix";
 /// Test name: the same message in several formats.

@@ -159,7 +159,7 @@ pub(super) fn speed(result: &TestResult) -> Option<String> {
 /// What `rate_per_s` of a test counts. Every rate is a confirmed one.
 pub(super) fn rate_name(test: &str) -> &'static str {
     match test {
-        model::CONNECTION_STORM => "Handshakes/s",
+        model::CONNECTION_STORM | model::CONNECT_LATENCY | model::RAPID_RECONNECT => "Handshakes/s",
         model::PING_LATENCY | model::SUSTAINED_HOLD => "Round trips/s",
         model::FAN_OUT => "Deliveries/s",
         _ => "Confirmed msgs/s",
@@ -360,6 +360,10 @@ fn about(test: &str) -> &'static str {
         model::CONNECTION_STORM => {
             "Opens all connections as fast as it can; each counts once the server is ready for it."
         }
+        model::CONNECT_LATENCY => {
+            "From connect to ready, one connection after another in one process."
+        }
+        model::RAPID_RECONNECT => "Connects, authenticates and disconnects, again and again.",
         model::PING_LATENCY => {
             "Every connection sends application pings, one after another, all connections at once."
         }
@@ -367,6 +371,7 @@ fn about(test: &str) -> &'static str {
             "Every connection sends as fast as it can; a message counts once the server has \
              accounted for it."
         }
+        model::SUSTAINED_THROUGHPUT => "Throughput for longer, with the rate of each second.",
         model::SIZE_MATRIX => "Throughput for a range of payload sizes.",
         model::FORMAT_COMPARISON => "The same logical message in each wire format.",
         model::SUSTAINED_HOLD => "Holds the connections open, each with a ping now and then.",
