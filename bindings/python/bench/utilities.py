@@ -54,6 +54,7 @@ TRADE_JSON = json.dumps(TRADE, separators=(",", ":")).encode()
 
 
 def jwt_comparisons() -> Iterator[Comparison]:
+    """Tokens."""
     import jwt as pyjwt
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -103,6 +104,7 @@ def jwt_comparisons() -> Iterator[Comparison]:
 
 
 def compression_comparisons() -> Iterator[Comparison]:
+    """zlib."""
     large = b",".join([TRADE_JSON] * 300)
     for name, plain in (("a message of 200 bytes", TRADE_JSON), ("60 KB of messages", large)):
         packed = zlib.compress(plain, 6)
@@ -139,28 +141,45 @@ class PythonBucket:
 
 
 class PythonSequencer:
-    """Duplicates and gaps of topics as one writes it."""
+    """Duplicates and gaps of topics as one writes it, with a limit to what is held and for how long."""
 
-    def __init__(self) -> None:
-        self.last: dict[str, int] = {}
+    def __init__(self, held_max: int = 1024, window_s: float = 1.0) -> None:
+        self.last: dict[str, tuple[int, int]] = {}
         self.held: dict[str, dict[int, object]] = {}
+        self.deadlines: dict[str, float] = {}
+        self.held_max = held_max
+        self.window_s = window_s
 
-    def add(self, topic: str, offset: int, message: object) -> list[object]:
+    def add(self, topic: str, position: tuple[int, int], message: object) -> tuple[str, list[object]]:
+        epoch, offset = position
         last = self.last.get(topic)
-        if last is None or offset == last + 1:
-            out, held = [message], self.held.setdefault(topic, {})
-            while (offset := offset + 1) in held:
+        if last is None or last[0] != epoch:
+            self.last[topic] = position
+            self.held[topic] = {}
+            return "delivered", [message]
+        held = self.held[topic]
+        if offset <= last[1] or offset in held:
+            return "duplicate", []
+        if offset == last[1] + 1:
+            out = [message]
+            while held and offset + 1 in held:
+                offset += 1
                 out.append(held.pop(offset))
-            self.last[topic] = offset - 1
-            return out
-        if offset > last:
-            self.held[topic].setdefault(offset, message)
-        return []
+            self.last[topic] = epoch, offset
+            if not held:
+                self.deadlines.pop(topic, None)
+            return "delivered", out
+        if len(held) >= self.held_max:
+            raise OverflowError("too many are held")
+        held[offset] = message
+        self.deadlines.setdefault(topic, time.monotonic() + self.window_s)
+        return "held", []
 
 
 def queue_comparisons() -> Iterator[Comparison]:
+    """What waits, and how fast."""
     bucket, plain_bucket = tidewire.TokenBucket(4_000_000, 4_000_000), PythonBucket(4_000_000, 4_000_000)
-    yield Comparison("token bucket, one try", "Python", bucket.take, plain_bucket.take)
+    yield Comparison("token bucket, one try", "a class", bucket.take, plain_bucket.take)
 
     items = [(random.Random(n).choice([1, 3, 5, 8, 10]), f"item {n}") for n in range(1000)]
 
@@ -181,7 +200,9 @@ def queue_comparisons() -> Iterator[Comparison]:
 
     yield Comparison("priority queue, in and out", "heapq", ours, by_heap, len(items))
 
-    offsets = [offset + 1 for start in range(0, 1000, 2) for offset in (start + 1, start)]
+    offsets = [*range(1, 1001)]
+    for at in range(0, 1000, 50):
+        offsets[at : at + 2] = reversed(offsets[at : at + 2])
     message = object()
 
     def sequenced() -> None:
@@ -192,15 +213,15 @@ def queue_comparisons() -> Iterator[Comparison]:
 
     def by_dict() -> None:
         sequencer = PythonSequencer()
-        sequencer.last["topic"] = 0
-        sequencer.held["topic"] = {}
+        sequencer.add("topic", (1, 0), message)
         for offset in offsets:
-            sequencer.add("topic", offset, message)
+            sequencer.add("topic", (1, offset), message)
 
-    yield Comparison("sequencer, every second early", "dict", sequenced, by_dict, len(offsets))
+    yield Comparison("sequencer, one in 50 early", "a class", sequenced, by_dict, len(offsets))
 
 
 def filter_comparisons() -> Iterator[Comparison]:
+    """Which messages are wanted."""
     wanted = tidewire.Filter(
         {"side": "buy", "order.price": {"$gte": 1, "$lt": 2}, "symbol": {"$in": ["EURUSD", "GBPUSD"]}}
     )
@@ -232,6 +253,7 @@ def filter_comparisons() -> Iterator[Comparison]:
 
 
 def signature_comparisons() -> Iterator[Comparison]:
+    """Who wrote a message."""
     key = SECRET.encode()
     yield Comparison(
         "HMAC-SHA256 of 200 bytes",
@@ -259,6 +281,7 @@ def signature_comparisons() -> Iterator[Comparison]:
 
 
 def encryption_comparisons() -> Iterator[Comparison]:
+    """Keys, and what is sealed with them."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -290,6 +313,7 @@ def encryption_comparisons() -> Iterator[Comparison]:
 
 
 def envelope_comparisons() -> Iterator[Comparison]:
+    """Messages as they travel."""
     message = tidewire.encode_envelope("trade", TRADE)
 
     def built_by_hand() -> bytes:

@@ -3,6 +3,7 @@
 //! - `client`: the client
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
+//! - `lab`: what the load lab judges and writes
 //! - `relay`: a client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
@@ -10,6 +11,7 @@
 mod client;
 mod errors;
 mod json;
+mod lab;
 mod relay;
 mod server;
 mod utilities;
@@ -24,10 +26,14 @@ mod _native {
     #[pymodule_export]
     use crate::client::{ClientBatch, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
+    use crate::lab::{
+        LatencyRecorder, lab_bottleneck, lab_connections_room, lab_counters, lab_listener_pids,
+        lab_machine, lab_preflight, lab_save, lab_usage, lab_verdict,
+    };
+    #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]
     use crate::server::{Batch, BatchIterator, Connection, Message, Published, ServerCore};
-
     #[pymodule_export]
     use crate::utilities::{
         Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, Sequencer, SessionCipher,

@@ -25,6 +25,11 @@ from ._native import (
     sign,
     verify,
 )
+from ._native import TokenKey as TokenKey
+from ._native import TokenSigner as TokenSigner
+from ._native import TokenVerifier as TokenVerifier
+from ._native import decode_token as decode_token
+from ._native import encode_token as encode_token
 
 __all__ = [
     "Envelope",

@@ -13,9 +13,9 @@ token cannot choose how it is checked. `encode` and `decode` read their keys eac
 
 from __future__ import annotations
 
-from ._native import TokenKey, TokenSigner, TokenVerifier
-from ._native import decode_token as decode
-from ._native import encode_token as encode
+from ._utilities import TokenKey, TokenSigner, TokenVerifier
+from ._utilities import decode_token as decode
+from ._utilities import encode_token as encode
 from .errors import TokenError
 
 __all__ = ["TokenError", "TokenKey", "TokenSigner", "TokenVerifier", "decode", "encode"]

@@ -2,8 +2,9 @@
 
 use crate::errors::argument;
 use crate::utilities::arguments::{Epoch, Number, Place, Str, Whole, now_ms};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tidewire_client::sequencer::{
@@ -62,7 +63,7 @@ impl Sequencer {
         position: Place,
         message: Bound<'py, PyAny>,
         now: Option<Number>,
-    ) -> PyResult<(&'static str, Bound<'py, PyList>)> {
+    ) -> PyResult<(Bound<'py, PyString>, Bound<'py, PyList>)> {
         let py = message.py();
         let (position, now_ms) = (position.into(), now_ms(now, self.started)?);
         let mut out = Messages::new();
@@ -71,12 +72,12 @@ impl Sequencer {
             .core()
             .handle(&topic, position, message, now_ms, &mut out);
         let outcome = match outcome {
-            Outcome::Delivered => "delivered",
-            Outcome::Held => "held",
-            Outcome::Duplicate => "duplicate",
-            Outcome::NewEpoch => "new_epoch",
+            Outcome::Delivered => intern!(py, "delivered"),
+            Outcome::Held => intern!(py, "held"),
+            Outcome::Duplicate => intern!(py, "duplicate"),
+            Outcome::NewEpoch => intern!(py, "new_epoch"),
         };
-        Ok((outcome, listed(py, out)?))
+        Ok((outcome.clone(), listed(py, out)?))
     }
 
     /// Takes note that everything up to `position` has been seen.
@@ -193,22 +194,22 @@ impl From<Place> for Position {
 }
 
 fn listed(py: Python<'_>, out: Messages) -> PyResult<Bound<'_, PyList>> {
-    let list = PyList::empty(py);
-    for item in out {
-        match item {
-            Sequenced::Message(message) => list.append(message)?,
-            Sequenced::Gap(Missing {
-                topic,
-                epoch,
-                from,
-                to,
-            }) => list.append(Gap {
+    let objects = out.into_iter().map(|item| match item {
+        Sequenced::Message(message) => Ok(message),
+        Sequenced::Gap(Missing {
+            topic,
+            epoch,
+            from,
+            to,
+        }) => {
+            let gap = Gap {
                 topic: topic.to_string(),
                 epoch: epoch_text(epoch),
                 first: from,
                 last: to,
-            })?,
+            };
+            Ok(Py::new(py, gap)?.into_any())
         }
-    }
-    Ok(list)
+    });
+    PyList::new(py, objects.collect::<PyResult<Vec<_>>>()?)
 }

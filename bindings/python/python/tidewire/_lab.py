@@ -1,0 +1,34 @@
+"""What the load lab judges and writes, for `tidewire.bench`."""
+
+from __future__ import annotations
+
+from ._native import (
+    LatencyRecorder as LatencyRecorder,
+)
+from ._native import (
+    lab_bottleneck as lab_bottleneck,
+)
+from ._native import (
+    lab_connections_room as lab_connections_room,
+)
+from ._native import (
+    lab_counters as lab_counters,
+)
+from ._native import (
+    lab_listener_pids as lab_listener_pids,
+)
+from ._native import (
+    lab_machine as lab_machine,
+)
+from ._native import (
+    lab_preflight as lab_preflight,
+)
+from ._native import (
+    lab_save as lab_save,
+)
+from ._native import (
+    lab_usage as lab_usage,
+)
+from ._native import (
+    lab_verdict as lab_verdict,
+)
