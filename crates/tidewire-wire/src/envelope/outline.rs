@@ -241,7 +241,8 @@ mod tests {
             prop_assert_eq!(outline.t, envelope.t);
             prop_assert_eq!(outline.topic.as_deref(), envelope.topic.as_deref());
             prop_assert_eq!(outline.position, envelope.offset.map(|offset| (1, offset)));
-            prop_assert_eq!(outline.payload, p.to_string().as_bytes());
+            let payload = p.to_string();
+            prop_assert_eq!(outline.payload, payload.as_bytes());
         }
 
         #[test]
