@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument("--profile", choices=["v1", "open", "raw"], default="raw")
+    parser.add_argument("--queue-bytes", type=int, default=1 << 20)
     options = parser.parse_args()
     server = tidewire.Server(
         port=options.port,
@@ -29,7 +30,7 @@ def main() -> None:
         topics_open=True,
         rate_limit_capacity=UNLIMITED,
         rate_limit_refill_per_s=UNLIMITED,
-        queue_bytes_max=4 << 20,
+        queue_bytes_max=options.queue_bytes,
         ops_listen="127.0.0.1:0",
     )
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
