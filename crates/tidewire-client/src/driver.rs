@@ -11,7 +11,7 @@ use crate::error::Ending;
 use crate::event::BatchBuilder;
 use crate::inbox::Inbox;
 use crate::outbox::{Burst, Outbox};
-use crate::quality::Quality;
+use crate::quality::{Quality, QualityMeter};
 use crate::queue::worker::StoreEvent;
 use crate::session::{Hints, Moment, Session};
 use rand::RngCore as _;
@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) state: watch::Sender<State>,
     quality: Mutex<Quality>,
     endpoints: Mutex<Endpoints>,
+    /// The endpoint that is being tried, and since when.
+    current: Mutex<Option<(usize, u64)>>,
     started: Instant,
     /// What the ids of this client's publications begin with.
     id_prefix: String,
@@ -69,8 +71,9 @@ impl Shared {
             inbox: Inbox::new(config.inbox_bytes_max),
             close: CloseRequest::default(),
             state: watch::Sender::new(State::Connecting),
-            quality: Mutex::default(),
+            quality: Mutex::new(QualityMeter::default().quality(0)),
             endpoints: Mutex::new(endpoints),
+            current: Mutex::default(),
             started: Instant::now(),
             id_prefix,
             ids: AtomicU64::new(0),
@@ -102,6 +105,10 @@ impl Shared {
     }
 
     pub(crate) fn handle_established(&self) {
+        if let Some((index, since_ms)) = lock(&self.current).take() {
+            let connect_ms = self.moment().ms().saturating_sub(since_ms);
+            lock(&self.endpoints).handle_success(index, connect_ms);
+        }
         self.state.send_replace(State::Connected);
     }
 
@@ -261,6 +268,7 @@ impl Driver {
             }
         };
         let url = lock(&shared.endpoints).url(index).to_owned();
+        *lock(&shared.current) = Some((index, now_ms));
         let deadline = Instant::now() + shared.config.connect_timeout;
         let opened = tokio::select! {
             opened = timeout_at(deadline, self.open(&url)) => {
@@ -313,14 +321,13 @@ impl Driver {
         index: usize,
         ending: &Ending,
         hints: Hints,
-        (connect_ms, lasted_ms): (u64, u64),
+        lasted_ms: u64,
         backoff: &mut Backoff,
     ) {
         let now_ms = self.shared.moment().ms();
         let mut endpoints = lock(&self.shared.endpoints);
         if hints.was_established {
             self.first_attempts = None;
-            endpoints.handle_success(index, connect_ms);
             // A server that takes clients only to lose them at once is no success for the back-off.
             if lasted_ms >= STEADY_MS {
                 backoff.handle_success();

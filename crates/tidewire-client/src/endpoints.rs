@@ -9,7 +9,7 @@ pub enum Choice {
     #[default]
     Weighted,
     /// The one with the fewest connections of this process, by what each client has told
-    /// ([`Endpoints::connections`]); among equals the healthier.
+    /// ([`Endpoints::choose`]); among equals the healthier.
     LeastConnections,
     /// One after another.
     RoundRobin,

@@ -5,11 +5,24 @@
 
 from __future__ import annotations
 
-from . import jwt
+from . import jwt, sync
+from ._client import Client, connect
+from ._client_options import ClientOptions
+from ._client_results import (
+    EndpointHealth,
+    Member,
+    PublishResult,
+    Quality,
+    QueueDepth,
+    Subscription,
+    TopicPosition,
+    TopicPresence,
+)
 from ._handlers import HandlerStatistics
 from ._json import RawJson
-from ._native import Batch, Connection, Message, Published
+from ._native import Batch, ClientBatch, ClientMessage, Connection, Message, Published
 from ._native import version as __version__
+from ._options import ServerOptions, TopicRule
 from ._server import Server
 from ._utilities import *  # noqa: F403
 from ._utilities import __all__ as _utilities
@@ -18,14 +31,30 @@ from .errors import __all__ as _errors
 
 __all__ = [
     "Batch",
+    "Client",
+    "ClientBatch",
+    "ClientMessage",
+    "ClientOptions",
     "Connection",
+    "EndpointHealth",
     "HandlerStatistics",
+    "Member",
     "Message",
+    "PublishResult",
     "Published",
+    "Quality",
+    "QueueDepth",
     "RawJson",
     "Server",
+    "ServerOptions",
+    "Subscription",
+    "TopicPosition",
+    "TopicPresence",
+    "TopicRule",
     "__version__",
+    "connect",
     "jwt",
+    "sync",
     *_errors,
     *_utilities,
 ]

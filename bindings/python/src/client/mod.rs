@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use tidewire_client::{Client, Config, Error, State};
 
 /// A client: its life and what it receives. What it sends and asks for is in `requests`.
-#[pyclass(subclass, frozen, weakref, module = "tidewire._native")]
+#[pyclass(frozen, weakref, module = "tidewire._native")]
 pub(crate) struct ClientCore {
     config: Config,
     running: Mutex<Option<Client>>,

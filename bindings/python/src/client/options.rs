@@ -11,7 +11,7 @@ use tidewire_client::config::{
 use tidewire_client::endpoints::{Choice, Endpoint};
 
 /// The names of all options.
-pub(super) const NAMES: [&str; 44] = [
+pub(super) const NAMES: [&str; 40] = [
     "token",
     "token_placement",
     "token_name",
@@ -51,10 +51,6 @@ pub(super) const NAMES: [&str; 44] = [
     "queue_window",
     "queue_resend_uncertain",
     "wait",
-    "handlers_max",
-    "waiting_max",
-    "handler_timeout_ms",
-    "close_timeout_ms",
     "urls",
 ];
 

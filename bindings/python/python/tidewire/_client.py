@@ -1,0 +1,343 @@
+"""The client on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _client_results as results
+from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
+from ._client_options import Url
+from .errors import BusyError, ConnectionClosedError, StoppedError, TidewireError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._client_options import ClientOptions
+    from ._native import ClientBatch, ClientMessage, Ticket
+
+
+def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
+    """Connects to a server, or to several of the same service: `async with` it, or `await` it.
+
+    >>> async def main():
+    ...     async with connect("ws://127.0.0.1:5006/ws", token="…") as client:
+    ...         await client.subscribe("prices")
+    ...         async for message in client:
+    ...             print(message.payload)
+
+    Args:
+        url: The address, or several of them, or pairs of an address and its weight.
+        options: See `ClientOptions`.
+
+    Raises:
+        ConfigurationError: An option is unknown or has a value that cannot be used.
+        ConnectionClosedError: When it is awaited: no address gives a session.
+        TokenError: The server does not accept the token.
+    """
+    return Client(url, **options)
+
+
+class Client(BaseClient):
+    """A connection that comes back by itself. Everything is called on the event loop on which it was opened.
+
+    What is received has to be taken, by iterating or by `run`: while more waits than `inbox_bytes_max`,
+    nothing is read, neither publications nor answers.
+    """
+
+    _loop: asyncio.AbstractEventLoop | None = None
+    _tickets: dict[int, tuple[Ticket, asyncio.Future[Any]]]
+    _waiters: list[asyncio.Future[None]]
+
+    async def open(self) -> Self:
+        """Connects; `connect` and `async with` do it by themselves."""
+        self._attach()
+        self._core.start(self._wait)
+        if self._wait:
+            try:
+                await self._done(self._core.connected())
+            except BaseException:
+                self._detach()
+                raise
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open() if self.state == "new" else self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """Sends what waits and closes the connection; what was received can still be taken."""
+        self._is_closing = True
+        if self.state == "new" or self._loop is None:
+            return
+        await self._done(self._core.close(code, reason))
+        self._detach()
+
+    async def ready(self) -> None:
+        """Returns when a session is established: with `wait=False`, or after a lost connection."""
+        await self._done(self._core.connected())
+
+    async def send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+        """Sends a message to the server's application; waits only while there is no room.
+
+        It arrives once at most: what is on its way when the connection is lost may be lost with it.
+        """
+        while True:
+            try:
+                return self._core.try_send(type, payload, priority)
+            except BusyError:
+                await self._done(self._core.room())
+
+    async def send_raw(self, message: str | bytes) -> None:
+        """Sends a whole message, JSON text, as it is; waits only while there is no room."""
+        while True:
+            try:
+                return self._core.try_send_raw(message)
+            except BusyError:
+                await self._done(self._core.room())
+
+    async def send_acknowledged(
+        self, type: str, payload: Any = None, *, priority: int = 5, ttl_ms: int | None = None
+    ) -> None:
+        """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
+        counts once."""
+        work = self._core.enqueue(
+            None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
+        )
+        await self._done(work)
+
+    async def send_later(
+        self,
+        type: str,
+        payload: Any = None,
+        *,
+        topic: str | None = None,
+        priority: int = 5,
+        ttl_ms: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Puts a message, or with `topic` a publication, into the queue (`offline_queue`), and returns when
+        it is stored: with a file it then survives a crash of the program. It is sent as soon as there is a
+        connection."""
+        work = self._core.enqueue(
+            topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
+        )
+        await self._done(work)
+
+    async def request(self, type: str, payload: Any = None, *, timeout_ms: int | None = None) -> Any:
+        """Asks the server's application and returns its answer.
+
+        Raises:
+            CallError: The server refuses.
+            CallTimeoutError: No answer came in time; whether it was done is not known.
+        """
+        return await self._done(self._core.request(type, payload, timeout_ms))
+
+    async def subscribe(
+        self,
+        topics: Topics,
+        *,
+        recover: bool = True,
+        positions: Mapping[str, results.Position] | None = None,
+        presence: Mapping[str, Any] | None = None,
+        queue_group: str | None = None,
+        acknowledge: bool = False,
+        window: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+        overload: str | None = None,
+    ) -> results.Subscription:
+        """Subscribes topics and patterns such as `orders.*`.
+
+        Args:
+            topics: One or several.
+            recover: After a lost connection, get what was missed.
+            positions: Where to go on, by topic: what came after is sent first.
+            presence: What other subscribers are told about this one.
+            queue_group: Share the publications with this group: each goes to one member.
+            acknowledge: As a member of a group, call `acknowledge` for what is done.
+            window: Publications that may be unacknowledged at once.
+            filter: Which publications are wanted.
+            overload: What becomes of those that are not read in time: `disconnect`, `conflate` or
+                `drop_oldest`.
+        """
+        ticket = self._subscribe(
+            topics,
+            recover=recover,
+            positions=positions,
+            presence=presence,
+            queue_group=queue_group,
+            acknowledge=acknowledge,
+            window=window,
+            filter=filter,
+            overload=overload,
+        )
+        return results.subscription(await self._done(ticket))
+
+    async def unsubscribe(self, topics: Topics) -> results.Subscription:
+        """Ends subscriptions; after it no publication of them comes."""
+        return results.subscription(await self._done(self._core.unsubscribe(topic_list(topics))))
+
+    async def publish(
+        self,
+        topic: str,
+        payload: Any = None,
+        *,
+        type: str = "message",
+        id: str | None = None,
+        key: str | None = None,
+        ttl_ms: int | None = None,
+        priority: int | None = None,
+        exclude_self: bool = False,
+        snapshot: bool = False,
+    ) -> results.PublishResult:
+        """Publishes, and returns when the publication has its place. If the connection is lost meanwhile,
+        it is published again, and the server takes it once.
+
+        Raises:
+            CallError: The server refuses it, and nobody gets it.
+            CallTimeoutError: No answer came in time; whether it was taken is not known.
+        """
+        fields = publication(
+            topic,
+            payload,
+            type=type,
+            id=id,
+            key=key,
+            ttl_ms=ttl_ms,
+            priority=priority,
+            exclude_self=exclude_self,
+            snapshot=snapshot,
+        )
+        return results.PublishResult(*await self._done(self._core.publish(fields)))
+
+    async def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
+        """Who is on these topics."""
+        return results.presence(await self._done(self._core.presence(topic_list(topics))))
+
+    async def sync(self, topics: Topics = ()) -> None:
+        """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
+        await self._done(self._core.sync(topic_list(topics)))
+
+    async def acknowledge(self, messages: ClientMessage | Sequence[ClientMessage]) -> None:
+        """Tells that publications to a member of a queue group are done."""
+        await self._done(self._core.acknowledge(as_messages(messages)))
+
+    async def ping(self) -> float:
+        """The time there and back, in seconds."""
+        seconds: float = await self._done(self._core.ping())
+        return seconds
+
+    async def batches(self) -> AsyncIterator[ClientBatch]:
+        """What is received, of every kind, as it came together, until the client is closed. Handlers are
+        not called.
+
+        Raises:
+            ConnectionClosedError: The connection is gone for good, and not by `close`.
+        """
+        self._attach()
+        while True:
+            try:
+                batch = self._core.receive()
+            except StoppedError as error:
+                if self._is_closing:
+                    return
+                raise ConnectionClosedError(str(error)) from None
+            if len(batch):
+                yield batch
+                await asyncio.sleep(0)
+            else:
+                await self._rung()
+
+    async def __aiter__(self) -> AsyncIterator[ClientMessage]:
+        """Each message for which there is no handler; the others go to theirs, one after another.
+
+        Raises:
+            ConnectionClosedError: The connection is gone for good, and not by `close`.
+        """
+        async for batch in self.batches():
+            for message in batch:
+                handler = self._handler(message)
+                if handler is not None:
+                    await self._call(handler, message)
+                elif message.kind == "message":
+                    yield message
+                else:
+                    self._pass_over(message)
+
+    async def run(self) -> None:
+        """Calls handlers until the client is closed."""
+        async for message in self:
+            self._pass_over(message)
+
+    async def _call(self, handler: Any, message: ClientMessage) -> None:
+        try:
+            result = handler(message)
+            if inspect.isawaitable(result):
+                result = await result
+        except Exception as error:
+            self._failed(message, error)
+        else:
+            self._handled(message, result)
+
+    def _attach(self) -> None:
+        """Listens to the bell on the running loop."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+            self._tickets = {}
+            self._waiters = []
+            loop.add_reader(self._core.fileno(), self._ring)
+        elif self._loop is not loop:
+            raise TidewireError("the client was opened on another event loop", code="ANOTHER_LOOP")
+
+    def _detach(self) -> None:
+        if self._loop is not None:
+            self._loop.remove_reader(self._core.fileno())
+            self._ring()
+            self._loop = None
+
+    def _ring(self) -> None:
+        self._core.hush()
+        for number in self._core.finished():
+            entry = self._tickets.pop(number, None)
+            if entry is None or entry[1].done():
+                continue
+            ticket, future = entry
+            try:
+                future.set_result(ticket.take())
+            except Exception as error:
+                future.set_exception(error)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _rung(self) -> None:
+        """Waits until something has happened."""
+        if self._loop is None:
+            self._attach()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
+
+    async def _done(self, ticket: Ticket) -> Any:
+        """Waits for what comes of a request."""
+        self._attach()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._tickets[ticket.number] = (ticket, future)
+        try:
+            return await future
+        finally:
+            self._tickets.pop(ticket.number, None)

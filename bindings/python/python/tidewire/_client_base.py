@@ -1,0 +1,274 @@
+"""What the clients on asyncio and in threads have in common."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _client_results as results
+from ._client_options import Url, split_options
+from ._native import ClientCore
+from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._client_options import ClientOptions
+    from ._native import ClientMessage, Ticket
+
+Handler = Callable[["ClientMessage"], Any]
+F = TypeVar("F", bound=Callable[["ClientMessage"], Any])
+Topics = str | Iterable[str]
+
+logger = logging.getLogger("tidewire")
+
+HAPPENINGS = (
+    "connected",
+    "disconnected",
+    "gap",
+    "unrecovered",
+    "subscription_lost",
+    "presence_join",
+    "presence_leave",
+    "presence_update",
+    "rate_limit_warning",
+    "error",
+    "uncertain",
+    "expired",
+    "queue_failed",
+)
+"""Kinds of messages that tell what happened to the client."""
+
+QUIET = ("connected", "presence_join", "presence_leave", "presence_update", "rate_limit_warning")
+"""Those that are no reason for a warning if nobody handles them."""
+
+
+class BaseClient:
+    """A client's handlers and what is known of it."""
+
+    def __init__(self, url: Url, **options: Unpack[ClientOptions]) -> None:
+        """See `connect`."""
+        plain, apart = split_options(url, options, ClientCore.option_names())
+        self._core = ClientCore(plain, **apart)
+        self._wait = bool(plain.get("wait", True))
+        self._is_closing = False
+        self._messages: dict[str, Handler] = {}
+        self._requests: dict[str, Handler] = {}
+        _cores.add(self._core)
+
+    @property
+    def state(self) -> str:
+        """`new`, `connecting`, `connected`, `waiting` (for the next attempt) or `closed`."""
+        return self._core.state
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait to be sent."""
+        return self._core.waiting_bytes
+
+    def try_send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+        """`send` that does not wait.
+
+        Raises:
+            BusyError: There is no room for what waits to be sent.
+        """
+        self._core.try_send(type, payload, priority)
+
+    def try_send_raw(self, message: str | bytes) -> None:
+        """`send_raw` that does not wait.
+
+        Raises:
+            BusyError: There is no room for what waits to be sent.
+        """
+        self._core.try_send_raw(message)
+
+    def on(self, name: str) -> Callable[[F], F]:
+        """Registers a handler, a function that takes the message: for a type of messages; for what happens
+        to the client, such as `connected`, `disconnected` or `gap`; or with `*` for all other types.
+
+        Raises:
+            InvalidArgumentError: The name has a handler already.
+            WrongTypeError: It is no function of one argument.
+        """
+        return self._registrar(self._messages, name, "on")
+
+    def on_request(self, name: str) -> Callable[[F], F]:
+        """Registers the handler of what the server asks, by type, or with `*` of all other types. What it
+        returns is the reply; to answer with an error, raise `CallError(words, code=...)`.
+
+        Raises:
+            InvalidArgumentError: The name has a handler already.
+            WrongTypeError: It is no function of one argument.
+        """
+        return self._registrar(self._requests, name, "on_request")
+
+    def _registrar(self, table: dict[str, Handler], name: str, decorator: str) -> Callable[[F], F]:
+        if not isinstance(name, str):
+            raise WrongTypeError(f'the type of messages is missing: write @client.{decorator}("type")')
+
+        def register(function: F) -> F:
+            _check_handler(function)
+            if name in table:
+                raise InvalidArgumentError(f"{name!r} has a handler already: {table[name]!r}")
+            table[name] = function
+            return function
+
+        return register
+
+    def _handler(self, message: ClientMessage) -> Handler | None:
+        """Whose business a message is; `None` if it is for who iterates."""
+        kind = message.kind
+        if kind == "message":
+            if not self._messages:
+                return None
+            return self._messages.get(message.type or "", self._messages.get("*"))
+        if kind == "request":
+            return self._requests.get(message.type or "", self._requests.get("*"))
+        return self._messages.get(kind)
+
+    def _pass_over(self, message: ClientMessage) -> None:
+        """What is for nobody: the log has it."""
+        if message.kind == "request":
+            message.fail("NOT_FOUND", f"nobody answers requests of the type {message.type}")
+        level = logging.DEBUG if message.kind in QUIET else logging.WARNING
+        logger.log(level, "%r", message)
+
+    def _handled(self, message: ClientMessage, result: Any) -> None:
+        """Takes what a handler returned."""
+        if message.kind == "request":
+            try:
+                message.reply(result)
+            except Exception as error:
+                self._failed(message, error)
+
+    def _failed(self, message: ClientMessage, error: BaseException) -> None:
+        """Takes what a handler raised: the log has the traceback, and who asked is told."""
+        is_refusal = isinstance(error, CallError)
+        if not is_refusal:
+            logger.error("a handler failed with %r", message, exc_info=error)
+        if message.kind != "request":
+            return
+        try:
+            if is_refusal:
+                message.fail(getattr(error, "code", "CALL_FAILED"), str(error))
+            else:
+                message.fail("HANDLER_ERROR", "the handler failed")
+        except TidewireError as problem:
+            logger.debug("the server was not told: %r", problem)
+
+    def _subscribe(
+        self,
+        topics: Topics,
+        *,
+        recover: bool = True,
+        positions: Mapping[str, results.Position] | None = None,
+        presence: Mapping[str, Any] | None = None,
+        queue_group: str | None = None,
+        acknowledge: bool = False,
+        window: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+        overload: str | None = None,
+    ) -> Ticket:
+        options = {
+            "recover": recover,
+            "positions": list(positions.items()) if positions else None,
+            "presence": presence,
+            "queue_group": queue_group,
+            "acknowledge": acknowledge,
+            "window": window,
+            "filter": filter,
+            "overload": overload,
+        }
+        return self._core.subscribe(topic_list(topics), options)
+
+    @property
+    def quality(self) -> results.Quality:
+        """What the pings say about the connection."""
+        return results.Quality(*self._core.quality_figures())
+
+    @property
+    def endpoints(self) -> list[results.EndpointHealth]:
+        """What is known of each address."""
+        return [results.EndpointHealth(*figures) for figures in self._core.endpoint_figures()]
+
+    @property
+    def queue(self) -> results.QueueDepth:
+        """What waits for an acknowledgement."""
+        return results.QueueDepth(*self._core.queue_figures())
+
+    def __repr__(self) -> str:
+        if self.state in ("new", "closed"):
+            return f"<tidewire.{type(self).__name__} {self.state}>"
+        return f"<tidewire.{type(self).__name__} {self.state} quality={self.quality.score}>"
+
+
+def topic_list(topics: Topics) -> list[str]:
+    """One topic or several."""
+    names = [topics] if isinstance(topics, str) else list(topics)
+    for name in names:
+        if not isinstance(name, str):
+            raise WrongTypeError(f"a topic is a text, not a {type(name).__name__}")
+    return names
+
+
+def publication(
+    topic: str,
+    payload: Any,
+    *,
+    type: str,
+    id: str | None,
+    key: str | None,
+    ttl_ms: int | None,
+    priority: int | None,
+    exclude_self: bool,
+    snapshot: bool,
+) -> dict[str, Any]:
+    """A publication as the native client takes it."""
+    return {
+        "topic": topic,
+        "payload": payload,
+        "type": type,
+        "id": id,
+        "key": key,
+        "ttl_ms": ttl_ms,
+        "priority": priority,
+        "exclude_self": exclude_self,
+        "snapshot": snapshot,
+    }
+
+
+def as_messages(messages: ClientMessage | Sequence[ClientMessage]) -> list[ClientMessage]:
+    """One message or several."""
+    return list(messages) if isinstance(messages, (list, tuple)) else [messages]  # type: ignore[list-item]
+
+
+def _check_handler(function: object) -> None:
+    if not callable(function):
+        raise WrongTypeError(f"a handler is a function that takes the message, not {function!r}")
+    try:
+        inspect.signature(function).bind(None)
+    except ValueError:
+        return
+    except TypeError:
+        raise WrongTypeError(f"a handler takes one argument, the message: {function!r} does not") from None
+
+
+def _close_all() -> None:
+    for core in list(_cores):
+        if core.state in ("connected", "connecting", "waiting"):
+            try:
+                core.close(1000, "").wait(CLOSE_AT_EXIT_MS)
+            except TidewireError as error:
+                logger.debug("a client was not closed: %r", error)
+
+
+_cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
+CLOSE_AT_EXIT_MS = 2000
+# What waits to be sent is sent before the program ends. A forked process has no part in its parent's clients.
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=ClientCore.forget_all)

@@ -1,0 +1,152 @@
+"""What a client's requests come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Position = tuple[str, int]
+"""A place in a topic's history: its epoch, 8 hex digits, and the offset."""
+
+
+@dataclass(frozen=True)
+class TopicPosition:
+    """Where a topic with history stood when it was subscribed.
+
+    Attributes:
+        position: Its newest publication.
+        recovered: Whether all publications after the position that was asked for follow.
+        count: Publications that are sent again.
+    """
+
+    position: Position
+    recovered: bool = False
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What became of a subscription.
+
+    Attributes:
+        topics: Topics that are subscribed now.
+        failed: Topics that are not. Why is told by what happens next, of the kind `error`.
+        positions: Where the topics with history stand.
+    """
+
+    topics: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    positions: dict[str, TopicPosition] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PublishResult:
+    """What became of a publication.
+
+    Attributes:
+        duplicate: Whether one with the same id had been taken before, so that this one was not.
+        position: Its place in the topic's history, if there is one.
+    """
+
+    duplicate: bool = False
+    position: Position | None = None
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody on a topic.
+
+    Attributes:
+        connections: On how many connections.
+        data: What the user tells about itself.
+    """
+
+    connections: int = 1
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class TopicPresence:
+    """Who is on a topic.
+
+    Attributes:
+        users: How many users.
+        connections: How many connections they have.
+        truncated: Whether `members` has not all of them.
+        members: Those that are named, by user.
+    """
+
+    users: int = 0
+    connections: int = 0
+    truncated: bool = False
+    members: dict[str, Member] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What the pings say about the connection.
+
+    Attributes:
+        latency_ms: The smoothed time there and back.
+        jitter_ms: The smoothed difference between one answer's time and the next.
+        loss: The share of pings that were not answered in time, from 0 to 1.
+        score: From 0 (useless) to 100.
+        answered: Pings that were answered.
+    """
+
+    latency_ms: float = 0.0
+    jitter_ms: float = 0.0
+    loss: float = 0.0
+    score: int = 100
+    answered: int = 0
+
+
+@dataclass(frozen=True)
+class EndpointHealth:
+    """What is known of one of the addresses.
+
+    Attributes:
+        url: The address.
+        score: From 0 (every attempt fails) to 100.
+        connect_ms: How long connecting took, smoothed.
+        breaker: `closed`: attempts are made; `open`: it is left alone; `halfopen`: one attempt at a time.
+    """
+
+    url: str
+    score: int = 100
+    connect_ms: float | None = None
+    breaker: str = "closed"
+
+
+@dataclass(frozen=True)
+class QueueDepth:
+    """What waits for an acknowledgement.
+
+    Attributes:
+        messages: How many messages.
+        bytes: The bytes of their payloads.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+
+
+def subscription(answer: tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]]]) -> Subscription:
+    """The result of subscribing."""
+    topics, failed, positions = answer
+    known = {
+        topic: TopicPosition((epoch, offset), recovered, count)
+        for topic, (epoch, offset, recovered, count) in positions.items()
+    }
+    return Subscription(topics, failed, known)
+
+
+def presence(answer: tuple[dict[str, Any], list[str]]) -> dict[str, TopicPresence]:
+    """The result of asking who is there. Topics of which nothing is told are missing."""
+    topics, _ = answer
+    return {
+        topic: TopicPresence(
+            users, connections, truncated, {user: Member(*member) for user, member in members.items()}
+        )
+        for topic, (users, connections, truncated, members) in topics.items()
+    }

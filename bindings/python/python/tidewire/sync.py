@@ -1,0 +1,257 @@
+"""The client without asyncio: every call blocks its thread until it is done, and other threads run
+meanwhile."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _client_results as results
+from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
+from ._client_options import Url
+from .errors import BusyError, ConnectionClosedError, InvalidArgumentError, StoppedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ._client_options import ClientOptions
+    from ._native import ClientBatch, ClientMessage
+
+__all__ = ["Client", "connect"]
+
+
+def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
+    """Connects to a server, or to several of the same service, and returns when there is a session.
+
+    Args:
+        url: The address, or several of them, or pairs of an address and its weight.
+        options: See `ClientOptions`.
+
+    Raises:
+        ConfigurationError: An option is unknown or has a value that cannot be used.
+        ConnectionClosedError: No address gives a session.
+        TokenError: The server does not accept the token.
+    """
+    return Client(url, **options).open()
+
+
+class Client(BaseClient):
+    """A connection that comes back by itself. It can be used from any thread.
+
+    What is received has to be taken, by iterating or by `run`: while more waits than `inbox_bytes_max`,
+    nothing is read, neither publications nor answers.
+    """
+
+    def open(self) -> Self:
+        """Connects; `connect` does it by itself."""
+        self._core.start(self._wait)
+        if self._wait:
+            self._core.connected().wait()
+        return self
+
+    def __enter__(self) -> Self:
+        return self.open() if self.state == "new" else self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, code: int = 1000, reason: str = "") -> None:
+        """Sends what waits and closes the connection; what was received can still be taken."""
+        self._is_closing = True
+        if self.state != "new":
+            self._core.close(code, reason).wait()
+
+    def ready(self) -> None:
+        """Returns when a session is established: with `wait=False`, or after a lost connection."""
+        self._core.connected().wait()
+
+    def send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+        """Sends a message to the server's application; waits only while there is no room.
+
+        It arrives once at most: what is on its way when the connection is lost may be lost with it.
+        """
+        while True:
+            try:
+                return self._core.try_send(type, payload, priority)
+            except BusyError:
+                self._core.room().wait()
+
+    def send_raw(self, message: str | bytes) -> None:
+        """Sends a whole message, JSON text, as it is; waits only while there is no room."""
+        while True:
+            try:
+                return self._core.try_send_raw(message)
+            except BusyError:
+                self._core.room().wait()
+
+    def send_acknowledged(
+        self, type: str, payload: Any = None, *, priority: int = 5, ttl_ms: int | None = None
+    ) -> None:
+        """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
+        counts once."""
+        work = self._core.enqueue(
+            None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
+        )
+        work.wait()
+
+    def send_later(
+        self,
+        type: str,
+        payload: Any = None,
+        *,
+        topic: str | None = None,
+        priority: int = 5,
+        ttl_ms: int | None = None,
+        key: str | None = None,
+    ) -> None:
+        """Puts a message, or with `topic` a publication, into the queue (`offline_queue`), and returns when
+        it is stored: with a file it then survives a crash of the program. It is sent as soon as there is a
+        connection."""
+        work = self._core.enqueue(
+            topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
+        )
+        work.wait()
+
+    def request(self, type: str, payload: Any = None, *, timeout_ms: int | None = None) -> Any:
+        """Asks the server's application and returns its answer.
+
+        Raises:
+            CallError: The server refuses.
+            CallTimeoutError: No answer came in time; whether it was done is not known.
+        """
+        return self._core.request(type, payload, timeout_ms).wait()
+
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        recover: bool = True,
+        positions: Mapping[str, results.Position] | None = None,
+        presence: Mapping[str, Any] | None = None,
+        queue_group: str | None = None,
+        acknowledge: bool = False,
+        window: int | None = None,
+        filter: Mapping[str, Any] | None = None,
+        overload: str | None = None,
+    ) -> results.Subscription:
+        """Subscribes topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
+        options."""
+        ticket = self._subscribe(
+            topics,
+            recover=recover,
+            positions=positions,
+            presence=presence,
+            queue_group=queue_group,
+            acknowledge=acknowledge,
+            window=window,
+            filter=filter,
+            overload=overload,
+        )
+        return results.subscription(ticket.wait())
+
+    def unsubscribe(self, topics: Topics) -> results.Subscription:
+        """Ends subscriptions; after it no publication of them comes."""
+        return results.subscription(self._core.unsubscribe(topic_list(topics)).wait())
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any = None,
+        *,
+        type: str = "message",
+        id: str | None = None,
+        key: str | None = None,
+        ttl_ms: int | None = None,
+        priority: int | None = None,
+        exclude_self: bool = False,
+        snapshot: bool = False,
+    ) -> results.PublishResult:
+        """Publishes, and returns when the publication has its place. If the connection is lost meanwhile,
+        it is published again, and the server takes it once.
+
+        Raises:
+            CallError: The server refuses it, and nobody gets it.
+            CallTimeoutError: No answer came in time; whether it was taken is not known.
+        """
+        fields = publication(
+            topic,
+            payload,
+            type=type,
+            id=id,
+            key=key,
+            ttl_ms=ttl_ms,
+            priority=priority,
+            exclude_self=exclude_self,
+            snapshot=snapshot,
+        )
+        return results.PublishResult(*self._core.publish(fields).wait())
+
+    def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
+        """Who is on these topics."""
+        return results.presence(self._core.presence(topic_list(topics)).wait())
+
+    def sync(self, topics: Topics = ()) -> None:
+        """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
+        self._core.sync(topic_list(topics)).wait()
+
+    def acknowledge(self, messages: ClientMessage | Sequence[ClientMessage]) -> None:
+        """Tells that publications to a member of a queue group are done."""
+        self._core.acknowledge(as_messages(messages)).wait()
+
+    def ping(self) -> float:
+        """The time there and back, in seconds."""
+        seconds: float = self._core.ping().wait()
+        return seconds
+
+    def batches(self, *, timeout_ms: int = 1000) -> Iterator[ClientBatch]:
+        """What is received, of every kind, as it came together, until the client is closed. After
+        `timeout_ms` without anything an empty batch comes. Handlers are not called.
+
+        Raises:
+            ConnectionClosedError: The connection is gone for good, and not by `close`.
+        """
+        while True:
+            try:
+                batch = self._core.receive(timeout_ms)
+            except StoppedError as error:
+                if self._is_closing:
+                    return
+                raise ConnectionClosedError(str(error)) from None
+            yield batch
+
+    def __iter__(self) -> Iterator[ClientMessage]:
+        """Each message for which there is no handler; the others go to theirs, one after another.
+
+        Raises:
+            ConnectionClosedError: The connection is gone for good, and not by `close`.
+        """
+        for batch in self.batches():
+            for message in batch:
+                handler = self._handler(message)
+                if handler is not None:
+                    self._call(handler, message)
+                elif message.kind == "message":
+                    yield message
+                else:
+                    self._pass_over(message)
+
+    def run(self) -> None:
+        """Calls handlers until the client is closed."""
+        for message in self:
+            self._pass_over(message)
+
+    def _call(self, handler: Any, message: ClientMessage) -> None:
+        try:
+            result = handler(message)
+            if inspect.isawaitable(result):
+                raise InvalidArgumentError(
+                    "a handler of tidewire.sync is no coroutine: use def instead of async def"
+                )
+        except Exception as error:
+            self._failed(message, error)
+        else:
+            self._handled(message, result)
