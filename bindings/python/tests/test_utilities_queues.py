@@ -218,6 +218,11 @@ def test_priorities_that_there_are_not() -> None:
     assert len(queue) == 0
 
 
+def test_generic_classes_are_generic_at_run_time() -> None:
+    assert tidewire.PriorityQueue[int]().pop() is None
+    assert tidewire.Sequencer[str]().topics == 0
+
+
 def test_threads_lose_nothing() -> None:
     queue: tidewire.PriorityQueue[int] = tidewire.PriorityQueue(items_max=100_000)
 

@@ -3,7 +3,7 @@
 use crate::errors::{Failure, argument, wrong_type};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple, PyType};
 use std::ops::Deref;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use tidewire_wire::envelope::parse_epoch;
@@ -206,6 +206,15 @@ fn not_a(wanted: &str, object: Borrowed<'_, '_, PyAny>) -> PyErr {
     let name = object.get_type().name();
     let name = name.map_or_else(|_| "another type".to_owned(), |name| name.to_string());
     wrong_type(format!("{wanted} is needed, not {name}")).into()
+}
+
+/// What `Class[item]` is, for annotations.
+pub(crate) fn generic<'py>(
+    class: &Bound<'py, PyType>,
+    item: Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let alias = class.py().import("types")?.getattr("GenericAlias")?;
+    alias.call1((class, item))
 }
 
 /// An array of so many bytes.

@@ -220,8 +220,7 @@ fn numbered(version: Whole) -> Result<EncryptionVersion, Failure> {
 
 /// A `uuid.UUID`, or its text.
 fn uuid(session: &Bound<'_, PyAny>) -> PyResult<Uuid> {
-    let text = session.str()?;
-    let text = text.to_cow()?;
+    let text: Str = session.str()?.extract()?;
     Uuid::parse(&text).ok_or_else(|| {
         argument("session has to be a uuid.UUID or its 36 characters, the same on both sides")
             .into()

@@ -2,9 +2,9 @@
 
 use crate::errors::utilities::queue_full;
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Whole, is_text};
+use crate::utilities::arguments::{Whole, generic, is_text};
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyList, PyType};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidewire_client::priority_queue::{Priority, PriorityQueue as Core, QueueLimits};
 
@@ -80,6 +80,14 @@ impl PriorityQueue {
 
     fn __len__(&self) -> usize {
         self.core().len()
+    }
+
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        item: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        generic(class, item)
     }
 
     fn __repr__(&self) -> String {

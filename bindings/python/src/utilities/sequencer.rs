@@ -1,10 +1,10 @@
 //! Each message of a topic once and in order, and what is missing told.
 
 use crate::errors::argument;
-use crate::utilities::arguments::{Epoch, Number, Place, Str, Whole, now_ms};
+use crate::utilities::arguments::{Epoch, Number, Place, Str, Whole, generic, now_ms};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString};
+use pyo3::types::{PyList, PyString, PyType};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tidewire_client::sequencer::{
@@ -152,6 +152,14 @@ impl Sequencer {
     #[getter]
     fn held(&self) -> usize {
         self.core().held()
+    }
+
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        item: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        generic(class, item)
     }
 
     fn __repr__(&self) -> String {
