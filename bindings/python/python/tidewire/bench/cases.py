@@ -1,0 +1,376 @@
+"""The tests."""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from tidewire import _lab
+
+from . import plan
+from .account import Opened
+from .activities import Activity
+from .fleet import Fleet
+from .measure import SHARE_MEANINGFUL_S, Bench, Result, deviation, limit, summary, with_known
+from .payload import TRADE_BYTES
+
+SIZES = (64, 256, 1024, 4096, 16_384, 65_536)
+#: Not zlib: the client compresses no messages that are as short as these.
+FORMATS = ("json", "msgpack")
+FAN_OUT_BYTES = 95
+FAN_OUT_BYTES_MIN = 80
+#: Publications on their way hold no more than this.
+FAN_OUT_AHEAD_BYTES = 64 * 1024
+#: From so many subscribers on there is a run at a fixed rate too.
+FAN_OUT_RATES = ((10_000, 20.0), (1_000, 100.0))
+
+
+def run_test(bench: Bench, test: str, connections: int) -> None:
+    """Runs one test with so many connections and keeps its results."""
+    bench.say(f"{test}, {connections} connections")
+    if test not in (plan.CONNECTION_STORM, plan.SUSTAINED_HOLD, plan.CONNECT_LATENCY, plan.RAPID_RECONNECT):
+        bench.server.is_loaded = True
+    CASES[test](bench, connections)
+    bench.fleet.close()
+
+
+def connection_storm(bench: Bench, connections: int) -> None:
+    """How many connections a second the server makes ready."""
+    before = bench.server.sample()
+    opened = bench.open(connections)
+    after = bench.server.sample()
+    result = opening(bench, plan.CONNECTION_STORM, connections, opened, before, after)
+    if after is not None:
+        result["memory"] = bench.idle_memory(after.rss_bytes, opened.connected)
+    bench.done(result)
+
+
+def connect_latency(bench: Bench, connections: int) -> None:
+    """From connect to ready, one connection after another in one process."""
+    before = bench.server.sample()
+    opened = bench.fleet.reconnect(1, rounds=bench.plan.rounds)
+    result = opening(bench, plan.CONNECT_LATENCY, 1, opened, before, bench.server.sample(), saturates=False)
+    result["notes"].append(f"{opened.attempted} rounds, one connection at a time.")
+    bench.done(result)
+
+
+def rapid_reconnect(bench: Bench, connections: int) -> None:
+    """Connect, authenticate, disconnect, again and again."""
+    before = bench.server.sample()
+    opened = bench.fleet.reconnect(connections, duration_s=bench.plan.duration_s)
+    result = opening(bench, plan.RAPID_RECONNECT, connections, opened, before, bench.server.sample())
+    result["notes"].append(f"{opened.attempted} connections, {connections} at once.")
+    bench.done(result)
+
+
+def opening(
+    bench: Bench,
+    test: str,
+    connections: int,
+    opened: Opened,
+    before: Any,
+    after: Any,
+    *,
+    saturates: bool = True,
+) -> Result:
+    """The result of a test that opens connections."""
+    bench.server_name = bench.server_name or opened.server
+    result = bench.result(test, connections, opened)
+    if test != plan.CONNECTION_STORM:
+        # So many were open one after another.
+        del result["connected"]
+    duration = opened.ended - opened.began
+    result["duration_s"] = duration
+    if opened.connected and duration > 0:
+        result["rate_per_s"] = opened.connected / duration
+    with_known(result, latency_us=summary(opened.latencies, "sent"))
+    result["cpu"] = {"client_s": opened.cpu_s}
+    result["bottleneck"] = "none"
+    if before and after:
+        result["cpu"]["server_s"] = max(0.0, after.cpu_s - before.cpu_s)
+        result["memory"] = {"server_rss_bytes": after.rss_bytes}
+        if saturates and duration >= SHARE_MEANINGFUL_S:
+            result["bottleneck"] = limit(opened.busiest_s, opened.cpu_s, before, after, duration)
+    failed = opened.attempted - opened.connected
+    saturating = saturates and before is not None and duration >= SHARE_MEANINGFUL_S
+    verdict, notes = _lab.lab_verdict(
+        False, 0, 0, None, None, opened.attempted, failed, 0, 0, result["bottleneck"], saturating, []
+    )
+    result["verdict"] = verdict
+    result["notes"] += notes
+    return result
+
+
+def ping_latency(bench: Bench, connections: int) -> None:
+    """Round trips of pings from all connections at once."""
+    opened = bench.open(connections)
+    measured = bench.measure(Activity("ping", 0.0, 0.0, pings=bench.plan.pings))
+    result = bench.result(plan.PING_LATENCY, connections, opened)
+    bench.judge(result, opened, measured, saturating=False)
+    show_round_trips(result, measured.counts)
+    bench.done(result)
+
+
+def show_round_trips(result: Result, counts: Any) -> None:
+    """The rate of a test whose pings are its measurement."""
+    if counts.latencies and counts.duration_s > 0:
+        result["rate_per_s"] = len(counts.latencies) / counts.duration_s
+    if series := counts.per_second():
+        result["rate_series"] = series
+
+
+def throughput(bench: Bench, connections: int) -> None:
+    """Messages as fast as the server takes them."""
+    opened = bench.open(connections)
+    send(bench, plan.THROUGHPUT, connections, opened, TRADE_BYTES, bench.plan.duration_s)
+
+
+def sustained_throughput(bench: Bench, connections: int) -> None:
+    """The same for longer, with the rate of each second."""
+    opened = bench.open(connections)
+    result = send(
+        bench, plan.SUSTAINED_THROUGHPUT, connections, opened, TRADE_BYTES, bench.plan.sustained_s, last=False
+    )
+    if words := deviation(result.get("rate_series", [])):
+        result["notes"].append(words)
+    bench.done(result)
+
+
+def size_matrix(bench: Bench, connections: int) -> None:
+    """Messages of several sizes, all on the same connections."""
+    opened = bench.open(connections)
+    for size in bench.plan.payload_bytes or SIZES:
+        send(bench, plan.SIZE_MATRIX, connections, opened, size, bench.plan.duration_s)
+
+
+def format_comparison(bench: Bench, connections: int) -> None:
+    """The same message as JSON and as MessagePack: each with processes and connections of its own."""
+    json_rate: float | None = None
+    for form in FORMATS:
+        target = dataclasses.replace(bench.target, format=form)
+        own = dataclasses.replace(bench, target=target, fleet=Fleet(target, bench.plan.processes))
+        try:
+            opened = own.open(connections)
+            result = send(
+                own,
+                plan.FORMAT_COMPARISON,
+                connections,
+                opened,
+                TRADE_BYTES,
+                bench.plan.duration_s,
+                last=False,
+            )
+        finally:
+            own.fleet.stop()
+        rate = result.get("rate_per_s")
+        json_rate = json_rate or rate
+        if rate and json_rate:
+            result["ratio_to_json"] = rate / json_rate
+        bench.done(result)
+
+
+def send(
+    bench: Bench,
+    test: str,
+    connections: int,
+    opened: Opened,
+    size: int,
+    duration_s: float,
+    *,
+    last: bool = True,
+) -> Result:
+    """One measurement of messages that nobody answers."""
+    asked = bench.plan
+    kind = "send" if asked.rate_per_s is None else "paced"
+    activity = Activity(
+        kind,
+        0.0,
+        duration_s,
+        size=size,
+        several_trades=asked.several_trades,
+        rate_per_s=asked.rate_per_s,
+        poisson=asked.poisson,
+        seed=asked.seed,
+    )
+    measured = bench.measure(activity)
+    result = bench.result(test, connections, opened)
+    bench.judge(result, opened, measured, saturating=kind == "send")
+    describe(bench, result, size)
+    if last:
+        bench.done(result)
+    return result
+
+
+def describe(bench: Bench, result: Result, size: int) -> None:
+    """Adds what the messages were."""
+    result["format"] = bench.target.format
+    result["payload_bytes"] = size
+    if "rate_per_s" in result:
+        result["bytes_per_s"] = result["rate_per_s"] * size
+
+
+def echo(bench: Bench, connections: int) -> None:
+    """Requests and answers, with some messages in flight."""
+    asked = bench.plan
+    opened = bench.open(connections)
+    for size in asked.payload_bytes or (TRADE_BYTES,):
+        activity = Activity(
+            "echo" if asked.rate_per_s is None else "paced-echo",
+            0.0,
+            asked.duration_s,
+            size=size,
+            several_trades=asked.several_trades,
+            rate_per_s=asked.rate_per_s,
+            poisson=asked.poisson,
+            in_flight=asked.in_flight or 64,
+            seed=asked.seed,
+        )
+        measured = bench.measure(activity)
+        result = bench.result(plan.ECHO, connections, opened)
+        bench.judge(result, opened, measured, saturating=asked.rate_per_s is None)
+        describe(bench, result, size)
+        if asked.rate_per_s is None:
+            result["notes"].append(f"{activity.in_flight} messages in flight on each connection.")
+        bench.done(result)
+
+
+def sustained_hold(bench: Bench, connections: int) -> None:
+    """Connections held for a while, with a slow ping on each."""
+    opened = bench.open(connections)
+    before = bench.server.sample()
+    measured = bench.measure(
+        Activity("hold", 0.0, bench.plan.hold_s, every_s=bench.plan.hold_ping_every_s, seed=bench.plan.seed)
+    )
+    result = bench.result(plan.SUSTAINED_HOLD, connections, opened)
+    bench.judge(result, opened, measured, saturating=False)
+    show_round_trips(result, measured.counts)
+    survived = max(0, measured.counts.members - sum(measured.counts.broken.values()))
+    percent = 100.0 * survived / max(1, opened.connected)
+    result["survival"] = {"survived": survived, "percent": percent}
+    if before and measured.after:
+        memory = bench.idle_memory(measured.after.rss_bytes, max(1, measured.counts.members))
+        result["memory"] = {**memory, "drift_bytes": measured.after.rss_bytes - before.rss_bytes}
+    bench.done(result)
+
+
+def connection_limit(bench: Bench, connections: int) -> None:
+    """Doubles until it fails, then bisects: the largest number that was opened without a failure."""
+    most = bench.plan.connections_max
+    room = _lab.lab_connections_room()
+    stopped_by = "plan" if most <= room else "open_files"
+    most = min(most, room)
+    stable, failing, wanted = 0, most + 1, min(connections, most)
+    words: list[str] = []
+    attempted = duration = 0.0
+    while wanted > stable:
+        began = bench.open(wanted)
+        alive = began.connected == wanted and not bench.fleet.run(Activity("ping", 0.0, 0.0, pings=1)).broken
+        bench.fleet.close()
+        attempted += 1
+        bench.say(f"  {wanted}: {'stable' if alive else 'failed'}")
+        if alive:
+            stable, duration = wanted, began.ended - began.began
+        else:
+            failing = wanted
+            stopped_by = stopping(began)
+            words.append(", ".join(began.failures) or "connections broke after they were opened")
+        wanted = min(stable * 2, most) if failing > most else (stable + failing) // 2
+        if failing <= most and failing - stable <= max(1, stable // 50):
+            break
+    result: Result = {
+        "test": plan.CONNECTION_LIMIT,
+        "connections": stable,
+        "limit": {"largest_stable": stable, "stopped_by": stopped_by},
+        "bottleneck": "none",
+        "verdict": "valid" if stable else "failed",
+        "notes": [f"The next number failed: {words[-1]}."] if words else [],
+    }
+    if stable:
+        result["duration_s"] = duration
+    bench.done(result)
+
+
+def stopping(opened: Opened) -> str:
+    """What stopped the search, by the reasons that connections gave."""
+    text = " ".join(opened.failures).lower()
+    if "too many open files" in text or "emfile" in text:
+        return "open_files"
+    if "cannot assign requested address" in text:
+        return "ports"
+    return "memory" if "memory" in text else "server"
+
+
+def fan_out(bench: Bench, connections: int) -> None:
+    """One publisher, many subscribers of one topic: at full speed, and with many also at a fixed rate."""
+    asked = bench.plan
+    rates: list[float | None] = [asked.rate_per_s]
+    if asked.rate_per_s is None:
+        rates += [rate for least, rate in FAN_OUT_RATES if connections >= least][:1]
+    opened = bench.open(connections + 1)
+    bench.fleet.subscribe()
+    for size in asked.payload_bytes or (FAN_OUT_BYTES,):
+        for rate in rates:
+            published(bench, connections, opened, max(size, FAN_OUT_BYTES_MIN), rate)
+
+
+def published(bench: Bench, connections: int, opened: Opened, size: int, rate: float | None) -> None:
+    """One measurement of a fan-out."""
+    asked = bench.plan
+    in_flight = asked.in_flight or max(1, FAN_OUT_AHEAD_BYTES // size)
+    activity = Activity(
+        "fan-out",
+        0.0,
+        asked.duration_s,
+        size=size,
+        rate_per_s=rate,
+        poisson=asked.poisson,
+        in_flight=in_flight,
+        seed=asked.seed,
+    )
+    measured = bench.measure(activity)
+    counts = measured.counts
+    counts.offered = counts.publications * counts.members
+    if measured.counters is not None and measured.counters[2] is not None:
+        measured.counters = measured.counters[2], 0, measured.counters[2]
+    else:
+        measured.counters = None
+    result = bench.result(plan.FAN_OUT, connections, opened)
+    bench.judge(result, opened, measured, saturating=rate is None)
+    if "messages" in result:
+        result["messages"].pop("refused", None)
+    skews = [last - first for first, last in counts.received.values()]
+    found: dict[str, Any] = {
+        "publications": counts.publications,
+        "gaps": counts.gaps,
+        "duplicates": counts.duplicates,
+        "wrong": counts.wrong,
+    }
+    if rate is None:
+        found["in_flight"] = in_flight
+    else:
+        found["publications_per_s"] = rate
+    if connections > 1:
+        with_known(found, skew_us=summary(array("Q", skews), "first_received"))
+    result["fan_out"] = found
+    if counts.gaps or counts.duplicates or counts.wrong:
+        result["verdict"] = "failed"
+    describe(bench, result, size)
+    bench.done(result)
+
+
+CASES: dict[str, Callable[[Bench, int], None]] = {
+    plan.CONNECTION_STORM: connection_storm,
+    plan.CONNECT_LATENCY: connect_latency,
+    plan.RAPID_RECONNECT: rapid_reconnect,
+    plan.PING_LATENCY: ping_latency,
+    plan.THROUGHPUT: throughput,
+    plan.SUSTAINED_THROUGHPUT: sustained_throughput,
+    plan.SIZE_MATRIX: size_matrix,
+    plan.FORMAT_COMPARISON: format_comparison,
+    plan.SUSTAINED_HOLD: sustained_hold,
+    plan.CONNECTION_LIMIT: connection_limit,
+    plan.FAN_OUT: fan_out,
+    plan.ECHO: echo,
+}
