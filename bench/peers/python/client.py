@@ -27,12 +27,14 @@ CHUNK = 100
 class Websockets:
     """What an application on the websockets library does: json.dumps and json.loads, one await a message."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.is_plain = token is not None  # a server that does not greet, and checks no token either
         self.connecting = websockets.asyncio.client.connect(url, compression=None, max_size=None, proxy=None)
 
     async def __aenter__(self) -> "Websockets":
         self.socket = await self.connecting.__aenter__()
-        await self.until("server_ready")
+        if not self.is_plain:
+            await self.until("server_ready")
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -68,8 +70,9 @@ class Websockets:
 
 
 class Tidewire:
-    def __init__(self, url: str) -> None:
-        self.connecting = tidewire.connect(url)
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self.connecting = tidewire.connect(url, token=token)
+        self.batches = None
 
     async def __aenter__(self) -> "Tidewire":
         self.client = await self.connecting.__aenter__()
@@ -80,7 +83,7 @@ class Tidewire:
 
     async def send_some(self) -> None:
         for _ in range(CHUNK):
-            await self.client.send("trade", TRADE)
+            await self.client.send(TRADE, type="trade")
 
     async def confirm(self) -> None:
         await self.client.ping()
@@ -89,16 +92,17 @@ class Tidewire:
         await self.client.subscribe("fan-out")
 
     async def tell(self, count: int) -> None:
-        await self.client.send("read", count)
+        await self.client.send(count, type="read")
 
     async def receive_some(self) -> int:
-        batch = await self.client.receive()
+        self.batches = self.batches or self.client.batches()
+        batch = await anext(self.batches)
         for message in batch:
             message.payload
         return len(batch)
 
     async def ask(self) -> None:
-        await self.client.send("trade", TRADE)
+        await self.client.send(TRADE, type="trade")
         async for message in self.client:
             if message.type == "trade":
                 message.payload
@@ -136,11 +140,11 @@ async def ask(client, seconds: float) -> dict:
     return percentiles(times)
 
 
-async def connect(library, url: str, seconds: float) -> dict:
+async def connect(library, url: str, token: str, seconds: float) -> dict:
     times, started = [], time.perf_counter()
     while time.perf_counter() - started < seconds:
         before = time.perf_counter()
-        async with library(url):
+        async with library(url, token):
             times.append(time.perf_counter() - before)
     return percentiles(times)
 
@@ -157,10 +161,12 @@ async def main() -> None:
     parser.add_argument("--library", choices=LIBRARIES, required=True)
     parser.add_argument("--mode", choices=["send", "receive", "ask", "connect"], required=True)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--secret", help="of the token with which to connect")
     options = parser.parse_args()
     library = LIBRARIES[options.library]
     if options.mode == "connect":
-        result = await connect(library, options.url, options.seconds)
+        token = tidewire.jwt.encode({"sub": "user-1", "exp": time.time() + 3600}, options.secret)
+        result = await connect(library, options.url, token, options.seconds)
     else:
         async with library(options.url) as client:
             result = await MODES[options.mode](client, options.seconds)

@@ -78,6 +78,13 @@ pub(crate) async fn run(
     let ending = match connection.work(&mut receiver, &mut sender, store).await {
         Ok(ending) | Err(ending) => ending,
     };
+    let ending = match connection.closing {
+        Closing::Sent if ending.by_server => Ending {
+            reason: "closed by the application".to_owned(),
+            ..ending
+        },
+        _ => ending,
+    };
     connection.flush_batch();
     connection.end(&ending, &mut sender).await;
     ending

@@ -299,13 +299,7 @@ impl Driver {
         let ending = connection::run(opened, deadline, &shared, session, burst, store).await;
         let hints = self.session.handle_disconnected();
         let lasted_ms = shared.moment().ms() - began_ms;
-        self.judge(
-            index,
-            &ending,
-            hints,
-            (began_ms - now_ms, lasted_ms),
-            backoff,
-        );
+        self.judge(index, &ending, hints, lasted_ms, backoff);
         let next = self.after_ending(&ending, hints);
         let error = Error::connect(format!("{url}: {}", ending.reason));
         Outcome {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,7 @@ class Client(BaseClient):
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
+    _left: Iterator[ClientMessage] = iter(())
     _tickets: dict[int, tuple[Ticket, asyncio.Future[Any]]]
     _waiters: list[asyncio.Future[None]]
 
@@ -87,7 +88,7 @@ class Client(BaseClient):
         """Returns when a session is established: with `wait=False`, or after a lost connection."""
         await self._done(self._core.connected())
 
-    async def send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+    async def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
         """Sends a message to the server's application; waits only while there is no room.
 
         It arrives once at most: what is on its way when the connection is lost may be lost with it.
@@ -107,7 +108,7 @@ class Client(BaseClient):
                 await self._done(self._core.room())
 
     async def send_acknowledged(
-        self, type: str, payload: Any = None, *, priority: int = 5, ttl_ms: int | None = None
+        self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
     ) -> None:
         """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
         counts once."""
@@ -118,9 +119,9 @@ class Client(BaseClient):
 
     async def send_later(
         self,
-        type: str,
         payload: Any = None,
         *,
+        type: str = "message",
         topic: str | None = None,
         priority: int = 5,
         ttl_ms: int | None = None,
@@ -134,7 +135,7 @@ class Client(BaseClient):
         )
         await self._done(work)
 
-    async def request(self, type: str, payload: Any = None, *, timeout_ms: int | None = None) -> Any:
+    async def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
         """Asks the server's application and returns its answer.
 
         Raises:
@@ -244,19 +245,8 @@ class Client(BaseClient):
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        self._attach()
-        while True:
-            try:
-                batch = self._core.receive()
-            except StoppedError as error:
-                if self._is_closing:
-                    return
-                raise ConnectionClosedError(str(error)) from None
-            if len(batch):
-                yield batch
-                await asyncio.sleep(0)
-            else:
-                await self._rung()
+        while (batch := await self._next_batch()) is not None:
+            yield batch
 
     async def __aiter__(self) -> AsyncIterator[ClientMessage]:
         """Each message for which there is no handler; the others go to theirs, one after another.
@@ -264,8 +254,9 @@ class Client(BaseClient):
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        async for batch in self.batches():
-            for message in batch:
+        while True:
+            # Who breaks off finds the next ones the next time.
+            for message in self._left:
                 handler = self._handler(message)
                 if handler is not None:
                     await self._call(handler, message)
@@ -273,6 +264,26 @@ class Client(BaseClient):
                     yield message
                 else:
                     self._pass_over(message)
+            batch = await self._next_batch()
+            if batch is None:
+                return
+            self._left = batch
+
+    async def _next_batch(self) -> ClientBatch | None:
+        """What came together next; `None` if the application has closed the client."""
+        self._attach()
+        # Others have a turn, however much there is to receive.
+        await asyncio.sleep(0)
+        while True:
+            try:
+                batch = self._core.receive()
+            except StoppedError as error:
+                if self._is_closing:
+                    return None
+                raise ConnectionClosedError(str(error)) from None
+            if len(batch):
+                return batch
+            await self._rung()
 
     async def run(self) -> None:
         """Calls handlers until the client is closed."""

@@ -71,7 +71,7 @@ class BaseClient:
         """Bytes that wait to be sent."""
         return self._core.waiting_bytes
 
-    def try_send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+    def try_send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
         """`send` that does not wait.
 
         Raises:
@@ -135,7 +135,8 @@ class BaseClient:
         """What is for nobody: the log has it."""
         if message.kind == "request":
             message.fail("NOT_FOUND", f"nobody answers requests of the type {message.type}")
-        level = logging.DEBUG if message.kind in QUIET else logging.WARNING
+        is_quiet = self._is_closing or message.kind in QUIET
+        level = logging.DEBUG if is_quiet else logging.WARNING
         logger.log(level, "%r", message)
 
     def _handled(self, message: ClientMessage, result: Any) -> None:

@@ -44,6 +44,8 @@ class Client(BaseClient):
     nothing is read, neither publications nor answers.
     """
 
+    _left: Iterator[ClientMessage] = iter(())
+
     def open(self) -> Self:
         """Connects; `connect` does it by itself."""
         self._core.start(self._wait)
@@ -69,7 +71,7 @@ class Client(BaseClient):
         """Returns when a session is established: with `wait=False`, or after a lost connection."""
         self._core.connected().wait()
 
-    def send(self, type: str, payload: Any = None, *, priority: int = 5) -> None:
+    def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
         """Sends a message to the server's application; waits only while there is no room.
 
         It arrives once at most: what is on its way when the connection is lost may be lost with it.
@@ -89,7 +91,7 @@ class Client(BaseClient):
                 self._core.room().wait()
 
     def send_acknowledged(
-        self, type: str, payload: Any = None, *, priority: int = 5, ttl_ms: int | None = None
+        self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
     ) -> None:
         """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
         counts once."""
@@ -100,9 +102,9 @@ class Client(BaseClient):
 
     def send_later(
         self,
-        type: str,
         payload: Any = None,
         *,
+        type: str = "message",
         topic: str | None = None,
         priority: int = 5,
         ttl_ms: int | None = None,
@@ -116,7 +118,7 @@ class Client(BaseClient):
         )
         work.wait()
 
-    def request(self, type: str, payload: Any = None, *, timeout_ms: int | None = None) -> Any:
+    def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
         """Asks the server's application and returns its answer.
 
         Raises:
@@ -229,8 +231,10 @@ class Client(BaseClient):
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        for batch in self.batches():
-            for message in batch:
+        batches = self.batches()
+        while True:
+            # Who breaks off finds the next ones the next time.
+            for message in self._left:
                 handler = self._handler(message)
                 if handler is not None:
                     self._call(handler, message)
@@ -238,6 +242,10 @@ class Client(BaseClient):
                     yield message
                 else:
                     self._pass_over(message)
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self._left = batch
 
     def run(self) -> None:
         """Calls handlers until the client is closed."""

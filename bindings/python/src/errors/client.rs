@@ -18,6 +18,8 @@ impl From<Error> for Failure {
             Error::Connect { .. } | Error::ConnectionLost => "ConnectionClosedError",
             Error::Unauthorized(_) => "TokenError",
             Error::TimedOut => "CallTimeoutError",
+            // The server has waited for as long as this side would have.
+            Error::Refused { code, .. } if code == "TIMEOUT" => "CallTimeoutError",
             Error::Refused { .. } | Error::Unsupported(_) => "CallError",
             _ => "TidewireError",
         };
