@@ -46,7 +46,7 @@ class Session:
 
     async def send(self, type: str, payload: Payload) -> None:
         """Puts a message on its way; waits while there is no room."""
-        await self._client.send(type, payload)
+        await self._client.send(payload, type=type)
 
     async def ping(self) -> None:
         """Returns when the server has read everything that was sent before."""
