@@ -1,0 +1,287 @@
+"""The client on asyncio against the server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire
+from client_support import DEADLINE_S, FAST, kinds, run
+from conftest import received
+
+Serve = Callable[..., tidewire.Server]
+
+
+async def messages(client: tidewire.Client, count: int) -> list[tidewire.ClientMessage]:
+    """The next messages that are no handler's."""
+    taken: list[tidewire.ClientMessage] = []
+    async for message in client:
+        taken.append(message)
+        if len(taken) == count:
+            return taken
+    raise AssertionError(f"closed after {len(taken)} of {count}")
+
+
+def test_sends_and_receives(serve: Serve) -> None:
+    server = serve(history={"kept.>": 100})
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            assert client.state == "connected"
+            await client.send({"id": 17}, type="order")
+            await client.send_raw('{"t":"plain","p":[1]}')
+            client.try_send(type="urgent", priority=10)
+            subscription = await client.subscribe(["kept.a", "b"])
+            assert subscription.topics == ["kept.a", "b"]
+            assert subscription.positions["kept.a"].position[1] == 0
+            result = await client.publish("kept.a", {"n": 1}, type="tick", id="once")
+            assert result.position is not None
+            assert result.position[1] == 1
+            assert not result.duplicate
+            assert (await client.publish("kept.a", {"n": 1}, type="tick", id="once")).duplicate
+            (message,) = await messages(client, 1)
+            assert (message.kind, message.type, message.topic) == ("message", "tick", "kept.a")
+            assert message.payload == {"n": 1}
+            assert message.json()["id"] == "once"
+            assert message.position == result.position
+            assert bytes(message.data).startswith(b"{")
+            assert len(message) == len(message.data)
+            assert "topic=" in repr(message)
+            await client.unsubscribe("kept.a")
+        assert client.state == "closed"
+        with pytest.raises(tidewire.StoppedError):
+            await client.send(type="order")
+
+    run(main())
+    first, second, third = received(server, 3, "message")
+    assert (first.type, first.payload) == ("order", {"id": 17})
+    assert (second.type, second.payload) == ("plain", [1])
+    assert third.json()["pri"] == 10
+
+
+def test_requests_both_ways(serve: Serve) -> None:
+    server = serve()
+
+    @server.request("sum")
+    def add(message: tidewire.Message) -> Any:
+        return sum(message.payload)
+
+    async def main() -> None:
+        async with server, tidewire.connect(server.url, request_timeout_ms=30_000) as client:
+            serving = asyncio.create_task(server.serve())
+            assert await client.request([1, 2, 39], type="sum") == 42
+            with pytest.raises(tidewire.CallError) as refused:
+                await client.request(type="nothing")
+            assert refused.value.code == "NOT_FOUND"
+            await asyncio.to_thread(server.stop)
+            await serving
+
+    run(main())
+
+
+def test_handlers_get_their_types_and_the_rest_is_iterated(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = serve()
+    seen: list[Any] = []
+
+    async def main() -> None:
+        client = tidewire.connect(server.url)
+
+        @client.on("count")
+        async def count(message: tidewire.ClientMessage) -> None:
+            seen.append(message.payload)
+            await asyncio.sleep(0)
+
+        @client.on("broken")
+        def broken(message: tidewire.ClientMessage) -> None:
+            raise ValueError("not today")
+
+        @client.on("connected")
+        def connected(message: tidewire.ClientMessage) -> None:
+            seen.append(message.payload["session"])
+
+        with pytest.raises(tidewire.InvalidArgumentError):
+            client.on("count")(count)
+        with pytest.raises(tidewire.WrongTypeError):
+            client.on("other")(lambda: None)  # type: ignore[arg-type, misc]
+
+        async with client:
+            await client.subscribe("a")
+            for number in range(3):
+                server.publish("a", number, type="count")
+            server.publish("a", None, type="broken")
+            server.publish("a", "rest", type="rest")
+            (message,) = await messages(client, 1)
+            assert message.payload == "rest"
+
+    with caplog.at_level(logging.ERROR, "tidewire"):
+        run(main())
+    assert seen == [1, 0, 1, 2]
+    assert "not today" in caplog.text
+
+
+def test_calls_of_the_server(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        client = tidewire.connect(server.url)
+
+        @client.on_request("double")
+        async def double(message: tidewire.ClientMessage) -> Any:
+            return 2 * message.payload
+
+        @client.on_request("never")
+        def never(message: tidewire.ClientMessage) -> Any:
+            raise tidewire.CallError("no", code="NO_CLUE")
+
+        async with client:
+            running = asyncio.create_task(client.run())
+            (peer,) = await asyncio.to_thread(received, server, 1, "connect")
+            connection = peer.connection
+            assert await asyncio.to_thread(connection.request, 21, type="double") == 42
+            for name, code in (("never", "NO_CLUE"), ("unknown", "NOT_FOUND")):
+                with pytest.raises(tidewire.CallError, match=code):
+                    await asyncio.to_thread(connection.request, None, type=name)
+            await client.close()
+            await running
+
+    run(main())
+
+
+def test_presence_and_groups(serve: Serve) -> None:
+    server = serve(presence=["seen.>"])
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as one, tidewire.connect(server.url) as two:
+            await one.subscribe("seen.a")
+            await two.subscribe("seen.a", presence={"name": "two"})
+            joined = await kinds(one, "presence_join")
+            while joined.payload["data"] is None:
+                joined = await kinds(one, "presence_join")
+            assert joined.payload["data"] == {"name": "two"}
+            assert joined.topic == "seen.a"
+            there = (await one.presence("seen.a"))["seen.a"]
+            assert (there.users, there.connections) == (2, 2)
+            assert there.members[joined.payload["user"]].data == {"name": "two"}
+
+            await two.subscribe("work", queue_group="workers", acknowledge=True, window=1)
+            for number in range(3):
+                server.publish("work", number)
+            for number in range(3):
+                (task,) = await messages(two, 1)
+                assert task.payload == number
+                await two.acknowledge(task)
+
+    run(main())
+
+
+def test_what_was_missed_comes_after_a_lost_connection(serve: Serve) -> None:
+    server = serve(history={"kept.>": 100})
+
+    async def main() -> None:
+        async with tidewire.connect(server.url, **FAST) as client:
+            await client.subscribe("kept.a")
+            for round in range(3):
+                connects = await asyncio.to_thread(received, server, 1, "connect")
+                connects[-1].connection.close(1012, "again")
+                ended = await kinds(client, "disconnected")
+                assert (ended.payload["code"], ended.payload["reason"]) == (1012, "again")
+                assert ended.payload["retry_in"] is not None
+                server.publish_many("kept.a", [round * 10 + number for number in range(10)])
+                numbers = [message.payload for message in await messages(client, 10)]
+                assert numbers == [round * 10 + number for number in range(10)]
+
+    run(main())
+
+
+def test_quality_and_health(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            assert client.quality.score == 100
+            assert 0 < await client.ping() < DEADLINE_S
+            assert client.quality.answered == 1
+            assert client.quality.latency_ms > 0
+            (endpoint,) = client.endpoints
+            assert (endpoint.url, endpoint.score, endpoint.breaker) == (server.url, 100, "closed")
+            assert repr(client).startswith("<tidewire.Client connected quality=")
+
+    run(main())
+
+
+def test_acknowledged_messages(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url, offline_queue=":memory:") as client:
+            await asyncio.gather(*(client.send_acknowledged(number, type="count") for number in range(200)))
+            await client.send_later(1, type="tick", topic="prices", priority=8)
+            assert client.queue.messages <= 1
+
+    run(main())
+    assert sorted(message.payload for message in received(server, 200, "message")) == list(range(200))
+
+
+def test_sending_waits_for_room(serve: Serve) -> None:
+    server = serve(rate_limit_capacity=0)
+
+    async def main() -> None:
+        async with tidewire.connect(server.url, outbox_bytes_max=2_000) as client:
+            for number in range(5_000):
+                await client.send(number, type="count")
+
+    run(main())
+    numbers = [message.payload for message in received(server, 5_000, "message")]
+    assert numbers == list(range(5_000))
+
+
+def test_a_cancelled_request_leaves_nothing_behind(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(client.request(type="nobody-answers"), 0.05)
+            assert await client.ping() > 0
+            with pytest.raises(tidewire.CallTimeoutError):
+                await client.request(type="nobody-answers", timeout_ms=50)
+
+    run(main())
+
+
+def test_another_loop_is_refused(serve: Serve) -> None:
+    server = serve()
+    client = tidewire.connect(server.url)
+
+    async def main() -> None:
+        await client
+
+    async def again() -> None:
+        with pytest.raises(tidewire.TidewireError, match="another event loop"):
+            await client.ping()
+
+    run(main())
+    run(again())
+
+
+def test_on_uvloop(serve: Serve) -> None:
+    uvloop = pytest.importorskip("uvloop")
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            await client.subscribe("a")
+            await client.publish("a", 1)
+            (message,) = await messages(client, 1)
+            assert message.payload == 1
+
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(asyncio.wait_for(main(), DEADLINE_S))
+    finally:
+        loop.close()

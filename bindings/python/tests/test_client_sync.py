@@ -1,0 +1,123 @@
+"""The client in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tidewire
+from conftest import received
+
+Serve = Callable[..., tidewire.Server]
+
+
+def test_sends_and_receives(serve: Serve) -> None:
+    server = serve(history={"kept.>": 100})
+    with tidewire.sync.connect(server.url) as client:
+        client.send({"id": 17}, type="order")
+        assert received(server, 1, "message")[0].payload == {"id": 17}
+        assert client.subscribe("kept.a").topics == ["kept.a"]
+        result = client.publish("kept.a", {"n": 1}, type="tick")
+        message = next(iter(client))
+        assert (message.type, message.payload, message.position) == ("tick", {"n": 1}, result.position)
+        assert client.unsubscribe("kept.a").topics == ["kept.a"]
+        assert client.presence("kept.a")["kept.a"].users == 0
+        assert client.ping() > 0
+        assert client.quality.answered == 1
+    assert client.state == "closed"
+    assert list(client) == []
+
+
+def test_iterating_ends_with_the_close(serve: Serve) -> None:
+    server = serve()
+    client = tidewire.sync.connect(server.url)
+    client.subscribe("a")
+    seen: list[Any] = []
+
+    def read() -> None:
+        seen.extend(message.payload for message in client)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    server.publish_many("a", list(range(500)))
+    client.ping()
+    client.close()
+    thread.join()
+    assert seen == list(range(500))
+
+
+def test_from_many_threads(serve: Serve) -> None:
+    server = serve()
+    with tidewire.sync.connect(server.url) as client:
+
+        def send(first: int) -> None:
+            for number in range(first, first + 500):
+                client.send(number, type="count")
+
+        threads = [threading.Thread(target=send, args=(500 * index,)) for index in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        numbers = [message.payload for message in received(server, 2_000, "message")]
+    assert sorted(numbers) == list(range(2_000))
+
+
+def test_handlers(serve: Serve) -> None:
+    server = serve()
+    client = tidewire.sync.connect(server.url, wait=False)
+    seen: list[Any] = []
+
+    @client.on("*")
+    def rest(message: tidewire.ClientMessage) -> None:
+        seen.append(message.payload)
+        if message.payload == 9:
+            client.close()
+
+    @client.on_request("double")
+    def double(message: tidewire.ClientMessage) -> Any:
+        return 2 * message.payload
+
+    client.ready()
+    client.subscribe("a")
+    thread = threading.Thread(target=client.run)
+    thread.start()
+    (peer,) = received(server, 1, "connect")
+    assert peer.connection.request(4, type="double") == 8
+    server.publish_many("a", list(range(10)))
+    thread.join()
+    assert seen == list(range(10))
+
+
+def test_refusals(serve: Serve) -> None:
+    server = serve()
+    with tidewire.sync.connect(server.url) as client:
+        with pytest.raises(tidewire.InvalidArgumentError):
+            client.send(1, type="ping")
+        with pytest.raises(tidewire.WrongTypeError):
+            client.send(object(), type="order")
+        with pytest.raises(tidewire.InvalidArgumentError, match="offline_queue|queue"):
+            client.send_acknowledged(type="order")
+        with pytest.raises(tidewire.InvalidArgumentError):
+            client.subscribe([])
+        with pytest.raises(tidewire.WrongTypeError):
+            client.subscribe([1])  # type: ignore[list-item]
+        with pytest.raises(tidewire.InvalidArgumentError, match="priority"):
+            client.send(priority=7, type="order")
+        with pytest.raises(tidewire.InvalidArgumentError, match="overload"):
+            client.subscribe("a", overload="sometimes")
+        with pytest.raises(tidewire.InvalidArgumentError, match="hex"):
+            client.subscribe("a", positions={"a": ("xyz", 1)})
+        with pytest.raises(tidewire.CallError) as refused:
+            client.publish("a.*", 1)
+        assert refused.value.code == "INVALID_MESSAGE"
+
+
+def test_before_it_is_opened() -> None:
+    client = tidewire.connect("ws://127.0.0.1:9/ws")
+    assert client.state == "new"
+    assert repr(client) == "<tidewire.Client new>"
+    with pytest.raises(tidewire.StoppedError, match="not started"):
+        client.try_send(1, type="a")
