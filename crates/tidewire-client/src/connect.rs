@@ -155,7 +155,7 @@ async fn exchange(
     request: &[u8],
     offer: &Offer<'_>,
 ) -> Result<(Vec<u8>, Option<DeflateParameters>), Error> {
-    let lost = |error: io::Error| Error::connect(format!("{}: {error}", host));
+    let lost = |error: io::Error| Error::connect(format!("{host}: {error}"));
     stream.write_all(request).await.map_err(lost)?;
     let mut answer = Vec::with_capacity(1_024);
     loop {

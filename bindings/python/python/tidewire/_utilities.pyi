@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import GenericAlias
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, final
 from uuid import UUID
 
@@ -256,6 +257,7 @@ class Sequencer(Generic[_T]):
     def __new__(
         cls, *, topics_max: int = 10000, held_messages_max: int = 1024, window_ms: int = 1000
     ) -> Sequencer[_T]: ...
+    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def add(
         self, topic: str, position: _Position, message: _T, *, now: float | None = None
     ) -> tuple[Literal["delivered", "held", "duplicate", "new_epoch"], list[_T | Gap]]:
@@ -309,6 +311,7 @@ class PriorityQueue(Generic[_T]):
     """A bounded queue of five priorities: 10 (critical), 8, 5 (normal), 3, 1; in order of age within each."""
 
     def __new__(cls, *, items_max: int = 10000, bytes_max: int = 16777216) -> PriorityQueue[_T]: ...
+    def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def push(self, item: _T, priority: _Priority = 5, *, size: int | None = None) -> None:
         """Puts an item behind those of its priority.
 
