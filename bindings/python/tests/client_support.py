@@ -60,7 +60,8 @@ def serving(port: int = 0) -> tuple[Child, int]:
         import sys
         import tidewire
 
-        server = tidewire.Server(port=int(sys.argv[1]), shards=1, no_auth=True, topics_open=True, history={"kept.>": 1000})
+        port = int(sys.argv[1])
+        server = tidewire.Server(port=port, shards=1, no_auth=True, topics_open=True, history={"kept.>": 1000})
         server.start()
         print(server.port)
         for batch in server.batches():

@@ -134,8 +134,7 @@ def test_ctrl_c_is_heard_while_waiting(serve: Serve) -> None:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            for _ in client:
-                raise AssertionError
+            next(iter(client))
         timer.join()
 
 

@@ -168,10 +168,7 @@ async fn exchange(
             return Ok((answer.split_off(head_bytes), deflate));
         }
         if stream.read_buf(&mut answer).await.map_err(lost)? == 0 {
-            let reason = format!(
-                "{}: the server closed the connection in the handshake",
-                host
-            );
+            let reason = format!("{host}: the server closed the connection in the handshake");
             return Err(Error::connect(reason));
         }
     }

@@ -1,6 +1,6 @@
 """The types of the native module, by parts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, final
 
 from typing_extensions import Self, disjoint_base
