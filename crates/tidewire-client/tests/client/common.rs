@@ -21,23 +21,30 @@ pub(crate) struct Recorder {
 
 impl Application for Recorder {
     fn on_connect(&mut self, _: &mut Context<'_>, peer: &Peer) {
-        self.peers.lock().unwrap().push(peer.connection);
+        self.peers
+            .lock()
+            .expect("no test panicked with it")
+            .push(peer.connection);
     }
 
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
         let text = match message.encoding {
             tidewire_engine::Encoding::MessagePack => {
                 let mut text = Vec::new();
-                tidewire_wire::format::msgpack_to_json(message.bytes, &mut text).unwrap();
+                tidewire_wire::format::msgpack_to_json(message.bytes, &mut text)
+                    .expect("the engine passes on what it has checked");
                 text
             }
             _ => message.bytes.to_vec(),
         };
-        let text = String::from_utf8(text).unwrap();
+        let text = String::from_utf8(text).expect("JSON is UTF-8");
         if text.contains("\"echo\"") {
             context.send(message);
         }
-        self.messages.lock().unwrap().push(text);
+        self.messages
+            .lock()
+            .expect("no test panicked with it")
+            .push(text);
     }
 
     fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
@@ -60,13 +67,17 @@ impl Application for Recorder {
 
 impl Recorder {
     pub(crate) fn texts(&self) -> Vec<String> {
-        self.messages.lock().unwrap().clone()
+        self.messages
+            .lock()
+            .expect("no test panicked with it")
+            .clone()
     }
 
     /// The numbers in the payloads of the messages, in their order.
     pub(crate) fn numbers(&self) -> Vec<u64> {
         let number = |text: &String| {
-            let value: serde_json::Value = serde_json::from_str(text).unwrap();
+            let value: serde_json::Value =
+                serde_json::from_str(text).expect("the client sends JSON");
             value["p"].as_u64()
         };
         self.texts().iter().filter_map(number).collect()
@@ -146,9 +157,10 @@ pub(crate) async fn find<T>(events: &mut Events, mut wanted: impl FnMut(Event) -
 /// The payload of the next message.
 pub(crate) async fn payload(events: &mut Events) -> String {
     let wanted = |event| match event {
-        Event::Message(message) => {
-            Some(String::from_utf8(message.payload().unwrap().into_owned()).unwrap())
-        }
+        Event::Message(message) => Some(
+            String::from_utf8(message.payload().expect("a payload").into_owned())
+                .expect("JSON is UTF-8"),
+        ),
         _ => None,
     };
     find(events, wanted).await
@@ -158,7 +170,7 @@ pub(crate) async fn payload(events: &mut Events) -> String {
 pub(crate) async fn payloads(events: &mut Events, count: usize) -> Vec<u64> {
     let mut numbers = Vec::new();
     for _ in 0..count {
-        numbers.push(payload(events).await.parse().unwrap());
+        numbers.push(payload(events).await.parse().expect("a number"));
     }
     numbers
 }

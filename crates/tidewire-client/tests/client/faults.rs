@@ -21,8 +21,8 @@ struct Proxy {
 
 impl Proxy {
     async fn start(server: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it listens");
         let cuts = watch::Sender::new(0);
         let stalls = Arc::new(AtomicBool::new(false));
         let (cut, stalled) = (cuts.clone(), stalls.clone());
@@ -128,8 +128,8 @@ async fn silence_is_noticed_and_the_next_connection_tried() {
 
 /// Answers every connection with the same bytes.
 async fn liar(answer: &'static [u8]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it listens");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = vec![0; 4_096];
@@ -163,14 +163,14 @@ fn accept_value(key: &str) -> String {
     let limits = tidewire_wire::handshake::server::Limits::default();
     let parsed = tidewire_wire::handshake::server::parse_request(&request, &limits);
     let mut answer = Vec::new();
-    let parsed = parsed.unwrap().unwrap();
+    let parsed = parsed.expect("a good request").expect("a whole request");
     tidewire_wire::handshake::server::write_accept(parsed.key(), None, &[], &mut answer);
     request.clear();
-    let answer = String::from_utf8(answer).unwrap();
+    let answer = String::from_utf8(answer).expect("a head is ASCII");
     let line = answer
         .lines()
         .find_map(|line| line.strip_prefix("Sec-WebSocket-Accept: "));
-    line.unwrap().to_owned()
+    line.expect("an accepted request has it").to_owned()
 }
 
 #[tokio::test]

@@ -20,25 +20,31 @@ async fn works(server: ServerConfig, change: impl FnOnce(&mut Config)) {
     let (client, mut events) = connect_with(config).await;
     let large = format!("\"{}\"", "tidewire ".repeat(2_000));
     for text in ["1", &large] {
-        client.send("echo", text).await.unwrap();
+        client.send("echo", text).await.expect("the client is open");
         assert_eq!(payload(&mut events).await, text);
     }
-    assert_eq!(client.request("double", "4", None).await.unwrap(), "8");
-    client.subscribe(["kept.a"]).await.unwrap();
+    assert_eq!(
+        client
+            .request("double", "4", None)
+            .await
+            .expect("an answer"),
+        "8"
+    );
+    client.subscribe(["kept.a"]).await.expect("an answer");
     client
         .publish(Publication::new("kept.a", "count", "1"))
         .await
-        .unwrap();
+        .expect("an answer");
     publish(&server, "kept.a", 2);
     assert_eq!(payloads(&mut events, 2).await, [1, 2]);
-    client.ping().await.unwrap();
+    client.ping().await.expect("an answer");
     client.close().await;
 }
 
 #[tokio::test]
 async fn messagepack() {
     works(server_config(), |config| {
-        config.format = Format::MessagePack
+        config.format = Format::MessagePack;
     })
     .await;
 }
@@ -46,7 +52,7 @@ async fn messagepack() {
 #[tokio::test]
 async fn zlib() {
     works(server_config(), |config| {
-        config.compression = Compression::Zlib
+        config.compression = Compression::Zlib;
     })
     .await;
     works(server_config(), |config| {
@@ -151,10 +157,14 @@ fn with_auth() -> ServerConfig {
 }
 
 fn token(expires_in_s: i64) -> String {
-    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs() as i64;
+    let now = std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("a clock after 1970")
+        .as_secs() as i64;
     let claims = serde_json::json!({"sub": "user-1", "exp": now + expires_in_s});
-    let key = SigningKey::new(&KeyMaterial::Hs256(SECRET.to_vec())).unwrap();
-    sign(&claims, &key, None).unwrap()
+    let key = SigningKey::new(&KeyMaterial::Hs256(SECRET.to_vec()))
+        .expect("a secret that is long enough");
+    sign(&claims, &key, None).expect("claims that can be signed")
 }
 
 #[tokio::test]

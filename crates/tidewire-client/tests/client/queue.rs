@@ -233,7 +233,7 @@ fn killed_in_the_middle() {
 #[cfg(feature = "offline-queue")]
 fn parent() {
     let (server, recorder) = start(server_config());
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("queue.db");
     let mut stored = Vec::new();
     for round in 0..4 {
@@ -245,11 +245,11 @@ fn parent() {
         };
         stored.push(fill_and_kill(&path, &url, 50 + 37 * round));
     }
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let client = Client::connect(config(url(&server)).with_queue(&path))
             .await
-            .unwrap();
+            .expect("the server is there");
         wait_until("an empty queue", || client.queue_depth().messages == 0).await;
     });
     check(&recorder, &stored);
@@ -258,23 +258,26 @@ fn parent() {
 /// How many messages the process said that it had stored.
 #[cfg(feature = "offline-queue")]
 fn fill_and_kill(path: &Path, url: &str, count: usize) -> u64 {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    let mut child = Command::new(std::env::current_exe().expect("this test has a file"))
         .args(["--exact", "queue::killed_in_the_middle", "--nocapture"])
         .env("TIDEWIRE_TEST_QUEUE", path)
         .env("TIDEWIRE_TEST_URL", url)
         .stdout(Stdio::piped())
         .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        .expect("it can be run again");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output is piped")).lines();
     let mut stored = 0;
     while stored < count as u64 {
-        let line = lines.next().expect("the process lives").unwrap();
+        let line = lines
+            .next()
+            .expect("the process lives")
+            .expect("its output is text");
         if let Some(at) = line.find("stored ") {
-            stored = line[at + 7..].parse::<u64>().unwrap() + 1;
+            stored = line[at + 7..].parse::<u64>().expect("a number") + 1;
         }
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill().expect("it runs");
+    child.wait().expect("it was killed");
     for line in lines.map_while(Result::ok) {
         if let Some(number) = line
             .strip_prefix("stored ")

@@ -36,8 +36,16 @@ async fn connected(events: &mut Events) -> u32 {
 }
 
 fn cut(server: &Server, recorder: &Recorder, code: CloseCode) {
-    let peer = *recorder.peers.lock().unwrap().last().unwrap();
-    server.handle().close(peer, code, "away").unwrap();
+    let peer = *recorder
+        .peers
+        .lock()
+        .expect("no test panicked with it")
+        .last()
+        .expect("a client was there");
+    server
+        .handle()
+        .close(peer, code, "away")
+        .expect("the server runs");
 }
 
 #[tokio::test]

@@ -185,7 +185,7 @@ async fn filters_and_policies_tell_no_gaps() {
     for expected in [r#"{"n":7}"#, r#"{"n":9}"#] {
         match next(&mut events).await {
             Event::Message(message) => {
-                assert_eq!(&*message.payload().unwrap(), expected.as_bytes())
+                assert_eq!(&*message.payload().unwrap(), expected.as_bytes());
             }
             other => panic!("{other:?}"),
         }
