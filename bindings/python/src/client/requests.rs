@@ -198,7 +198,7 @@ impl ClientCore {
     }
 
     /// Of each address: its score, the milliseconds that connecting took, and whether attempts are let through.
-    fn endpoint_figures(&self) -> PyResult<Vec<(String, u8, Option<f64>, String)>> {
+    fn endpoint_figures(&self) -> PyResult<Vec<EndpointFigures>> {
         let endpoints = self.client()?.endpoints().into_iter();
         let figures = endpoints.map(|endpoint| {
             let breaker = format!("{:?}", endpoint.breaker).to_lowercase();
@@ -296,3 +296,6 @@ fn publication_of(fields: &Bound<'_, PyDict>) -> PyResult<Publication> {
     publication.is_snapshot = field(fields, "snapshot")?.unwrap_or(false);
     Ok(publication)
 }
+
+/// An address, its score, the milliseconds that connecting took, and whether attempts are let through.
+type EndpointFigures = (String, u8, Option<f64>, String);
