@@ -60,8 +60,8 @@ def serving(port: int = 0) -> tuple[Child, int]:
         import sys
         import tidewire
 
-        port = int(sys.argv[1])
-        server = tidewire.Server(port=port, shards=1, no_auth=True, topics_open=True, history={"kept.>": 1000})
+        options = {"no_auth": True, "topics_open": True, "history": {"kept.>": 1000}}
+        server = tidewire.Server(port=int(sys.argv[1]), shards=1, **options)
         server.start()
         print(server.port)
         for batch in server.batches():
