@@ -1,7 +1,7 @@
 //! permessage-deflate (RFC 7692): messages compressed one by one, with or without memory between them.
 
 mod parameters;
-mod small;
+pub(crate) mod small;
 
 pub use parameters::{Accepted, DeflateError, DeflateParameters, EXTENSION_NAME};
 

@@ -6,7 +6,7 @@
 //! fixed codes (RFC 1951, section 3.2.6), as level 1 of others does.
 
 #[derive(Debug)]
-pub(super) struct SmallCompressor {
+pub(crate) struct SmallCompressor {
     /// The place after the last one where each hash was seen, counted over all messages.
     table: Box<[u32; TABLE_ENTRIES]>,
     /// Places of messages before this one are at most this.
@@ -15,7 +15,7 @@ pub(super) struct SmallCompressor {
 }
 
 impl SmallCompressor {
-    pub(super) fn new(window_bits: u8) -> Self {
+    pub(crate) fn new(window_bits: u8) -> Self {
         Self {
             table: Box::new([0; TABLE_ENTRIES]),
             base: 0,
@@ -24,7 +24,7 @@ impl SmallCompressor {
     }
 
     /// Appends the compressed form of `payload`, of at most [`PAYLOAD_BYTES_MAX`], without the tail of a flush.
-    pub(super) fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
+    pub(crate) fn compress(&mut self, payload: &[u8], out: &mut Vec<u8>) {
         if self.base > u32::MAX - 2 * PAYLOAD_BYTES_MAX as u32 {
             self.table.fill(0);
             self.base = 0;
@@ -223,7 +223,7 @@ const LENGTHS: [Bits; LENGTH_MAX + 1] = {
 
 /// The largest payload that is compressed in this way: one stored block holds it, and larger ones are worth codes
 /// of their own.
-pub(super) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
 const TABLE_BITS: u32 = 12;
 const TABLE_ENTRIES: usize = 1 << TABLE_BITS;

@@ -1,6 +1,7 @@
 //! zlib streams (RFC 1950), inflated under a limit.
 
 use super::FormatError;
+use crate::deflate::small::{PAYLOAD_BYTES_MAX, SmallCompressor};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 
 /// Inflates zlib streams one after another with one state (46 KiB), made once.
@@ -98,6 +99,8 @@ impl Inflater {
 #[derive(Debug)]
 pub struct Deflater {
     state: Compress,
+    /// For messages of up to 16 KiB at level 1: clearing the state takes longer than most of them.
+    small: Option<SmallCompressor>,
 }
 
 impl Deflater {
@@ -106,11 +109,21 @@ impl Deflater {
     pub fn new(level: u32) -> Self {
         Self {
             state: Compress::new(Compression::new(level.min(9)), true),
+            small: (level == FASTEST).then(|| SmallCompressor::new(WINDOW_BITS)),
         }
     }
 
     /// Appends `plain` as one zlib stream to `out`. The prefix `C:` is the caller's.
     pub fn deflate(&mut self, plain: &[u8], out: &mut Vec<u8>) {
+        if let Some(small) = &mut self.small
+            && (1..=PAYLOAD_BYTES_MAX).contains(&plain.len())
+        {
+            out.extend_from_slice(&HEAD_FASTEST);
+            small.compress(plain, out);
+            out.extend_from_slice(&END_OF_BLOCKS);
+            out.extend_from_slice(&adler32(plain).to_be_bytes());
+            return;
+        }
         self.state.reset();
         let start = out.len();
         let mut room = plain.len() / 2 + CHUNK_BYTES_MIN;
@@ -152,6 +165,31 @@ pub fn inflate(
 pub fn deflate(plain: &[u8], level: u32, out: &mut Vec<u8>) {
     Deflater::new(level).deflate(plain, out);
 }
+
+/// The checksum of RFC 1950, section 8.2. So many bytes fit into the sums between two remainders.
+fn adler32(bytes: &[u8]) -> u32 {
+    let (mut a, mut b) = (1u32, 0u32);
+    for chunk in bytes.chunks(5_552) {
+        for byte in chunk {
+            a += u32::from(*byte);
+            b += a;
+        }
+        a %= 65_521;
+        b %= 65_521;
+    }
+    b << 16 | a
+}
+
+/// The fastest level that compresses.
+const FASTEST: u32 = 1;
+
+const WINDOW_BITS: u8 = 15;
+
+/// The head of a stream (RFC 1950, section 2.2): deflate with a window of 32 KiB, the fastest algorithm.
+const HEAD_FASTEST: [u8; 2] = [0x78, 0x01];
+
+/// What follows a flush at the end of a stream: the rest of the flush's empty block, and an empty last one.
+const END_OF_BLOCKS: [u8; 6] = [0, 0, 0xff, 0xff, 0x03, 0];
 
 const CHUNK_BYTES_MIN: usize = 256;
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
@@ -213,6 +251,35 @@ mod tests {
             Err(FormatError::Malformed(_))
         ));
         assert!(out.is_empty());
+    }
+
+    #[test]
+    fn small_messages_at_level_1_are_streams_like_others() {
+        let mut deflater = Deflater::new(1);
+        let sizes = [
+            1,
+            2,
+            100,
+            5_552,
+            5_553,
+            PAYLOAD_BYTES_MAX,
+            PAYLOAD_BYTES_MAX + 1,
+        ];
+        for size in sizes {
+            for plain in [
+                vec![b'a'; size],
+                (0..size).map(|at| (at * at / 7) as u8).collect(),
+            ] {
+                let (mut stream, mut back) = (Vec::new(), Vec::new());
+                deflater.deflate(&plain, &mut stream);
+                assert_eq!(stream[..2], HEAD_FASTEST, "{size}");
+                inflate(&stream, &mut back, size).unwrap();
+                assert_eq!(back, plain);
+            }
+        }
+        let wrong = [0x78, 0x01, 0x03, 0, 0, 0, 0, 2];
+        assert!(inflate(&wrong, &mut Vec::new(), 9).is_err());
+        assert_eq!(adler32(b"Wikipedia"), 0x11e6_0398);
     }
 
     proptest! {
