@@ -118,7 +118,9 @@ impl From<ManageError> for Failure {
     fn from(error: ManageError) -> Self {
         match error {
             ManageError::Send(error) => error.into(),
-            ManageError::Topic(_) | ManageError::Limit(_) => argument(error),
+            ManageError::Topic(_) | ManageError::Access(_) | ManageError::Limit(_) => {
+                argument(error)
+            }
         }
     }
 }

@@ -203,6 +203,20 @@ def test_users_and_connections(serve, secret) -> None:
         server.disconnect("nonsense")
 
 
+def test_a_connection_with_rules_of_its_own(serve) -> None:
+    server = serve(topics_open=None)
+    with PlainClient(server.url) as client:
+        (connected,) = received(server, 1, "connect")
+        assert client.subscribe("news.eu")["failed_topics"] == ["news.eu"]
+        connected.connection.set_access(subscribe_allow=["news.>"], subscribe_deny=["news.secret"])
+        connected.connection.send_raw('{"t":"told"}')
+        client.until("told")
+        answer = client.subscribe("news.eu", "news.secret")
+        assert (answer["success_topics"], answer["failed_topics"]) == (["news.eu"], ["news.secret"])
+        with pytest.raises(tidewire.InvalidArgumentError):
+            connected.connection.set_access(subscribe_allow=["a..b"])
+
+
 def test_the_server_asks_a_client(serve) -> None:
     server = serve()
     with PlainClient(server.url) as client:

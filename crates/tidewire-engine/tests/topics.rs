@@ -5,9 +5,13 @@ mod common;
 use common::topics::{next, open_topics, publish, subscribe, update};
 use common::{Opening, SECRET, config, connect_v1, start, token};
 use serde_json::{Value, json};
+use std::sync::mpsc;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Application, Config, Context, Message, NewPublication, PublishError};
+use tidewire_engine::{
+    AccessRules, Application, Config, ConnectionKey, Context, ManageError, Message, NewPublication,
+    Outgoing, Peer, PublishError, Rules,
+};
 use tidewire_wire::close::CloseCode;
 
 #[test]
@@ -316,4 +320,60 @@ fn other_threads_subscribe_sessions_and_end_those_of_a_user() {
     let code = CloseCode::from_wire(4200).expect("a code of the application");
     handle.close_user("ada", code, "enough").expect("room");
     client.assert_closed(code);
+}
+
+/// Gives every session rules of its own, and tells its key.
+#[derive(Clone)]
+struct Usher(mpsc::Sender<ConnectionKey>);
+
+impl Application for Usher {
+    fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        let rules = |allow: &str, deny: &str| Rules {
+            allow: vec![allow.to_owned()],
+            deny: vec![deny.to_owned()],
+        };
+        let broken = AccessRules {
+            subscribe: rules("a..b", "c"),
+            ..AccessRules::closed()
+        };
+        assert!(matches!(
+            context.set_access(broken),
+            Err(ManageError::Access(_))
+        ));
+        let news = AccessRules {
+            subscribe: rules("news.>", "news.secret"),
+            ..AccessRules::closed()
+        };
+        context.set_access(news).expect("rules that can be used");
+        self.0.send(peer.connection).expect("the test listens");
+    }
+
+    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+}
+
+#[test]
+fn the_application_says_what_a_connection_may() {
+    let (keys, connected) = mpsc::channel();
+    let server = start(config(), Usher(keys));
+    let mut client = connect_v1(&server);
+    let key = connected.recv().expect("a connection");
+    let wanted = json!(["news.eu", "news.secret", "orders.eu"]);
+    let answer = update(&mut client, "subscribe", wanted.clone());
+    assert_eq!(answer["success_topics"], json!(["news.eu"]));
+    assert_eq!(client.next_json()["p"]["code"], "TOPIC_FORBIDDEN");
+    publish(&mut client, "news.eu", 1);
+    assert_eq!(client.next_json()["p"]["code"], "TOPIC_FORBIDDEN");
+
+    server
+        .handle()
+        .set_access(key, AccessRules::open())
+        .expect("rules that can be used");
+    // In the order of the shard's mail: what comes after it goes by the new rules.
+    let told = Outgoing::Text(r#"{"t":"told"}"#.into());
+    server.handle().send(key, told).expect("a message");
+    assert_eq!(client.next_json()["t"], "told");
+    let answer = update(&mut client, "subscribe", wanted.clone());
+    assert_eq!(answer["success_topics"], wanted);
+    publish(&mut client, "news.eu", 2);
+    assert_eq!(next(&mut client).1, 2);
 }

@@ -10,7 +10,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
-use tidewire_engine::{NewCall, Outgoing, Peer};
+use tidewire_engine::{AccessRules, NewCall, Outgoing, Peer, Rules};
 use tidewire_wire::close::CloseCode;
 
 /// A client's connection. Two that are the same are equal, and it can be a key of a dict.
@@ -96,6 +96,37 @@ impl Connection {
     /// Ends a subscription.
     fn unsubscribe(&self, topic: &str) -> PyResult<()> {
         let changed = self.core.handle()?.unsubscribe(self.peer.connection, topic);
+        changed.map_err(|error| Failure::from(error).into())
+    }
+
+    /// Gives it access rules of its own, in place of those of the server and of its token, for what its client asks
+    /// from now on. What is not allowed is forbidden; presence goes by the rules of subscriptions if it has none.
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    #[pyo3(signature = (
+        *, subscribe_allow = vec![], subscribe_deny = vec![], publish_allow = vec![], publish_deny = vec![],
+        presence_allow = None, presence_deny = None,
+    ))]
+    fn set_access(
+        &self,
+        subscribe_allow: Vec<String>,
+        subscribe_deny: Vec<String>,
+        publish_allow: Vec<String>,
+        publish_deny: Vec<String>,
+        presence_allow: Option<Vec<String>>,
+        presence_deny: Option<Vec<String>>,
+    ) -> PyResult<()> {
+        let rules = |allow, deny| Rules { allow, deny };
+        let names_presence = presence_allow.is_some() || presence_deny.is_some();
+        let presence = rules(
+            presence_allow.unwrap_or_default(),
+            presence_deny.unwrap_or_default(),
+        );
+        let rules = AccessRules {
+            subscribe: rules(subscribe_allow, subscribe_deny),
+            publish: rules(publish_allow, publish_deny),
+            presence: names_presence.then_some(presence),
+        };
+        let changed = self.core.handle()?.set_access(self.peer.connection, rules);
         changed.map_err(|error| Failure::from(error).into())
     }
 

@@ -312,6 +312,7 @@ impl From<ManageError> for ApiError {
     fn from(error: ManageError) -> Self {
         match error {
             ManageError::Topic(problem) => Self::new(400, "invalid_topic", problem.to_string()),
+            ManageError::Access(problem) => Self::new(400, "invalid_rules", problem.to_string()),
             ManageError::Limit(words) => Self::new(409, "limit", words),
             ManageError::Send(error) => error.into(),
         }

@@ -1,5 +1,6 @@
 //! What the application does with topics besides publishing: subscriptions of its sessions, and questions.
 
+use super::access::{Access, AccessRules, InvalidRules};
 use super::broker::PageQuery;
 use super::history::Position;
 use super::name::{InvalidTopic, check_topic_or_pattern};
@@ -20,6 +21,9 @@ pub enum ManageError {
     /// The caller's fault: no topic or pattern has this name.
     #[error("{0}")]
     Topic(#[from] InvalidTopic),
+    /// The caller's fault: the rules cannot be used.
+    #[error("{0}")]
+    Access(#[from] InvalidRules),
     /// The connection or the topic has as many subscriptions as it may.
     #[error("{0}")]
     Limit(&'static str),
@@ -99,6 +103,7 @@ pub(crate) enum Whose {
 #[derive(Debug, Clone)]
 pub(crate) enum What {
     Subscription(Action, Arc<str>),
+    Access(Arc<AccessRules>),
     End(CloseCode, Arc<str>),
 }
 
@@ -113,6 +118,35 @@ impl Context<'_> {
         self.core
             .subscribe_for(self.io, self.state, &topic.into())
             .map_err(ManageError::Limit)
+    }
+
+    /// Gives the session of this call access rules of its own, in place of those of the server and of its token. They
+    /// hold for what the client asks from now on; what it is subscribed to stays.
+    ///
+    /// ```
+    /// use tidewire_engine::{AccessRules, Application, Context, Message, Peer, Rules};
+    ///
+    /// struct Guests;
+    ///
+    /// impl Application for Guests {
+    ///     fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+    ///         if peer.user.as_deref() == Some("guest") {
+    ///             let news = Rules { allow: vec!["news.>".into()], deny: Vec::new() };
+    ///             let rules = AccessRules { subscribe: news, ..AccessRules::closed() };
+    ///             context.set_access(rules).expect("rules that can be used");
+    ///         }
+    ///     }
+    ///
+    ///     fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ManageError::Access`]; nothing was changed.
+    pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
+        rules.check()?;
+        self.state.set_access(&Arc::new(rules));
+        Ok(())
     }
 
     /// Takes the session of this call out of a topic or pattern; whether it was in it. The client is told.
@@ -141,6 +175,19 @@ impl Handle {
         check_topic_or_pattern(topic)?;
         let what = What::Subscription(Action::Unsubscribe, topic.into());
         Ok(self.change_one(connection, what)?)
+    }
+
+    /// [`Context::set_access`] for a session. One that is gone meanwhile is not an error.
+    ///
+    /// # Errors
+    /// [`ManageError`]; nothing was changed.
+    pub fn set_access(
+        &self,
+        connection: ConnectionKey,
+        rules: AccessRules,
+    ) -> Result<(), ManageError> {
+        rules.check()?;
+        Ok(self.change_one(connection, What::Access(Arc::new(rules)))?)
     }
 
     /// [`subscribe`](Self::subscribe) for all sessions that a user has now.
@@ -249,9 +296,16 @@ impl<A: Application> EngineShard<A> {
                 What::Subscription(Action::Unsubscribe, topic) => {
                     turn.core.unsubscribe_for(turn.io, state, topic);
                 }
+                What::Access(rules) => state.set_access(rules),
                 What::End(code, reason) => turn.start_close(state, *code, reason),
             });
         }
+    }
+}
+
+impl State {
+    fn set_access(&mut self, rules: &Arc<AccessRules>) {
+        self.access = Access::bind(rules, self.user.as_deref());
     }
 }
 
