@@ -414,7 +414,7 @@ impl Client {
     /// # Errors
     /// The client is closed.
     pub async fn acknowledge(&self, messages: &[Message]) -> Result<(), Error> {
-        let Some(session) = messages.first().map(Message::session) else {
+        let Some(session) = messages.iter().map(Message::session).max() else {
             return Ok(());
         };
         let same = messages

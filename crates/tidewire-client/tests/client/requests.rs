@@ -272,6 +272,33 @@ async fn a_group_shares_and_acknowledges() {
 }
 
 #[tokio::test]
+async fn deliveries_of_this_session_are_acknowledged_beside_those_of_another() {
+    let (server, recorder) = start(server_config());
+    let (client, mut events) = connect(&server).await;
+    let options = SubscribeOptions {
+        queue_group: Some("workers".into()),
+        acknowledge: true,
+        window: Some(1),
+        ..SubscribeOptions::default()
+    };
+    client.subscribe_with(["work"], options).await.unwrap();
+    publish(&server, "work", 1);
+    publish(&server, "work", 2);
+    let message = |event| match event {
+        Event::Message(message) => Some(message),
+        _ => None,
+    };
+    let before = find(&mut events, message).await;
+    let peer = *recorder.peers.lock().unwrap().last().unwrap();
+    let code = tidewire_client::CloseCode::SERVICE_RESTART;
+    server.handle().close(peer, code, "").unwrap();
+    let again = find(&mut events, message).await;
+    assert_eq!((before.session(), again.session()), (1, 2));
+    client.acknowledge(&[before, again]).await.unwrap();
+    assert_eq!(payload(&mut events).await, "2");
+}
+
+#[tokio::test]
 async fn pings_make_the_quality() {
     let (server, _) = start(server_config());
     let (client, _events) = connect(&server).await;
