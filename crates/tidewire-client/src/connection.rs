@@ -28,6 +28,8 @@ struct Connection<'a> {
     has_more: bool,
     out: Vec<u8>,
     written: usize,
+    /// How much of `out` answers the server at most.
+    reply_bytes: usize,
     batch: BatchBuilder,
     /// When the session has to be established, and later when the close has to be over.
     limit: Option<Instant>,
@@ -71,6 +73,7 @@ pub(crate) async fn run(
         has_more: rest_bytes > 0,
         out: Vec::new(),
         written: 0,
+        reply_bytes: 0,
         batch,
         limit: Some(deadline),
         closing: Closing::No,
@@ -106,7 +109,9 @@ impl Connection<'_> {
             self.fill_out()?;
             self.flush_batch();
             self.arm(timer.as_mut());
-            let can_read = !self.has_more && self.shared.inbox.has_room();
+            let is_full = self.is_full();
+            // Who asks without end and takes no answer would fill the memory.
+            let can_read = !is_full && self.reply_bytes < REPLY_BYTES_MAX;
             let can_send = self.session.is_established() && self.closing == Closing::No;
             let wants_more =
                 can_send && self.burst.is_empty() && self.pending_bytes() < OUT_BYTES_MAX;
@@ -118,7 +123,7 @@ impl Connection<'_> {
                 read = receiver.read(input), if can_read => {
                     self.handle_read(read)?;
                 }
-                () = self.shared.inbox.room(), if !can_read => {
+                () = self.shared.inbox.room(), if is_full => {
                     // Nothing was read meanwhile, so that silence does not count.
                     self.session.handle_heard(self.shared.moment());
                 }
@@ -163,6 +168,7 @@ impl Connection<'_> {
             return Err(Ending::lost("the connection takes no more bytes"));
         }
         self.written += written;
+        self.reply_bytes = self.reply_bytes.min(self.pending_bytes());
         if self.written == self.out.len() {
             self.out.clear();
             self.out.shrink_to(OUT_BYTES_MAX);
@@ -197,6 +203,7 @@ impl Connection<'_> {
         let was_established = self.session.is_established();
         let answered = self.session.quality(moment).answered;
         let mut input = Input::new(&mut self.input[self.unread.clone()]);
+        let out_bytes = self.out.len();
         self.has_more = true;
         while self.batch.bytes() < bytes_max {
             let event = self.reader.read(&mut input);
@@ -219,7 +226,9 @@ impl Connection<'_> {
         if quality.answered != answered {
             self.shared.set_quality(quality);
         }
-        if !was_established && self.session.is_established() {
+        if was_established == self.session.is_established() {
+            self.reply_bytes += self.out.len() - out_bytes;
+        } else {
             self.limit = None;
             self.shared.handle_established();
         }
@@ -240,6 +249,10 @@ impl Connection<'_> {
             });
         }
         let moment = self.shared.moment();
+        if self.is_full() {
+            // Nothing is read, so that silence does not count.
+            self.session.handle_heard(moment);
+        }
         self.session
             .handle_timeout(moment, &mut self.out, &mut self.batch)?;
         let quality = self.session.quality(moment);
@@ -294,6 +307,11 @@ impl Connection<'_> {
         self.limit.map_or(deadline, |limit| limit.min(deadline))
     }
 
+    /// Whether nothing is read, because the application has not taken what was.
+    fn is_full(&self) -> bool {
+        self.has_more || !self.shared.inbox.has_room()
+    }
+
     fn pending_bytes(&self) -> usize {
         self.out.len() - self.written
     }
@@ -314,6 +332,9 @@ const READ_BYTES_MAX: usize = 128 * 1024;
 
 /// Encoded bytes that wait for the socket at most, but for one message.
 const OUT_BYTES_MAX: usize = 256 * 1024;
+
+/// Answers to the server's pings that wait for the socket, past which nothing more is read.
+const REPLY_BYTES_MAX: usize = 1024 * 1024;
 
 /// For how long the server's close is waited for, and what waits is sent before ours.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
