@@ -112,6 +112,13 @@ impl Shared {
         self.state.send_replace(State::Connected);
     }
 
+    /// Nothing is sent or received any more.
+    fn close_for(&self, words: &str, reason: Error) {
+        self.outbox.close(words);
+        self.state.send_replace(State::Closed(reason));
+        self.inbox.close();
+    }
+
     pub(crate) fn set_quality(&self, quality: Quality) {
         *lock(&self.quality) = quality;
     }
@@ -186,23 +193,29 @@ enum Next {
     At(u64),
 }
 
+impl Drop for Driver {
+    /// A panic, such as one of the application's in its token provider, or the end of the runtime: nobody may wait
+    /// for a client without a task.
+    fn drop(&mut self) {
+        if !matches!(*self.shared.state.borrow(), State::Closed(_)) {
+            let words = "its task has ended before it was closed".to_owned();
+            self.shared.close_for(&words, Error::Closed(words.clone()));
+        }
+    }
+}
+
 impl Driver {
     /// Runs until the client is closed or gives up.
     pub(crate) async fn run(mut self) {
         let mut burst = Burst::default();
         let reason = self.work(&mut burst).await;
-        let closed = match &reason {
-            Error::Closed(_) => reason.clone(),
-            other => Error::Closed(other.to_string()),
+        let words = match &reason {
+            Error::Closed(words) => words.clone(),
+            other => other.to_string(),
         };
-        let Error::Closed(words) = &closed else {
-            return;
-        };
-        burst.fail(&closed);
-        self.session.handle_over(words);
-        self.shared.outbox.close(words);
-        self.shared.state.send_replace(State::Closed(reason));
-        self.shared.inbox.close();
+        burst.fail(&Error::Closed(words.clone()));
+        self.session.handle_over(&words);
+        self.shared.close_for(&words, reason);
     }
 
     async fn work(&mut self, burst: &mut Burst) -> Error {
@@ -220,6 +233,10 @@ impl Driver {
                 _ if self.shared.close.is_requested() => Attempt::GiveUp,
                 _ if self.is_first_over() || policy.is_none() => Attempt::GiveUp,
                 Next::Stop => Attempt::GiveUp,
+                // A second time in a row it would be a storm that the server's word makes.
+                Next::At(after_ms) if backoff.failures() > 0 => {
+                    backoff.next(Some(after_ms), now_ms, self.random.next_u64())
+                }
                 Next::At(after_ms) => backoff.next_at(after_ms, now_ms),
                 Next::Retry { hint_ms } => backoff.next(hint_ms, now_ms, self.random.next_u64()),
             };

@@ -132,25 +132,47 @@ async fn liar(answer: &'static [u8]) -> SocketAddr {
     let address = listener.local_addr().expect("it listens");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = vec![0; 4_096];
-            let read = stream.read(&mut head).await.unwrap_or_default();
-            let head = String::from_utf8_lossy(&head[..read]).into_owned();
-            let key = head
-                .lines()
-                .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
-            let accept = accept_value(key.unwrap_or_default());
-            let upgrade = format!(
-                "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                 Sec-WebSocket-Accept: {accept}\r\n\r\n"
-            );
-            let _ = stream.write_all(upgrade.as_bytes()).await;
-            let _ = stream.write_all(answer).await;
-            // The client ends it.
-            let _ = stream.read(&mut [0; 1]).await;
-            tokio::time::sleep(DEADLINE).await;
+            tokio::spawn(async move {
+                upgrade(&mut stream).await;
+                let _ = stream.write_all(answer).await;
+                // The client ends it.
+                let _ = stream.read_to_end(&mut Vec::new()).await;
+            });
         }
     });
     address
+}
+
+/// Upgrades a connection, writes `bytes` so many times and reads nothing.
+async fn flood(bytes: Vec<u8>, times: usize) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            upgrade(&mut stream).await;
+            for _ in 0..times {
+                if stream.write_all(&bytes).await.is_err() {
+                    break;
+                }
+            }
+        }
+    });
+    address
+}
+
+async fn upgrade(stream: &mut TcpStream) {
+    let mut head = vec![0; 4_096];
+    let read = stream.read(&mut head).await.unwrap_or_default();
+    let head = String::from_utf8_lossy(&head[..read]).into_owned();
+    let key = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+    let accept = accept_value(key.unwrap_or_default());
+    let upgrade = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    let _ = stream.write_all(upgrade.as_bytes()).await;
 }
 
 fn accept_value(key: &str) -> String {
@@ -232,4 +254,39 @@ async fn a_publication_whose_answer_was_cut_off_is_there_once() {
         client.state() == tidewire_client::State::Connected
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_server_that_sends_its_clients_back_at_once_makes_no_storm() {
+    // `reconnect` with no time at all and a close with 4300, each time.
+    let address = liar(
+        b"\x81\x33{\"c\":\"WSE\",\"t\":\"reconnect\",\"p\":{\"after_ms\":0}}     \x88\x02\x10\xcc",
+    )
+    .await;
+    let client = Client::start(config(format!("ws://{address}/ws"))).unwrap();
+    let mut events = client.events();
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        let wait = find(&mut events, |event| match event {
+            Event::Disconnected(ended) => {
+                assert_eq!(ended.code, Some(4300), "{}", ended.reason);
+                ended.retry_in
+            }
+            _ => None,
+        });
+        waits.push(wait.await);
+    }
+    assert_eq!(waits[0], Duration::ZERO);
+    assert!(waits.iter().any(|wait| !wait.is_zero()), "{waits:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_asks_without_end_and_never_reads_is_given_up() {
+    let ping = [&[0x89, 125][..], &[b'x'; 125]].concat().repeat(500);
+    let address = flood(ping, 4_000).await;
+    let mut config = config(format!("ws://{address}/ws"));
+    config.idle_timeout = Duration::from_millis(500);
+    config.connect_timeout = DEADLINE;
+    let error = Client::connect(config).await.unwrap_err().to_string();
+    assert!(error.contains("silent"), "{error}");
 }
