@@ -155,6 +155,26 @@ pub struct ServerError {
     pub refused: u64,
 }
 
+impl Event {
+    /// The bytes of its texts, which the server chose.
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::Call(call) => call.t.len() + call.payload.len(),
+            Self::Error(error) => error.code.len() + error.message.len(),
+            Self::Presence(presence) => {
+                let data_bytes = presence.data.as_ref().map_or(0, String::len);
+                presence.topic.len() + presence.user.len() + data_bytes
+            }
+            Self::Connected(connected) => {
+                connected.connection_id.len() + connected.server_version.len()
+            }
+            Self::SubscriptionLost(topics) => topics.iter().map(String::len).sum(),
+            Self::Gap(gap) => gap.topic.len(),
+            _ => 0,
+        }
+    }
+}
+
 impl Message {
     pub(crate) fn new(data: Bytes, encoding: Format, session: u32) -> Self {
         Self {
@@ -243,6 +263,8 @@ pub struct Batch {
 pub(crate) struct BatchBuilder {
     data: Vec<u8>,
     entries: Vec<Entry>,
+    /// What the events hold beside the entries.
+    event_bytes: usize,
     session: u32,
 }
 
@@ -300,6 +322,7 @@ impl BatchBuilder {
     }
 
     pub(crate) fn push(&mut self, event: Event) {
+        self.event_bytes += event.text_bytes();
         self.entries.push(Entry::Event(event));
     }
 
@@ -314,7 +337,7 @@ impl BatchBuilder {
 
     /// What it counts for in the inbox.
     pub(crate) fn bytes(&self) -> usize {
-        self.data.len() + self.entries.len() * ENTRY_BYTES
+        self.data.len() + self.event_bytes + self.entries.len() * ENTRY_BYTES
     }
 
     /// Takes in a later batch of the same session, if both are small; otherwise gives it back.
@@ -325,6 +348,7 @@ impl BatchBuilder {
         }
         let offset = self.data.len();
         self.data.append(&mut other.data);
+        self.event_bytes += other.event_bytes;
         self.entries
             .extend(other.entries.into_iter().map(|entry| match entry {
                 Entry::Message {
