@@ -43,7 +43,9 @@ impl Session {
         }
         let position = Position { epoch, offset };
         let known = self.sequencer.position(&topic);
-        let is_next = known.is_none_or(|known| known.epoch == epoch && known.offset + 1 == offset);
+        let is_next = known.is_none_or(|known| {
+            known.epoch == epoch && offset.checked_sub(1) == Some(known.offset)
+        });
         let mut sequenced = Vec::new();
         if is_next {
             batch.push_message(encoding, bytes);

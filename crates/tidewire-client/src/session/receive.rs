@@ -361,11 +361,10 @@ impl Session {
         })));
         self.rate = if self.config.rate_limit {
             // Pings, hellos and subscriptions count at the server as well.
-            let (capacity, refill) = (
-                rate_limit_capacity * 9 / 10,
-                rate_limit_refill_per_s * 9 / 10,
-            );
-            RateLimit::new(capacity, refill, moment.ms())
+            let share = |all: u64| (all - all.div_ceil(10)).max(all.min(1));
+            let (capacity, refill_per_s) =
+                (share(rate_limit_capacity), share(rate_limit_refill_per_s));
+            RateLimit::new(capacity, refill_per_s, moment.ms())
         } else {
             RateLimit::unlimited()
         };
