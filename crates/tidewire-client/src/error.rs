@@ -111,6 +111,15 @@ impl Error {
         }
     }
 
+    /// What the server would say, and end the connection.
+    pub(crate) fn too_large() -> Self {
+        Self::Refused {
+            code: ErrorCode::MessageTooLarge.as_str().to_owned(),
+            message: "it was not sent: the server takes no message as large".to_owned(),
+            retry_after: None,
+        }
+    }
+
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid(reason.into())
     }

@@ -52,6 +52,8 @@ pub(crate) struct Taken {
     pub(crate) messages: Vec<Numbered>,
     /// They were too old to be sent, and are gone.
     pub(crate) expired: Vec<u64>,
+    /// The server does not take them, and they are gone.
+    pub(crate) too_large: Vec<u64>,
 }
 
 /// How much a store holds.
@@ -103,7 +105,19 @@ pub(crate) trait Store: Send + fmt::Debug {
     /// Numbers after `last` have to be given out again.
     fn rewind(&mut self, last: u64);
 
+    /// Messages past that size are not given out any more, but those that are numbered already. 0 for any size.
+    fn limit_messages(&mut self, bytes_max: usize);
+
     fn depth(&self) -> QueueDepth;
+}
+
+impl Durable {
+    /// Whether it may be sent where messages have so many bytes at most.
+    fn fits(&self, bytes_max: usize) -> bool {
+        let texts = [self.topic.as_ref(), self.key.as_ref(), Some(&self.t)];
+        let texts_bytes: usize = texts.into_iter().flatten().map(String::len).sum();
+        bytes_max == 0 || self.payload.len() + texts_bytes + ENVELOPE_BYTES <= bytes_max
+    }
 }
 
 /// Opens the store that `config` asks for. `fresh_id` becomes the producer's id of a new one.
@@ -128,6 +142,9 @@ fn expiry(message: &Durable, config: &Queue, now_unix_ms: u64) -> Option<u64> {
         (own, by_age) => own.or(by_age),
     }
 }
+
+/// What a request to publish has around its texts, at most, a signature included.
+const ENVELOPE_BYTES: usize = 768;
 
 #[cfg(test)]
 mod tests {

@@ -16,7 +16,7 @@ use crate::Error;
 use crate::command::Reply;
 use crate::config::{Config, Encryption};
 use crate::error::Ending;
-use crate::event::{BatchBuilder, Disconnected, Event, HeldMessage};
+use crate::event::{BatchBuilder, Disconnected, Event, HeldMessage, ServerError};
 use crate::outbox::Outbox;
 use crate::quality::{Quality, QualityMeter};
 use crate::queue::worker::{StoreEvent, StoreHandle};
@@ -29,6 +29,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use subscriptions::Subscriptions;
+use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::secure::ExchangeKeyPair;
@@ -93,6 +94,10 @@ struct Intake {
     store: Arc<StoreHandle>,
     /// The store knows what the server has taken.
     is_ready: bool,
+    /// Times that the store has been told so and has not answered.
+    resumes: u32,
+    /// The store did not work; when it is asked again.
+    paused_until_ms: u64,
     /// The store has been asked for messages.
     is_taking: bool,
     /// The store may hold more.
@@ -139,6 +144,8 @@ impl Session {
         self.queue = Some(Intake {
             store,
             is_ready: false,
+            resumes: 0,
+            paused_until_ms: 0,
             is_taking: false,
             has_more: true,
             last_sent: 0,
@@ -302,20 +309,39 @@ impl Session {
         out: &mut Vec<u8>,
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
+        let is_established = self.is_established();
         let Some(queue) = &mut self.queue else {
             return Ok(());
         };
         match event {
             StoreEvent::Stored => queue.has_more = true,
             StoreEvent::Resumed => {
-                queue.is_ready = self.link.is_some();
+                // Others may be on their way, and this one that of an earlier connection.
+                queue.resumes = queue.resumes.saturating_sub(1);
+                queue.is_ready = is_established && queue.resumes == 0;
                 queue.is_taking = false;
                 queue.has_more = true;
                 queue.last_sent = queue.last_acknowledged;
             }
             StoreEvent::Uncertain(messages) => batch.push(Event::Uncertain(messages)),
             StoreEvent::Expired(messages) => batch.push(Event::Expired(messages)),
-            StoreEvent::Failed(words) => batch.push(Event::QueueFailed(words)),
+            StoreEvent::NotResumed => queue.resumes = queue.resumes.saturating_sub(1),
+            StoreEvent::TooLarge(messages) => {
+                queue.has_more = true;
+                batch.push(Event::Error(Box::new(ServerError {
+                    code: ErrorCode::MessageTooLarge.as_str().to_owned(),
+                    message: "queued messages are larger than the server takes".to_owned(),
+                    recoverable: true,
+                    retry_after: None,
+                    refused: messages as u64,
+                })));
+            }
+            StoreEvent::Failed(words) => {
+                queue.is_taking = false;
+                queue.has_more = true;
+                queue.paused_until_ms = moment.ms().saturating_add(STORE_PAUSE_MS);
+                batch.push(Event::QueueFailed(words));
+            }
             StoreEvent::Taken(messages) => {
                 if !queue.is_ready {
                     return Ok(());
@@ -338,7 +364,8 @@ impl Session {
             .map_or(1, |queue| queue.window.max(1)) as u64;
         let Some(queue) = &mut self.queue else { return };
         let on_way = queue.last_sent.saturating_sub(queue.last_acknowledged);
-        if !queue.is_ready || queue.is_taking || !queue.has_more || on_way >= window {
+        let is_paused = moment.ms() < queue.paused_until_ms;
+        if is_paused || !queue.is_ready || queue.is_taking || !queue.has_more || on_way >= window {
             return;
         }
         let count = self.rate.take(window - on_way, moment.ms());
@@ -386,6 +413,9 @@ const TOPICS_MAX: usize = 100_000;
 
 /// Bytes that are asked of the store at once.
 const QUEUE_TAKE_BYTES_MAX: usize = 1024 * 1024;
+
+/// For how long a store that did not work is left alone.
+const STORE_PAUSE_MS: u64 = 5_000;
 
 /// The shortest interval that the application can ask for.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -13,6 +13,7 @@ pub(super) struct MemoryStore {
     /// In the order of their numbers.
     numbered: VecDeque<Numbered>,
     numbered_bytes: u64,
+    message_bytes_max: usize,
     epoch: Option<u32>,
     /// The last number that was given out on this connection.
     sent: u64,
@@ -40,6 +41,7 @@ impl MemoryStore {
             waiting: PriorityQueue::new(limits),
             numbered: VecDeque::new(),
             numbered_bytes: 0,
+            message_bytes_max: 0,
             epoch: None,
             sent: 0,
             next_number: 1,
@@ -171,6 +173,11 @@ impl Store for MemoryStore {
             taken.messages.push(message.clone());
         }
         while let Some((_, next)) = self.waiting.peek() {
+            if !next.message.fits(self.message_bytes_max) {
+                taken.too_large.push(next.row);
+                self.waiting.pop();
+                continue;
+            }
             if !fits(&taken, &next.message) {
                 break;
             }
@@ -201,6 +208,10 @@ impl Store for MemoryStore {
 
     fn rewind(&mut self, last: u64) {
         self.sent = self.sent.min(last);
+    }
+
+    fn limit_messages(&mut self, bytes_max: usize) {
+        self.message_bytes_max = bytes_max;
     }
 
     fn depth(&self) -> QueueDepth {

@@ -16,6 +16,7 @@ pub(super) struct SqliteStore {
     config: Queue,
     connection: Connection,
     producer: String,
+    message_bytes_max: usize,
     epoch: Option<u32>,
     sent: u64,
     next_number: u64,
@@ -53,6 +54,7 @@ impl SqliteStore {
             config: config.clone(),
             connection,
             producer,
+            message_bytes_max: 0,
             epoch,
             sent: 0,
             next_number: last + 1,
@@ -222,6 +224,10 @@ impl Store for SqliteStore {
         let mut number = self.next_number;
         let mut fresh = Vec::new();
         for (row, message) in self.waiting(room)? {
+            if !message.fits(self.message_bytes_max) {
+                taken.too_large.push(row);
+                continue;
+            }
             if !fits(taken.messages.is_empty() && fresh.is_empty(), &message) {
                 break;
             }
@@ -243,6 +249,9 @@ impl Store for SqliteStore {
             (self.next_number, self.sent) = (number, last);
             taken.messages.append(&mut fresh);
         }
+        for row in &taken.too_large {
+            self.delete("row = ?1", signed(*row))?;
+        }
         Ok(taken)
     }
 
@@ -252,6 +261,10 @@ impl Store for SqliteStore {
 
     fn rewind(&mut self, last: u64) {
         self.sent = self.sent.min(last);
+    }
+
+    fn limit_messages(&mut self, bytes_max: usize) {
+        self.message_bytes_max = bytes_max;
     }
 
     fn depth(&self) -> QueueDepth {

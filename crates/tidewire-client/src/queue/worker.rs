@@ -39,6 +39,10 @@ pub(crate) enum StoreEvent {
     Taken(Vec<Numbered>),
     /// The store knows what the server has; it can be asked for messages.
     Resumed,
+    /// The store could not take note of it.
+    NotResumed,
+    /// So many messages were larger than the server takes.
+    TooLarge(usize),
     /// It is not known whether the server took so many messages.
     Uncertain(usize),
     /// So many messages were too old to be sent.
@@ -57,6 +61,7 @@ enum Job {
     Resume {
         epoch: u32,
         last: u64,
+        message_bytes_max: usize,
     },
     Take {
         count_max: usize,
@@ -142,8 +147,13 @@ impl StoreHandle {
         Ok((when_stored, when_acknowledged))
     }
 
-    pub(crate) fn resume(&self, epoch: u32, last: u64) {
-        self.send(Job::Resume { epoch, last });
+    /// `message_bytes_max` is what the server takes; 0 if it does not say.
+    pub(crate) fn resume(&self, epoch: u32, last: u64, message_bytes_max: usize) {
+        self.send(Job::Resume {
+            epoch,
+            last,
+            message_bytes_max,
+        });
     }
 
     pub(crate) fn take(&self, count_max: usize, bytes_max: usize) {
@@ -257,8 +267,14 @@ impl Worker {
     fn work(&mut self, job: Job) -> Result<(), StoreError> {
         match job {
             Job::Push { .. } => {}
-            Job::Resume { epoch, last } => {
-                let resumed = self.store.resume(epoch, last, self.uncertain)?;
+            Job::Resume {
+                epoch,
+                last,
+                message_bytes_max,
+            } => {
+                self.store.limit_messages(message_bytes_max);
+                let resumed = self.store.resume(epoch, last, self.uncertain);
+                let resumed = resumed.inspect_err(|_| self.tell(StoreEvent::NotResumed))?;
                 self.settle(&resumed.acknowledged, &Ok(()));
                 if !resumed.uncertain.is_empty() {
                     if self.uncertain == Uncertain::Drop {
@@ -278,6 +294,10 @@ impl Worker {
                     self.tell(StoreEvent::Expired(taken.expired.len()));
                 }
                 self.tell(StoreEvent::Taken(taken.messages));
+                if !taken.too_large.is_empty() {
+                    self.settle(&taken.too_large, &Err(Error::too_large()));
+                    self.tell(StoreEvent::TooLarge(taken.too_large.len()));
+                }
             }
             Job::Acknowledge { last } => {
                 let rows = self.store.acknowledge(last)?;

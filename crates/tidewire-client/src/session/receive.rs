@@ -379,7 +379,12 @@ impl Session {
             Some(state) => {
                 queue.last_acknowledged = state.last;
                 queue.last_sent = state.last;
-                queue.store.resume(state.epoch, state.last);
+                queue.resumes += 1;
+                let bytes_max = self
+                    .link
+                    .as_ref()
+                    .map_or(0, |link| link.server_message_bytes_max);
+                queue.store.resume(state.epoch, state.last, bytes_max);
             }
             None => batch.push(Event::QueueFailed(
                 "the server does not acknowledge messages; they stay in the queue".to_owned(),

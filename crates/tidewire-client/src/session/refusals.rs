@@ -105,6 +105,7 @@ impl Session {
             && queue.is_ready
         {
             queue.is_ready = false;
+            queue.resumes += 1;
             queue.store.rewind(queue.last_acknowledged);
         }
     }
