@@ -94,6 +94,23 @@ impl Command {
         }
     }
 
+    /// Whether somebody is told what becomes of it.
+    pub(crate) fn is_awaited(&self) -> bool {
+        match self {
+            Self::Publish { reply, .. } => reply.is_some(),
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => false,
+            _ => true,
+        }
+    }
+
+    /// Whether the server answers it, so that it counts as open until then.
+    pub(crate) fn is_request(&self) -> bool {
+        !matches!(
+            self,
+            Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } | Self::Ping { .. }
+        )
+    }
+
     /// Whether nobody waits for it any more, so that it need not be carried out.
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {

@@ -225,9 +225,12 @@ impl Burst {
         self.records.is_empty()
     }
 
-    /// The next thing to send. `may_send` says whether a message may be; a command is given out in any case.
-    pub(crate) fn next(&mut self, may_send: bool) -> Option<Outgoing<'_>> {
-        if !may_send && !matches!(self.records.front()?, Record::Command(_)) {
+    /// The next thing to send. `may_ask` says whether a request may be; without it nothing overtakes one.
+    pub(crate) fn next(&mut self, may_ask: bool) -> Option<Outgoing<'_>> {
+        if let Record::Command(command) = self.records.front()?
+            && command.is_request()
+            && !may_ask
+        {
             return None;
         }
         Some(match self.records.pop_front()? {

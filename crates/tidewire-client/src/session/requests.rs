@@ -24,12 +24,17 @@ impl Session {
         command: Command,
         moment: Moment,
         out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         if command.is_abandoned() {
             return Ok(());
         }
-        if self.pending.len() >= self.config.requests_max {
-            command.fail(&Error::Full);
+        if self.is_too_large(command.bytes() + REQUEST_BYTES) {
+            if command.is_awaited() {
+                command.fail(&Error::too_large());
+            } else {
+                self.fits(command.bytes() + REQUEST_BYTES, batch);
+            }
             return Ok(());
         }
         let waiting = match command {
@@ -423,6 +428,9 @@ fn publish_request(publication: &Publication) -> PublishRequest<'_> {
     }
     request
 }
+
+/// What a request has around what its command counts for, at most, a signature included.
+const REQUEST_BYTES: usize = 512;
 
 /// What the snapshots that were asked for carry, so that they are told from publications.
 const SYNC_CORRELATION_ID: &str = "sync";

@@ -35,9 +35,15 @@ impl Session {
             if tokens == 0 {
                 tokens = self.rate.take(TOKENS, moment.ms());
             }
-            match burst.next(tokens > 0) {
+            if tokens == 0 {
+                break;
+            }
+            match burst.next(self.may_ask()) {
                 None => break,
-                Some(Outgoing::Command(command)) => self.handle_command(*command, moment, out)?,
+                Some(Outgoing::Command(command)) => {
+                    tokens -= 1;
+                    self.handle_command(*command, moment, out, batch)?;
+                }
                 Some(Outgoing::Message {
                     t,
                     payload,
@@ -56,8 +62,17 @@ impl Session {
         self.update_key(moment, out)
     }
 
+    /// Whether one more request may wait for an answer.
+    fn may_ask(&self) -> bool {
+        self.pending.len() < self.config.requests_max.max(1)
+    }
+
     /// When the rate limit lets the next message through.
     pub(crate) fn next_send_ms(&self, moment: Moment) -> u64 {
+        if !self.may_ask() {
+            // What waits goes on with the next answer.
+            return u64::MAX;
+        }
         self.rate.next_at_ms(moment.ms())
     }
 
@@ -126,24 +141,24 @@ impl Session {
     }
 
     /// Whether the server takes a message of that size. One that is too large would end the connection, and is told.
-    fn fits(&self, bytes: usize, batch: &mut BatchBuilder) -> bool {
-        let bytes_max = self
-            .link
-            .as_ref()
-            .map_or(0, |link| link.server_message_bytes_max);
-        if bytes_max == 0 || bytes <= bytes_max {
+    pub(super) fn fits(&self, bytes: usize, batch: &mut BatchBuilder) -> bool {
+        if !self.is_too_large(bytes) {
             return true;
         }
         batch.push(Event::Error(Box::new(ServerError {
             code: "MESSAGE_TOO_LARGE".to_owned(),
-            message: format!(
-                "a message of {bytes} bytes was not sent: the server takes {bytes_max}"
-            ),
+            message: format!("a message of {bytes} bytes was not sent: the server takes fewer"),
             recoverable: true,
             retry_after: None,
             refused: 1,
         })));
         false
+    }
+
+    pub(super) fn is_too_large(&self, bytes: usize) -> bool {
+        let link = self.link.as_ref();
+        let bytes_max = link.map_or(0, |link| link.server_message_bytes_max);
+        bytes_max > 0 && bytes > bytes_max
     }
 
     /// Sends messages that the store has numbered.

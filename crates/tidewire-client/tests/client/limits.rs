@@ -1,0 +1,111 @@
+//! What is too much, for the server, for the client or for the application: it is told or waits, and is never lost.
+
+use crate::common::{
+    DEADLINE, config, connect_with, find, next, payloads, server_config, start, url,
+};
+use std::time::Duration;
+use tidewire_client::config::Queue;
+use tidewire_client::{Client, Config, Error, Event, Publication, State};
+
+#[tokio::test]
+async fn what_is_too_large_for_the_server_is_told_and_ends_nothing() {
+    let mut server = server_config();
+    server.limits.message_bytes_max = 64 * 1024;
+    let (server, recorder) = start(server);
+    let config = Config {
+        queue: Some(Queue::default()),
+        ..config(url(&server))
+    };
+    let (client, mut events) = connect_with(config).await;
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    let publication = || Publication::new("kept.a", "count", large.clone());
+    let queued = client
+        .send_acknowledged("count", &large, Default::default())
+        .await
+        .unwrap();
+    let refusals = [
+        queued.wait().await.unwrap_err(),
+        client.publish(publication()).await.unwrap_err(),
+        client.request("double", &large, None).await.unwrap_err(),
+    ];
+    for refused in refusals {
+        assert_eq!(refused.code(), "MESSAGE_TOO_LARGE");
+    }
+    client.try_publish(publication()).unwrap();
+    let code = find(&mut events, |event| match event {
+        Event::Error(error) => Some(error.code),
+        _ => None,
+    });
+    assert_eq!(code.await, "MESSAGE_TOO_LARGE");
+    let next = client
+        .send_acknowledged("count", "2", Default::default())
+        .await
+        .unwrap();
+    next.wait().await.unwrap();
+    assert_eq!(recorder.numbers(), [2]);
+    assert_eq!(client.state(), State::Connected);
+}
+
+#[tokio::test]
+async fn an_application_that_takes_its_time_is_no_silence_of_the_server() {
+    let (server, _) = start(server_config());
+    let mut config = config(url(&server));
+    config.inbox_bytes_max = 100_000;
+    config.idle_timeout = Duration::from_millis(500);
+    let (client, mut events) = connect_with(config).await;
+    let payload = format!("\"{}\"", "x".repeat(10_000));
+    for _ in 0..200 {
+        client.send("echo", &payload).await.unwrap();
+    }
+    // Longer than the silence that is allowed, and than the time between two looks at it.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    for _ in 0..200 {
+        let event = next(&mut events).await;
+        assert!(matches!(event, Event::Message(_)), "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn publications_wait_while_too_many_are_unanswered() {
+    let (server, _) = start(server_config());
+    let mut config = config(url(&server));
+    config.requests_max = 4;
+    let (client, mut events) = connect_with(config).await;
+    client.subscribe(["kept.a"]).await.unwrap();
+    for number in 0..500u64 {
+        let publication = Publication::new("kept.a", "count", number.to_string());
+        client.try_publish(publication).unwrap();
+    }
+    assert_eq!(
+        payloads(&mut events, 500).await,
+        (0..500).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn requests_heed_the_rate_limit() {
+    let mut server = server_config();
+    server.limits.rate_limit_capacity = 50;
+    server.limits.rate_limit_refill_per_s = 500;
+    let (server, _) = start(server);
+    let (client, mut events) = connect_with(config(url(&server))).await;
+    client.subscribe(["kept.a"]).await.unwrap();
+    for number in 0..300u64 {
+        let publication = Publication::new("kept.a", "count", number.to_string());
+        client.try_publish(publication).unwrap();
+    }
+    assert_eq!(
+        payloads(&mut events, 300).await,
+        (0..300).collect::<Vec<_>>()
+    );
+    assert_eq!(server.handle().counters().messages_refused_rate, 0);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_applications_ends_the_client_and_hangs_nobody() {
+    let config = config("ws://127.0.0.1:9/ws".to_owned())
+        .with_token_provider(|| async { panic!("the application's own") });
+    let connecting = tokio::time::timeout(DEADLINE, Client::connect(config));
+    let error = connecting.await.expect("an end in time").unwrap_err();
+    assert!(matches!(error, Error::Closed(_)), "{error}");
+}
