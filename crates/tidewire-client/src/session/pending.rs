@@ -57,6 +57,22 @@ impl Pending {
         self.waiting.get(&number)
     }
 
+    /// Whether the application has asked for a change of the topic's subscription that is not answered yet.
+    pub(crate) fn changes(&self, topic: &str) -> bool {
+        self.waiting.values().any(|waiting| match waiting {
+            Waiting::Subscribe {
+                topics,
+                reply: Some(_),
+                ..
+            }
+            | Waiting::Unsubscribe {
+                topics,
+                reply: Some(_),
+            } => topics.iter().any(|changed| changed == topic),
+            _ => false,
+        })
+    }
+
     /// Takes out the request that an answer belongs to.
     pub(crate) fn answer(&mut self, correlation_id: &str) -> Option<Waiting> {
         let number = correlation_id.strip_prefix(PREFIX)?.parse().ok()?;

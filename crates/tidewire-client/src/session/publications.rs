@@ -72,7 +72,11 @@ impl Session {
             self.sequencer
                 .handle(&topic, position, Some(held), moment.ms(), &mut sequenced);
         self.tell_sequenced(sequenced, batch);
-        if outcome == Outcome::Held && self.subscriptions.start_recovery(&topic) {
+        // Asking anew would undo what the application has asked for meanwhile.
+        if outcome == Outcome::Held
+            && !self.pending.changes(&topic)
+            && self.subscriptions.start_recovery(&topic)
+        {
             self.recover(&topic, moment, out)?;
         }
         Ok(())
