@@ -9,6 +9,8 @@ mod refusals;
 mod requests;
 mod send;
 mod subscriptions;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use codec::Codec;
 
@@ -84,6 +86,8 @@ struct Link {
     /// Pings on their way and who waits for them; when each was sent.
     pings: VecDeque<(u64, Option<Reply<Duration>>)>,
     last_ping_ms: u64,
+    /// When requests are made again, of which the rate limit has refused some without saying which.
+    repeat_at_ms: Option<u64>,
     /// `server_hello` has been taken; a second one changes nothing.
     is_greeted: bool,
 }
@@ -176,6 +180,7 @@ impl Session {
             retry_after_ms: None,
             pings: VecDeque::new(),
             last_ping_ms: moment.ms(),
+            repeat_at_ms: None,
             is_greeted: false,
         });
         Ok(())
@@ -289,7 +294,7 @@ impl Session {
             self.ping(None, moment, out)?;
         }
         self.take_from_store(moment);
-        Ok(())
+        self.repeat_requests(moment, out)
     }
 
     /// An event for the end of a connection.

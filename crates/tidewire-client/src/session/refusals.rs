@@ -58,6 +58,9 @@ impl Session {
         match known {
             Some(ErrorCode::RateLimited) => {
                 self.rate.handle_refusal(retry_ms, moment.ms());
+                if let Some(link) = &mut self.link {
+                    link.repeat_at_ms = Some(self.rate.next_at_ms(moment.ms()));
+                }
                 // Numbered messages may be among the refused, and the last of them makes no gap.
                 self.rewind();
             }

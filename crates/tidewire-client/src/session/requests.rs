@@ -139,6 +139,33 @@ impl Session {
         Ok(())
     }
 
+    /// Makes open requests again after the rate limit has refused some of them. Those that are on their way are
+    /// answered twice, which does no harm.
+    pub(super) fn repeat_requests(
+        &mut self,
+        moment: Moment,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Ending> {
+        let Some(link) = &mut self.link else {
+            return Ok(());
+        };
+        if link.repeat_at_ms.is_none_or(|at_ms| at_ms > moment.ms()) {
+            return Ok(());
+        }
+        link.repeat_at_ms = None;
+        for number in self.pending.numbers() {
+            if self.rate.take(1, moment.ms()) == 0 {
+                let next_ms = self.rate.next_at_ms(moment.ms());
+                if let Some(link) = &mut self.link {
+                    link.repeat_at_ms = Some(next_ms);
+                }
+                break;
+            }
+            self.transmit(number, moment, out)?;
+        }
+        Ok(())
+    }
+
     /// Asks for publications of a topic that have not come: the subscription is made anew from the last position.
     pub(super) fn recover(
         &mut self,
