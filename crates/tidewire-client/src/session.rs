@@ -61,6 +61,8 @@ pub(crate) struct Session {
     random: StdRng,
     subscriptions: Subscriptions,
     sequencer: Sequencer<Option<HeldMessage>>,
+    /// What the sequencer holds, in bytes.
+    held_bytes: usize,
     pending: Pending,
     quality: QualityMeter,
     rate: RateLimit,
@@ -134,6 +136,7 @@ impl Session {
             random,
             subscriptions: Subscriptions::default(),
             sequencer: Sequencer::new(limits),
+            held_bytes: 0,
             pending: Pending::default(),
             quality: QualityMeter::default(),
             rate: RateLimit::unlimited(),

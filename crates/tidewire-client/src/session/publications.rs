@@ -64,6 +64,7 @@ impl Session {
             }
             return Ok(());
         }
+        self.held_bytes += bytes.len();
         let held = HeldMessage {
             encoding,
             bytes: Arc::from(bytes),
@@ -71,7 +72,16 @@ impl Session {
         let outcome =
             self.sequencer
                 .handle(&topic, position, Some(held), moment.ms(), &mut sequenced);
+        if outcome == Outcome::Duplicate {
+            self.held_bytes -= bytes.len();
+        }
         self.tell_sequenced(sequenced, batch);
+        if self.held_bytes > self.config.inbox_bytes_max {
+            // There is no room to wait any longer for anything.
+            let mut sequenced = Vec::new();
+            self.sequencer.handle_timeout(u64::MAX, &mut sequenced);
+            self.tell_sequenced(sequenced, batch);
+        }
         // Asking anew would undo what the application has asked for meanwhile.
         if outcome == Outcome::Held
             && !self.pending.changes(&topic)
@@ -90,7 +100,10 @@ impl Session {
     ) {
         for item in sequenced {
             match item {
-                Sequenced::Message(Some(held)) => batch.push_message(held.encoding, &held.bytes),
+                Sequenced::Message(Some(held)) => {
+                    self.held_bytes -= held.bytes.len();
+                    batch.push_message(held.encoding, &held.bytes);
+                }
                 // A publication of this client's own that its subscription left out.
                 Sequenced::Message(None) => {}
                 Sequenced::Gap(gap) => batch.push(Event::Gap(Box::new(TopicGap {

@@ -118,6 +118,25 @@ fn what_the_application_is_told_counts_for_its_size() {
 }
 
 #[test]
+fn what_waits_for_its_turn_has_no_more_bytes_than_the_inbox() {
+    let mut session = session();
+    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    hear(&mut session, r#"{"t":"server_hello","p":{}}"#);
+    let options = Arc::new(SubscribeOptions::default());
+    session.subscriptions.insert("a", &options);
+    let long = "x".repeat(1024 * 1024);
+    let mut told_bytes = 0;
+    let count = 10;
+    // Every other one is missing.
+    for offset in (0..count).map(|index| 2 * index + 1) {
+        let text = format!(r#"{{"t":"x","tp":"a","e":"00000001","o":{offset},"p":"{long}"}}"#);
+        told_bytes += hear(&mut session, &text);
+    }
+    let kept_bytes = (count * long.len()).saturating_sub(told_bytes);
+    assert!(kept_bytes <= session.config.inbox_bytes_max, "{kept_bytes}");
+}
+
+#[test]
 fn a_topic_that_is_being_unsubscribed_is_not_recovered() {
     let mut session = session();
     hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
