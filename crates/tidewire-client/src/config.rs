@@ -54,7 +54,7 @@ pub struct Config {
     pub outbox_bytes_max: usize,
     /// What may wait for the application, in bytes; past it the connection is not read. Default 4 MiB.
     pub inbox_bytes_max: usize,
-    /// Requests that may wait for an answer. Default 10,000.
+    /// Requests that may wait for an answer; past it further ones wait to be sent. Default 10,000.
     pub requests_max: usize,
     /// For how long a publication that comes before its turn waits for those before it. Default 5 s.
     pub reorder_window: Duration,
