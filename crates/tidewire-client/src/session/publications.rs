@@ -64,6 +64,20 @@ impl Session {
             }
             return Ok(());
         }
+        self.handle_early(&topic, position, (encoding, bytes), moment, out, batch)
+    }
+
+    /// A publication that comes before its turn waits for those before it, which are asked for.
+    fn handle_early(
+        &mut self,
+        topic: &str,
+        position: Position,
+        (encoding, bytes): (Format, &[u8]),
+        moment: Moment,
+        out: &mut Vec<u8>,
+        batch: &mut BatchBuilder,
+    ) -> Result<(), Ending> {
+        let mut sequenced = Vec::new();
         self.held_bytes += bytes.len();
         let held = HeldMessage {
             encoding,
@@ -71,7 +85,7 @@ impl Session {
         };
         let outcome =
             self.sequencer
-                .handle(&topic, position, Some(held), moment.ms(), &mut sequenced);
+                .handle(topic, position, Some(held), moment.ms(), &mut sequenced);
         if outcome == Outcome::Duplicate {
             self.held_bytes -= bytes.len();
         }
@@ -84,10 +98,10 @@ impl Session {
         }
         // Asking anew would undo what the application has asked for meanwhile.
         if outcome == Outcome::Held
-            && !self.pending.changes(&topic)
-            && self.subscriptions.start_recovery(&topic)
+            && !self.pending.changes(topic)
+            && self.subscriptions.start_recovery(topic)
         {
-            self.recover(&topic, moment, out)?;
+            self.recover(topic, moment, out)?;
         }
         Ok(())
     }

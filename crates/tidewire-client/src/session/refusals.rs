@@ -58,11 +58,7 @@ impl Session {
         match known {
             Some(ErrorCode::RateLimited) => {
                 self.rate.handle_refusal(retry_ms, moment.ms());
-                if let Some(link) = &mut self.link {
-                    link.repeat_at_ms = Some(self.rate.next_at_ms(moment.ms()));
-                }
-                // Numbered messages may be among the refused, and the last of them makes no gap.
-                self.rewind();
+                self.repeat_all(moment);
             }
             Some(ErrorCode::MessageGap) => {
                 self.rewind();
@@ -100,6 +96,15 @@ impl Session {
             refused,
         })));
         Ok(())
+    }
+
+    /// What was refused for the rate limit is sent again when that lets it; which it was is not said.
+    fn repeat_all(&mut self, moment: Moment) {
+        if let Some(link) = &mut self.link {
+            link.repeat_at_ms = Some(self.rate.next_at_ms(moment.ms()));
+        }
+        // The last of the numbered ones makes no gap.
+        self.rewind();
     }
 
     /// Numbered messages have to be sent again from the last that was taken.
