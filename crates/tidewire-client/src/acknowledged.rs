@@ -94,7 +94,7 @@ impl Client {
         })?;
         match stored.await {
             Ok(result) => result.map(|()| Acknowledgement(acknowledged)),
-            Err(_) => Err(Error::Queue("its thread has ended".to_owned())),
+            Err(_) => Err(self.closed_error()),
         }
     }
 }

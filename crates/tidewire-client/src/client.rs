@@ -532,7 +532,7 @@ impl Client {
         timeout(limit, asked).await.unwrap_or(Err(Error::TimedOut))
     }
 
-    fn closed_error(&self) -> Error {
+    pub(crate) fn closed_error(&self) -> Error {
         let closed = self.shared.outbox.closed();
         closed.unwrap_or_else(|| Error::Closed("by the application".to_owned()))
     }

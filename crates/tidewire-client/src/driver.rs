@@ -215,6 +215,7 @@ impl Driver {
         };
         burst.fail(&Error::Closed(words.clone()));
         self.session.handle_over(&words);
+        self.session.close_store().await;
         self.shared.close_for(&words, reason);
     }
 

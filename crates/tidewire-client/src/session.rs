@@ -1,6 +1,8 @@
 //! A client's state machine: what it says on a connection and what it makes of what it hears. Bytes, commands, the
 //! time and randomness go in; bytes and events come out.
 
+#[cfg(test)]
+mod clock_tests;
 mod codec;
 mod pending;
 mod publications;
@@ -207,6 +209,13 @@ impl Session {
             reconnect_after_ms: link.reconnect_after_ms,
             retry_after_ms: link.retry_after_ms,
             was_established: link.is_greeted,
+        }
+    }
+
+    /// Lets go of the store and its file.
+    pub(crate) async fn close_store(&self) {
+        if let Some(queue) = &self.queue {
+            queue.store.close().await;
         }
     }
 

@@ -73,6 +73,8 @@ enum Job {
     Rewind {
         last: u64,
     },
+    /// The store is let go of, and then it is told.
+    Close(oneshot::Sender<()>),
     /// The server has taken the message with this row and refused it.
     Refused {
         row: u64,
@@ -109,7 +111,11 @@ impl StoreHandle {
         worker.publish_depth();
         std::thread::Builder::new()
             .name("tidewire-queue".to_owned())
-            .spawn(move || worker.run(&received))
+            .spawn(move || {
+                let closed = worker.run(&received);
+                drop(worker);
+                let _ = closed.map(|closed| closed.send(()));
+            })
             .map_err(|error| Error::Queue(error.to_string()))?;
         Ok(Self {
             jobs,
@@ -175,6 +181,13 @@ impl StoreHandle {
         self.send(Job::Refused { row, error });
     }
 
+    /// Lets go of the store and its file; what is asked of it from now on is not done.
+    pub(crate) async fn close(&self) {
+        let (closed, when_closed) = oneshot::channel();
+        self.send(Job::Close(closed));
+        let _ = when_closed.await;
+    }
+
     /// The thread is there as long as this is, unless it panicked; then receipts are closed, which tells it.
     fn send(&self, job: Job) {
         let _ = self.jobs.send(job);
@@ -192,7 +205,8 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(&mut self, jobs: &mpsc::Receiver<Job>) {
+    /// Works until the store is to be let go of; who waits for that.
+    fn run(&mut self, jobs: &mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
         while let Ok(mut job) = jobs.recv() {
             let mut pushes = Vec::new();
             let next = loop {
@@ -215,6 +229,9 @@ impl Worker {
             if !pushes.is_empty() {
                 self.push(pushes);
             }
+            if let Some(Job::Close(closed)) = next {
+                return Some(closed);
+            }
             if let Some(job) = next
                 && let Err(StoreError::Failed(words)) = self.work(job)
             {
@@ -223,6 +240,7 @@ impl Worker {
             }
             self.publish_depth();
         }
+        None
     }
 
     /// Stores what waits in one commit or, if not all of it fits, one by one.
@@ -247,6 +265,7 @@ impl Worker {
                     .collect(),
             };
         let is_any = results.iter().any(Result::is_ok);
+        self.publish_depth();
         for ((stored, receipt), result) in waiters.into_iter().zip(results.drain(..)) {
             let told = match result {
                 Ok(row) => {
@@ -266,7 +285,7 @@ impl Worker {
 
     fn work(&mut self, job: Job) -> Result<(), StoreError> {
         match job {
-            Job::Push { .. } => {}
+            Job::Push { .. } | Job::Close(_) => {}
             Job::Resume {
                 epoch,
                 last,
@@ -313,6 +332,7 @@ impl Worker {
     }
 
     fn settle(&mut self, rows: &[u64], result: &Result<(), Error>) {
+        self.publish_depth();
         for row in rows {
             if let Some(receipt) = self.receipts.remove(row) {
                 let _ = receipt.send(result.clone());

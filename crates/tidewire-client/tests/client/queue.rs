@@ -208,6 +208,27 @@ async fn the_rate_limit_slows_and_loses_nothing() {
     assert_eq!(recorder.numbers(), (0..1_000).collect::<Vec<_>>());
 }
 
+#[cfg(feature = "offline-queue")]
+#[tokio::test]
+async fn a_closed_client_lets_go_of_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("queue.db");
+    let open = || Client::start(config("ws://127.0.0.1:9/ws".to_owned()).with_queue(&path));
+    let first = open().unwrap();
+    first
+        .send_acknowledged("count", "1", Default::default())
+        .await
+        .unwrap();
+    assert_eq!(first.queue_depth().messages, 1);
+    assert_eq!(open().unwrap_err().code(), "QUEUE");
+    first.close().await;
+    let late = first
+        .send_acknowledged("count", "2", Default::default())
+        .await;
+    assert_eq!(late.unwrap_err().code(), "CLOSED");
+    assert_eq!(open().unwrap().queue_depth().messages, 1);
+}
+
 /// Fills a queue as fast as it can and says so, in a process that this test kills.
 #[cfg(feature = "offline-queue")]
 #[test]
