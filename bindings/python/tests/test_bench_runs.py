@@ -94,6 +94,15 @@ def test_connections_and_their_latencies(tmp_path: pathlib.Path) -> None:
     assert {result["verdict"] for result in report["results"]} <= BELIEVED.keys()
 
 
+@pytest.mark.parametrize("layer", ["--deflate", "--encrypt"])
+def test_messages_may_be_compressed_or_encrypted(tmp_path: pathlib.Path, layer: str) -> None:
+    words = ["--quick", "--test", "echo", "--payload-bytes", "2048", layer]
+    (result,) = bench(*words, out=tmp_path)[0]["results"]
+    assert accounted(result)
+    assert result.get("extensions") == (["permessage-deflate"] if layer == "--deflate" else None)
+    assert result.get("encryption_version") == (2 if layer == "--encrypt" else None)
+
+
 def test_formats_are_compared(tmp_path: pathlib.Path) -> None:
     report, _ = bench("--quick", "--test", "format-comparison", out=tmp_path)
     assert [result["format"] for result in report["results"]] == ["json", "msgpack"]

@@ -80,6 +80,7 @@ class Bench:
         }
         if self.target.deflate:
             result["extensions"] = ["permessage-deflate"]
+            result["notes"].append("The client compresses messages of 1 KiB and more.")
         if self.target.encrypt:
             result["encryption_version"] = 2
         if opened.failures:
