@@ -101,7 +101,6 @@ impl Connection {
 
     /// Gives it access rules of its own, in place of those of the server and of its token, for what its client asks
     /// from now on. What is not allowed is forbidden; presence goes by the rules of subscriptions if it has none.
-    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     #[pyo3(signature = (
         *, subscribe_allow = vec![], subscribe_deny = vec![], publish_allow = vec![], publish_deny = vec![],
         presence_allow = None, presence_deny = None,
