@@ -49,7 +49,7 @@ def flood(message: tidewire.Message) -> None:
 async def wait(message: tidewire.Message) -> None:
     """Until somebody releases it."""
     await released.wait()
-    message.connection.send(message.payload, type="waited")
+    message.connection.send(message.payload["n"], type="waited")
 
 
 @server.request("double")

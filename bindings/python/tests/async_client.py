@@ -17,7 +17,7 @@ class AsyncClient:
     """Says and hears JSON, and has waited for the server's greeting."""
 
     def __init__(self, url: str, **options: Any) -> None:
-        self._connection = connect(url, proxy=None, max_size=None, **options)
+        self._connection = connect(url, **{"proxy": None, "max_size": None, "max_queue": None, **options})
         self._numbers = itertools.count(1)
         self.socket: ClientConnection
 

@@ -91,7 +91,8 @@ class AsyncServer(ServerCore):
         self,
         *,
         handlers_max: int = 256,
-        waiting_max: int = 4096,
+        waiting_max: int = 1024,
+        waiting_bytes_max: int = 16 * 1024 * 1024,
         handler_timeout_ms: int | None = None,
         keep_order: bool = True,
         blocked_warning_ms: int = 250,
@@ -107,6 +108,7 @@ class AsyncServer(ServerCore):
                 waits in the server, up to `queue_bytes_max`, and then in the clients.
             waiting_max: So many messages may wait for an earlier one of their connection; at the limit as
                 above.
+            waiting_bytes_max: The same in bytes of these messages.
             handler_timeout_ms: A handler that waits for longer is cancelled; by default none is.
             keep_order: With `False` messages of one connection are handled at once, too.
             blocked_warning_ms: A handler that does not let the event loop run for so long is told in the log;
@@ -120,7 +122,9 @@ class AsyncServer(ServerCore):
         Raises:
             TidewireError: Somebody serves already, or receives on another event loop.
         """
-        _check_positive(handlers_max=handlers_max, waiting_max=waiting_max)
+        _check_positive(
+            handlers_max=handlers_max, waiting_max=waiting_max, waiting_bytes_max=waiting_bytes_max
+        )
         if self._dispatcher is not None:
             raise TidewireError("the handlers of this server run already", code="SERVING")
         if self.state == "new":
@@ -132,6 +136,7 @@ class AsyncServer(ServerCore):
             self._left,
             handlers_max=handlers_max,
             waiting_max=waiting_max,
+            waiting_bytes_max=waiting_bytes_max,
             handler_timeout_ms=handler_timeout_ms,
             keep_order=keep_order,
         )

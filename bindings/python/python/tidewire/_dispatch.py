@@ -76,6 +76,7 @@ class Dispatcher:
         *,
         handlers_max: int,
         waiting_max: int,
+        waiting_bytes_max: int,
         handler_timeout_ms: int | None,
         keep_order: bool,
     ) -> None:
@@ -85,6 +86,8 @@ class Dispatcher:
         self._left = left
         self._handlers_max = handlers_max
         self._waiting_max = waiting_max
+        self._waiting_bytes_max = waiting_bytes_max
+        self._waiting_bytes = 0
         self._handler_timeout_ms = handler_timeout_ms
         self._keep_order = keep_order
         self._context = contextvars.copy_context()
@@ -190,7 +193,8 @@ class Dispatcher:
                 if self._busy and (queue := self._busy.get(message.connection)) is not None:
                     queue.append(message)
                     self.waiting += 1
-                    if self.waiting >= self._waiting_max:
+                    self._waiting_bytes += len(message)
+                    if self._is_full():
                         await self._wait_for_room()
                     continue
                 suspended = self._begin(message)
@@ -225,9 +229,12 @@ class Dispatcher:
 
     async def _wait_for_room(self) -> None:
         """Waits until fewer messages wait for others; meanwhile nothing is received."""
-        while self.waiting >= self._waiting_max:
+        while self._is_full():
             self._room = self._loop.create_future()
             await self._room
+
+    def _is_full(self) -> bool:
+        return self.waiting >= self._waiting_max or self._waiting_bytes >= self._waiting_bytes_max
 
     # Calls.
 
@@ -274,6 +281,7 @@ class Dispatcher:
         while queue:
             message = queue.popleft()
             self.waiting -= 1
+            self._waiting_bytes -= len(message)
             if self._room is not None and not self._room.done():
                 self._room.set_result(None)
             next_suspended = self._begin(message)
