@@ -39,12 +39,6 @@ async def close(message: tidewire.Message) -> None:
     message.connection.close(*message.payload)
 
 
-@server.on("flood")
-def flood(message: tidewire.Message) -> None:
-    for number in range(message.payload):
-        message.connection.send({"n": number, "filling": "x" * 100_000}, type="flood")
-
-
 @server.on("wait")
 async def wait(message: tidewire.Message) -> None:
     """Until somebody releases it."""

@@ -189,18 +189,6 @@ def test_the_end_of_the_engine_ends_the_connections(start) -> None:
     assert asyncio.run(main())[0] in (1001, 1012, 4300)
 
 
-def test_a_client_that_does_not_read_is_not_buffered(start) -> None:
-    application = start(outbox_bytes_max=1_000_000)
-
-    async def main() -> None:
-        async with application.client(max_queue=1) as client:
-            # 100 MB, of which nobody on the way may keep more than the engine's limit and the kernel's buffers.
-            await client.say("flood", 1_000)
-            await eventually(lambda: application.state()["outbox_overflows"] == 1)
-
-    asyncio.run(main())
-
-
 def test_a_server_that_does_not_keep_up_holds_back_the_client(start) -> None:
     application = start(queue_bytes_max=100_000)
     # More than the buffers of the system take between the client and the engine.

@@ -199,6 +199,65 @@ def test_a_server_that_cannot_pass_on_a_status_closes_with_the_code_that_it_mean
     assert asyncio.run(main()) == expected
 
 
+def test_what_a_client_does_not_take_stays_in_the_engine() -> None:
+    frames = 200
+    frame = b"\x82\x7f" + (1_000_000).to_bytes(8, "big") + bytes(1_000_000)
+
+    async def main() -> int:
+        written, received = 0, 0
+        takes = asyncio.Event()
+
+        async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal written
+            writer.write(acceptance(await reader.readuntil(b"\r\n\r\n")))
+            for _ in range(frames):
+                writer.write(frame)
+                await writer.drain()
+                written += 1
+            writer.write(b"\x88\x00")
+            await writer.drain()
+            await reader.read()
+            writer.close()
+
+        async def receive() -> dict[str, Any]:
+            if not received:
+                return {"type": "websocket.connect"}
+            return await asyncio.get_running_loop().create_future()
+
+        async def send(message: dict[str, Any]) -> None:
+            nonlocal received
+            received += 1
+            if message["type"] == "websocket.send":
+                await takes.wait()
+
+        engine = await asyncio.start_server(say, "127.0.0.1", 0)
+        host, port = engine.sockets[0].getsockname()
+        connection = RelayConnection(
+            {"type": "websocket", "headers": [], "query_string": b""},
+            receive,
+            send,
+            url=f"ws://{host}:{port}/ws",
+            buffer_bytes_max=64 * 1024,
+            message_bytes_max=1_000_000,
+            opening_timeout_s=30,
+        )
+        running = asyncio.create_task(connection.run())
+        unchanged, before = 0, -1
+        while unchanged < 100:
+            await asyncio.sleep(0.002)
+            unchanged = unchanged + 1 if received >= 2 and written == before else 0
+            before = written
+        # The buffers of the system, and not more.
+        assert written < frames / 2
+        takes.set()
+        await asyncio.wait_for(running, 60)
+        engine.close()
+        return received
+
+    # The acceptance and the close besides.
+    assert asyncio.run(main()) == frames + 2
+
+
 def test_wrong_arguments_of_the_relay_are_errors() -> None:
     with pytest.raises(TypeError):
         Relay()  # type: ignore[call-arg]
