@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+import tidewire
 from asgi_support import SERVERS, Application
 from async_client import AsyncClient
 from websockets.exceptions import InvalidStatus
@@ -38,7 +39,22 @@ def test_an_order_reaches_the_pages_of_those_who_logged_in(kind, module, tmp_pat
 
     try:
         asyncio.run(main())
+        with_tidewires_own_client(application, module)
         if module == "fastapi_app":
             assert "<title>Orders" in application.http.get("/").text
     finally:
         application.end()
+
+
+def with_tidewires_own_client(application: Application, module: str) -> None:
+    url = application.url("/ws") if module == "fastapi_app" else application.http.get("/live").json()["url"]
+    token = application.cookie("cem")["Cookie"].partition("=")[2]
+    with tidewire.sync.connect(url, token=token) as client:
+        client.subscribe("orders")
+        application.http.post("/orders", json={"article": "rice"})
+        message = next(iter(client))
+        assert (message.type, message.topic, message.payload) == (
+            "order_created",
+            "orders",
+            {"article": "rice"},
+        )
