@@ -184,7 +184,7 @@ fn the_configuration_file() {
         ("[limit]\n", &[":1: ", "[limits]"]),
         ("no_auth = \"perhaps\"\n", &[":1: ", "no_auth", "perhaps"]),
         (
-            "[topics]\ntopic_publish = [\"a\", \"b..c\"]\n",
+            "[topics]\nclient_publish_allow = [\"a\", \"b..c\"]\n",
             &[":2: ", "client_publish_allow", "b..c"],
         ),
         ("[topics]\nrule = 1\n", &[":2: ", "[[topics.rule]]"]),
