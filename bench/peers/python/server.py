@@ -93,6 +93,7 @@ def publish_by(server, publish_some) -> None:
                 continue
             for message in server.receive(timeout_ms=1000):
                 if message.kind == "message":
+                    published = published if message.payload else 0  # 0 is what a new subscriber says
                     room = message.payload + WINDOW
         except tidewire.StoppedError:
             return

@@ -276,10 +276,10 @@ class Connection:
     def set_access(
         self,
         *,
-        subscribe_allow: list[str] = [],
-        subscribe_deny: list[str] = [],
-        publish_allow: list[str] = [],
-        publish_deny: list[str] = [],
+        subscribe_allow: list[str] | None = None,
+        subscribe_deny: list[str] | None = None,
+        publish_allow: list[str] | None = None,
+        publish_deny: list[str] | None = None,
         presence_allow: list[str] | None = None,
         presence_deny: list[str] | None = None,
     ) -> None: ...

@@ -102,24 +102,24 @@ impl Connection {
     /// Gives it access rules of its own, in place of those of the server and of its token, for what its client asks
     /// from now on. What is not allowed is forbidden; presence goes by the rules of subscriptions if it has none.
     #[pyo3(signature = (
-        *, subscribe_allow = vec![], subscribe_deny = vec![], publish_allow = vec![], publish_deny = vec![],
+        *, subscribe_allow = None, subscribe_deny = None, publish_allow = None, publish_deny = None,
         presence_allow = None, presence_deny = None,
     ))]
     fn set_access(
         &self,
-        subscribe_allow: Vec<String>,
-        subscribe_deny: Vec<String>,
-        publish_allow: Vec<String>,
-        publish_deny: Vec<String>,
+        subscribe_allow: Option<Vec<String>>,
+        subscribe_deny: Option<Vec<String>>,
+        publish_allow: Option<Vec<String>>,
+        publish_deny: Option<Vec<String>>,
         presence_allow: Option<Vec<String>>,
         presence_deny: Option<Vec<String>>,
     ) -> PyResult<()> {
-        let rules = |allow, deny| Rules { allow, deny };
+        let rules = |allow: Option<Vec<String>>, deny: Option<Vec<String>>| Rules {
+            allow: allow.unwrap_or_default(),
+            deny: deny.unwrap_or_default(),
+        };
         let names_presence = presence_allow.is_some() || presence_deny.is_some();
-        let presence = rules(
-            presence_allow.unwrap_or_default(),
-            presence_deny.unwrap_or_default(),
-        );
+        let presence = rules(presence_allow, presence_deny);
         let rules = AccessRules {
             subscribe: rules(subscribe_allow, subscribe_deny),
             publish: rules(publish_allow, publish_deny),
