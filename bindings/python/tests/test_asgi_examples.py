@@ -52,7 +52,7 @@ def with_tidewires_own_client(application: Application, module: str) -> None:
     with tidewire.sync.connect(url, token=token) as client:
         client.subscribe("orders")
         application.http.post("/orders", json={"article": "rice"})
-        message = next(iter(client))
+        message = next(client)
         assert (message.type, message.topic, message.payload) == (
             "order_created",
             "orders",

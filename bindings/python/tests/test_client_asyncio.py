@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,64 @@ def test_sends_and_receives(serve: Serve) -> None:
     assert (first.type, first.payload) == ("order", {"id": 17})
     assert (second.type, second.payload) == ("plain", [1])
     assert third.json()["pri"] == 10
+
+
+def test_publications_of_a_topic_without_history_come_all_and_in_order(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            assert (await client.subscribe("plain")).positions == {}
+            assert server.publish_many("plain", range(1_000), type="tick") == 1_000
+            assert [message.payload for message in await messages(client, 1_000)] == list(range(1_000))
+
+    run(main())
+
+
+def test_giving_up_waiting_loses_nothing(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            batches = client.batches()
+            assert [message.kind for message in await anext(batches)] == ["connected"]
+            await client.subscribe("plain")
+            for number in range(3):
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(anext(batches), 0.01)
+                with pytest.raises(asyncio.TimeoutError):
+                    await asyncio.wait_for(anext(client), 0.01)
+                server.publish_many("plain", [number, "second"], type="tick")
+                assert (await anext(client)).payload == number
+                assert (await anext(client)).payload == "second"
+            server.publish("plain", "batch")
+            assert [message.payload for message in await anext(batches)] == ["batch"]
+        assert [message.kind for message in await anext(batches)] == ["disconnected"]
+        with pytest.raises(StopAsyncIteration):
+            await anext(batches)
+        with pytest.raises(StopAsyncIteration):
+            await anext(client)
+
+    run(main())
+
+
+def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
+    server = serve(topics_open=False, client_subscribe_allow=["open"])
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            with pytest.raises(tidewire.SubscriptionError, match=r"secret \(but open") as refused:
+                await client.subscribe(["open", "secret"])
+            error = refused.value
+            assert (error.topics, error.failed) == (["open"], ["secret"])
+            assert (error.code, error.fault) == ("SUBSCRIPTION_FAILED", "caller")
+            assert str(pickle.loads(pickle.dumps(error))) == str(error)
+            why = await kinds(client, "error")
+            assert why.payload["code"] == "TOPIC_FORBIDDEN"
+            server.publish("open", "still given")
+            assert (await anext(client)).payload == "still given"
+
+    run(main())
 
 
 def test_requests_both_ways(serve: Serve) -> None:

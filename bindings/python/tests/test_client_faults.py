@@ -134,7 +134,7 @@ def test_ctrl_c_is_heard_while_waiting(serve: Serve) -> None:
         timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         with pytest.raises(KeyboardInterrupt):
-            next(iter(client))
+            next(client)
         timer.join()
 
 

@@ -78,7 +78,7 @@ def test_layers(serve: Serve, server_options: dict[str, Any], client_options: di
         assert received(server, 1, "message")[0].payload == payload
         client.subscribe("a")
         server.publish("a", payload, type="tick")
-        message = next(iter(client))
+        message = next(client)
         assert message.payload == payload
         assert (message.type, message.topic) == ("tick", "a")
         assert message.json()["p"] == payload

@@ -20,7 +20,7 @@ def test_sends_and_receives(serve: Serve) -> None:
         assert received(server, 1, "message")[0].payload == {"id": 17}
         assert client.subscribe("kept.a").topics == ["kept.a"]
         result = client.publish("kept.a", {"n": 1}, type="tick")
-        message = next(iter(client))
+        message = next(client)
         assert (message.type, message.payload, message.position) == ("tick", {"n": 1}, result.position)
         assert client.unsubscribe("kept.a").topics == ["kept.a"]
         assert client.presence("kept.a")["kept.a"].users == 0
@@ -28,6 +28,15 @@ def test_sends_and_receives(serve: Serve) -> None:
         assert client.quality.answered == 1
     assert client.state == "closed"
     assert list(client) == []
+
+
+def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
+    server = serve(topics_open=False)
+    with (
+        tidewire.sync.connect(server.url) as client,
+        pytest.raises(tidewire.SubscriptionError, match="secret"),
+    ):
+        client.subscribe("secret")
 
 
 def test_iterating_ends_with_the_close(serve: Serve) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +170,9 @@ class Client(BaseClient):
             filter: Which publications are wanted.
             overload: What becomes of those that are not read in time: `disconnect`, `conflate` or
                 `drop_oldest`.
+
+        Raises:
+            SubscriptionError: The server does not give some of the topics; the others are subscribed.
         """
         ticket = self._subscribe(
             topics,
@@ -238,35 +241,38 @@ class Client(BaseClient):
         seconds: float = await self._done(self._core.ping())
         return seconds
 
-    async def batches(self) -> AsyncIterator[ClientBatch]:
+    def batches(self) -> AsyncIterator[ClientBatch]:
         """What is received, of every kind, as it came together, until the client is closed. Handlers are
-        not called.
+        not called. Who gives up waiting for one, as by `asyncio.wait_for`, loses nothing.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        while (batch := await self._next_batch()) is not None:
-            yield batch
+        return _Batches(self._next_batch)
 
-    async def __aiter__(self) -> AsyncIterator[ClientMessage]:
-        """Each message for which there is no handler; the others go to theirs, one after another.
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ClientMessage:
+        """The next message for which there is no handler; the others go to theirs, one after another.
+
+        Who gives up waiting, as by `asyncio.wait_for(anext(client), 5)`, loses nothing.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
         while True:
-            # Who breaks off finds the next ones the next time.
             for message in self._left:
                 handler = self._handler(message)
                 if handler is not None:
                     await self._call(handler, message)
                 elif message.kind == "message":
-                    yield message
+                    return message
                 else:
                     self._pass_over(message)
             batch = await self._next_batch()
             if batch is None:
-                return
+                raise StopAsyncIteration
             self._left = batch
 
     async def _next_batch(self) -> ClientBatch | None:
@@ -352,3 +358,19 @@ class Client(BaseClient):
             return await future
         finally:
             self._tickets.pop(ticket.number, None)
+
+
+class _Batches:
+    """An iterator that, unlike a generator, goes on after somebody has given up waiting for it."""
+
+    def __init__(self, next_batch: Callable[[], Awaitable[ClientBatch | None]]) -> None:
+        self._next_batch = next_batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ClientBatch:
+        batch = await self._next_batch()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch

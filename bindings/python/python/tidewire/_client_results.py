@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import SubscriptionError
+
 Position = tuple[str, int]
 """A place in a topic's history: its epoch, 8 hex digits, and the offset."""
 
@@ -30,12 +32,10 @@ class Subscription:
 
     Attributes:
         topics: Topics that are subscribed now.
-        failed: Topics that are not. Why is told by what happens next, of the kind `error`.
         positions: Where the topics with history stand.
     """
 
     topics: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
     positions: dict[str, TopicPosition] = field(default_factory=dict)
 
 
@@ -132,13 +132,19 @@ class QueueDepth:
 
 
 def subscription(answer: tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]]]) -> Subscription:
-    """The result of subscribing."""
+    """The result of subscribing.
+
+    Raises:
+        SubscriptionError: The server does not give some of the topics.
+    """
     topics, failed, positions = answer
+    if failed:
+        raise SubscriptionError(topics, failed)
     known = {
         topic: TopicPosition((epoch, offset), recovered, count)
         for topic, (epoch, offset, recovered, count) in positions.items()
     }
-    return Subscription(topics, failed, known)
+    return Subscription(topics, known)
 
 
 def presence(answer: tuple[dict[str, Any], list[str]]) -> dict[str, TopicPresence]:

@@ -102,6 +102,28 @@ class CallTimeoutError(CallError, TimeoutError):
     code = "TIMEOUT"
 
 
+class SubscriptionError(TidewireError):
+    """The server does not give some of the topics; those that it gives are subscribed.
+
+    Attributes:
+        topics: Topics that are subscribed.
+        failed: Topics that are not. Why is told by what happens next, of the kind `error`.
+    """
+
+    code = "SUBSCRIPTION_FAILED"
+
+    def __init__(self, topics: list[str], failed: list[str]) -> None:
+        words = f"the server does not give {', '.join(failed)}"
+        if topics:
+            words += f" (but {', '.join(topics)})"
+        super().__init__(words)
+        self.topics = topics
+        self.failed = failed
+
+    def __reduce__(self) -> tuple[type, tuple[list[str], list[str]]]:
+        return type(self), (self.topics, self.failed)
+
+
 class ConnectionClosedError(TidewireError, ConnectionError):
     """The connection is gone."""
 
@@ -128,6 +150,7 @@ __all__ = [
     "InvalidMessageError",
     "SecurityError",
     "StoppedError",
+    "SubscriptionError",
     "TidewireError",
     "TokenError",
     "WrongTypeError",

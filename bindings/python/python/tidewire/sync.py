@@ -141,7 +141,11 @@ class Client(BaseClient):
         overload: str | None = None,
     ) -> results.Subscription:
         """Subscribes topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
-        options."""
+        options.
+
+        Raises:
+            SubscriptionError: The server does not give some of the topics; the others are subscribed.
+        """
         ticket = self._subscribe(
             topics,
             recover=recover,
@@ -225,27 +229,25 @@ class Client(BaseClient):
                 raise ConnectionClosedError(str(error)) from None
             yield batch
 
-    def __iter__(self) -> Iterator[ClientMessage]:
-        """Each message for which there is no handler; the others go to theirs, one after another.
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> ClientMessage:
+        """The next message for which there is no handler; the others go to theirs, one after another.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        batches = self.batches()
         while True:
-            # Who breaks off finds the next ones the next time.
             for message in self._left:
                 handler = self._handler(message)
                 if handler is not None:
                     self._call(handler, message)
                 elif message.kind == "message":
-                    yield message
+                    return message
                 else:
                     self._pass_over(message)
-            batch = next(batches, None)
-            if batch is None:
-                return
-            self._left = batch
+            self._left = next(self.batches())
 
     def run(self) -> None:
         """Calls handlers until the client is closed."""

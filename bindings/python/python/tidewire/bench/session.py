@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import tidewire
@@ -31,18 +31,19 @@ class Session:
     def __init__(self, client: tidewire.Client) -> None:
         self._client = client
         self._batches = client.batches()
-        self._next: asyncio.Future[Any] | None = None
         self._held: list[Received] = []
         self._publishing: set[asyncio.Task[Any]] = set()
 
     async def server_version(self) -> str | None:
         """What the server says of its version when a connection begins."""
-        async for message in self._batch(FIRST_S):
-            if message.kind == "connected":
-                version = message.payload.get("server_version")
-                return None if version is None else str(version)
-            self._hear(message, self._held)
-        return None
+        version = None
+        with contextlib.suppress(asyncio.TimeoutError):
+            for message in await asyncio.wait_for(anext(self._batches), FIRST_S):
+                if message.kind == "connected":
+                    version = message.payload.get("server_version")
+                else:
+                    self._hear(message, self._held)
+        return None if version is None else str(version)
 
     async def send(self, type: str, payload: Payload) -> None:
         """Puts a message on its way; waits while there is no room."""
@@ -56,19 +57,9 @@ class Session:
         """What has come for the application, at least one message."""
         received, self._held = self._held, []
         while not received:
-            async for message in self._batch():
+            for message in await anext(self._batches):
                 self._hear(message, received)
         return received
-
-    async def _batch(self, patience_s: float | None = None) -> AsyncIterator[tidewire.ClientMessage]:
-        """The next batch; who gives up waiting leaves it for the next one who asks."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._batches))
-        await asyncio.wait([self._next], timeout=patience_s)
-        if self._next.done():
-            batch, self._next = self._next, None
-            for message in batch.result():
-                yield message
 
     def _hear(self, message: tidewire.ClientMessage, received: list[Received]) -> None:
         kind = message.kind
@@ -81,11 +72,7 @@ class Session:
 
     async def subscribe(self, topic: str) -> None:
         """Subscribes to a topic."""
-        subscription = await self._client.subscribe(topic)
-        if topic in subscription.failed:
-            raise tidewire.CallError(
-                f"the server does not let clients subscribe to {topic}", code="TOPIC_FORBIDDEN"
-            )
+        await self._client.subscribe(topic)
 
     async def publish(self, topic: str, type: str, payload: Payload) -> None:
         """Puts a publication on its way, and waits while too many have not been taken."""
@@ -102,8 +89,6 @@ class Session:
 
     async def close(self) -> None:
         """Ends the connection."""
-        if self._next is not None:
-            self._next.cancel()
         await self._client.close()
 
 
