@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::message::Message;
-use super::publishing::{Retry, publication};
+use super::publishing::{publication, retry};
 use crate::errors::{Failure, argument};
 use crate::json;
 use pyo3::prelude::*;
@@ -64,9 +64,9 @@ impl Connection {
         priority: Option<u8>,
         wait_ms: u64,
     ) -> PyResult<()> {
-        let publication = publication(r#type, json::dumps(payload)?, priority)?;
+        let publication = publication(r#type, payload, priority)?;
         let handle = self.core.handle()?;
-        Retry::new(wait_ms).run(py, || {
+        retry(py, wait_ms, || {
             handle.publish_to_connection(self.peer.connection, &publication)
         })
     }
@@ -76,7 +76,9 @@ impl Connection {
     fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: u64) -> PyResult<()> {
         let message = outgoing(data)?;
         let handle = self.core.handle()?;
-        Retry::new(wait_ms).run(py, || handle.send(self.peer.connection, message.clone()))
+        retry(py, wait_ms, || {
+            handle.send(self.peer.connection, message.clone())
+        })
     }
 
     /// Ends the connection with a code and a reason.

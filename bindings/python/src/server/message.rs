@@ -297,7 +297,7 @@ impl Message {
             .map_err(|error| crate::errors::Failure::from(error).into())
     }
 
-    fn __repr__(&self) -> String {
+    fn __repr__(&self, py: Python<'_>) -> String {
         let user = self
             .user()
             .map_or_else(String::new, |user| format!(" user={user:?}"));
@@ -307,13 +307,7 @@ impl Message {
             Event::Sync(_, request) => format!(" topics={:?}", request.topics),
             Event::Connect(_) | Event::Close(..) => String::new(),
         };
-        let kind = match self.event() {
-            Event::Message(..) => "message",
-            Event::Connect(_) => "connect",
-            Event::Call(..) => "request",
-            Event::Sync(..) => "snapshot_request",
-            Event::Close(..) => "disconnect",
-        };
+        let kind = self.kind(py);
         let connection = self.peer().connection;
         format!("<tidewire.Message {kind}{about} connection={connection}{user}>")
     }

@@ -1,8 +1,8 @@
 //! What goes from the application to clients.
 
+use super::ServerCore;
 use super::connection::{Connection, close_code, outgoing};
 use super::message::Message;
-use super::{Outcome, ServerCore};
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
 use pyo3::prelude::*;
@@ -45,7 +45,7 @@ impl ServerCore {
         snapshot: bool,
         wait_ms: u64,
     ) -> PyResult<Published> {
-        let mut new = publication(r#type, json::dumps(payload)?, priority)?;
+        let mut new = publication(r#type, payload, priority)?;
         if let Some(id) = id {
             new = new.with_id(id);
         }
@@ -62,7 +62,7 @@ impl ServerCore {
             new = new.as_snapshot();
         }
         let handle = self.0.handle()?;
-        let place = Retry::new(wait_ms).run(py, || handle.publish(topic, &new))?;
+        let place = retry(py, wait_ms, || handle.publish(topic, &new))?;
         Ok(place.into())
     }
 
@@ -79,13 +79,13 @@ impl ServerCore {
     ) -> PyResult<usize> {
         let mut new = Vec::with_capacity(payloads.len().unwrap_or(0));
         for payload in payloads.try_iter()? {
-            new.push(publication(r#type, json::dumps(&payload?)?, priority)?);
+            new.push(publication(r#type, &payload?, priority)?);
         }
         let handle = self.0.handle()?;
         let mut published = 0;
         let mut left = new.as_slice();
         // What was published is not published again when there is no room for the rest.
-        Retry::new(wait_ms).run(py, || {
+        retry(py, wait_ms, || {
             publish_in_turn(handle, topic, &mut left, &mut published)
         })?;
         Ok(published)
@@ -102,9 +102,9 @@ impl ServerCore {
         priority: Option<u8>,
         wait_ms: u64,
     ) -> PyResult<()> {
-        let new = publication(r#type, json::dumps(payload)?, priority)?;
+        let new = publication(r#type, payload, priority)?;
         let handle = self.0.handle()?;
-        Retry::new(wait_ms).run(py, || handle.publish_to_user(user, &new))
+        retry(py, wait_ms, || handle.publish_to_user(user, &new))
     }
 
     /// Sends to every connection.
@@ -117,9 +117,9 @@ impl ServerCore {
         priority: Option<u8>,
         wait_ms: u64,
     ) -> PyResult<()> {
-        let new = publication(r#type, json::dumps(payload)?, priority)?;
+        let new = publication(r#type, payload, priority)?;
         let handle = self.0.handle()?;
-        Retry::new(wait_ms).run(py, || handle.publish_to_everyone(&new))
+        retry(py, wait_ms, || handle.publish_to_everyone(&new))
     }
 
     /// Sends to every connection as it is: `str` as text, bytes as binary.
@@ -127,7 +127,7 @@ impl ServerCore {
     fn broadcast_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: u64) -> PyResult<()> {
         let message = outgoing(data)?;
         let handle = self.0.handle()?;
-        Retry::new(wait_ms).run(py, || handle.broadcast(message.clone()))
+        retry(py, wait_ms, || handle.broadcast(message.clone()))
     }
 
     /// Sends pairs of a connection, or a message for the connection it came from, and data, as they are, in their
@@ -146,7 +146,7 @@ impl ServerCore {
         }
         let handle = self.0.handle()?;
         let mut messages = messages.into_iter().peekable();
-        Retry::new(wait_ms).run(py, || {
+        retry(py, wait_ms, || {
             while let Some((connection, message)) = messages.peek() {
                 handle.send(*connection, message.clone())?;
                 messages.next();
@@ -205,13 +205,13 @@ impl From<Place> for Published {
     }
 }
 
-/// A publication of a type, its payload as JSON.
+/// A publication of a type.
 pub(super) fn publication(
     r#type: &str,
-    payload: String,
+    payload: &Bound<'_, PyAny>,
     priority: Option<u8>,
-) -> Outcome<NewPublication> {
-    let new = NewPublication::new(r#type, payload);
+) -> PyResult<NewPublication> {
+    let new = NewPublication::new(r#type, json::dumps(payload)?);
     let Some(number) = priority else {
         return Ok(new);
     };
@@ -245,11 +245,6 @@ fn publish_in_turn(
     Ok(())
 }
 
-/// Tries again while the server has not caught up, for so long.
-pub(super) struct Retry {
-    wait: Duration,
-}
-
 /// Why something can be tried again.
 pub(super) trait MayBeBusy: Into<Failure> {
     fn is_busy(&self) -> bool;
@@ -267,37 +262,31 @@ impl MayBeBusy for SendError {
     }
 }
 
-impl Retry {
-    pub(super) fn new(wait_ms: u64) -> Self {
-        Self {
-            wait: Duration::from_millis(wait_ms),
-        }
+/// Tries again while the server has not caught up, for so long. The first try is made with the interpreter locked, as
+/// most end at once; while it waits others can run.
+pub(super) fn retry<T: Send, E: MayBeBusy + Send>(
+    py: Python<'_>,
+    wait_ms: u64,
+    mut attempt: impl FnMut() -> Result<T, E> + Send,
+) -> PyResult<T> {
+    let wait = Duration::from_millis(wait_ms);
+    match attempt() {
+        Err(error) if error.is_busy() && !wait.is_zero() => {}
+        outcome => return outcome.map_err(|error| error.into().into()),
     }
-
-    /// The first try is made with the interpreter locked, as most end at once; while it waits others can run.
-    pub(super) fn run<T: Send, E: MayBeBusy + Send>(
-        &self,
-        py: Python<'_>,
-        mut attempt: impl FnMut() -> Result<T, E> + Send,
-    ) -> PyResult<T> {
-        match attempt() {
-            Err(error) if error.is_busy() && !self.wait.is_zero() => {}
+    let started = Instant::now();
+    let mut pause = PAUSE_MIN;
+    loop {
+        let outcome = py.detach(|| {
+            thread::sleep(pause);
+            attempt()
+        });
+        match outcome {
+            Err(error) if error.is_busy() && started.elapsed() < wait => {}
             outcome => return outcome.map_err(|error| error.into().into()),
         }
-        let started = Instant::now();
-        let mut pause = PAUSE_MIN;
-        loop {
-            let outcome = py.detach(|| {
-                thread::sleep(pause);
-                attempt()
-            });
-            match outcome {
-                Err(error) if error.is_busy() && started.elapsed() < self.wait => {}
-                outcome => return outcome.map_err(|error| error.into().into()),
-            }
-            py.check_signals()?;
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
+        py.check_signals()?;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
