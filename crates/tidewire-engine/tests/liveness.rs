@@ -194,9 +194,12 @@ fn a_peer_that_reads_slowly_is_not_silent() {
         slow.send_text("paused by this");
         server.handle().counters().reading_pauses == 1
     });
-    for _ in 0..48 {
+    for number in 0..48 {
         assert!(slow.next() == Said::Binary(vec![7; 1024 * 1024]));
-        std::thread::sleep(Duration::from_millis(80));
+        // What the kernel holds in the end it has taken from the server long before.
+        if number < 32 {
+            std::thread::sleep(Duration::from_millis(80));
+        }
     }
     assert_eq!(server.handle().counters().idle_timeouts, 0);
 }

@@ -238,10 +238,9 @@ impl FanRun {
 
     /// The times at which the publications that may leave now were meant to, in microseconds since the epoch.
     fn due(&mut self, now_ns: u64, deadline_ns: Option<u64>, times_us: &mut Vec<u64>) {
-        if !self.plan.is_ready() {
+        let Some(started_ns) = self.started_ns else {
             return;
-        }
-        let started_ns = *self.started_ns.get_or_insert(now_ns);
+        };
         let published = self.counts.published;
         match &self.plan.tempo {
             Tempo::Window(window) => {
@@ -270,7 +269,7 @@ impl Worker {
         let Some(phase) = &mut self.lab.phase else {
             return;
         };
-        let (is_stopping, deadline_ns) = (phase.is_stopping(), phase.deadline_ns());
+        let is_stopping = phase.is_stopping();
         let has_begun = phase.has_begun();
         let Some(fan) = &mut phase.fan else { return };
         fan.check_ns = now_ns + CHECK_NS;
@@ -284,6 +283,12 @@ impl Worker {
         let Some(publisher) = fan.publisher else {
             return;
         };
+        if fan.started_ns.is_none() && fan.plan.is_ready() {
+            fan.started_ns = Some(now_ns);
+            phase.count_time_from(now_ns);
+        }
+        let deadline_ns = phase.deadline_ns();
+        let Some(fan) = &mut phase.fan else { return };
         let mut times_us = std::mem::take(&mut self.lab.times_us);
         fan.due(now_ns, deadline_ns, &mut times_us);
         if !times_us.is_empty()

@@ -148,6 +148,12 @@ impl PhaseRun {
         self.deadline_ns
     }
 
+    /// What came before was waiting, which is not taken off the time of the phase.
+    pub(super) fn count_time_from(&mut self, now_ns: u64) {
+        let waited_ns = now_ns.saturating_sub(self.start_ns);
+        self.deadline_ns = self.deadline_ns.map(|deadline_ns| deadline_ns + waited_ns);
+    }
+
     /// Takes what a connection has done, which has no further part in the phase.
     pub(super) fn fold(&mut self, talk: &Talk) {
         let work = &talk.work;
