@@ -86,7 +86,7 @@ async def kinds(client: tidewire.Client, *wanted: str) -> tidewire.ClientMessage
                 return message
         batch = await client._next_batch()
         assert batch is not None, "the client was closed"
-        client._left = batch
+        client._left = iter(batch)
 
 
 def is_alive(pid: int) -> bool:

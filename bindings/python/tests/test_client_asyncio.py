@@ -92,7 +92,9 @@ def test_giving_up_waiting_loses_nothing(serve: Serve) -> None:
                 assert (await anext(client)).payload == number
                 assert (await anext(client)).payload == "second"
             server.publish("plain", "batch")
-            assert [message.payload for message in await anext(batches)] == ["batch"]
+            batch = await anext(batches)
+            assert [message.payload for message in batch] == ["batch"]
+            assert len(batch) == 1  # also after it was looked at
         assert [message.kind for message in await anext(batches)] == ["disconnected"]
         with pytest.raises(StopAsyncIteration):
             await anext(batches)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._client_options import ClientOptions
-    from ._native import ClientBatch, ClientMessage
+    from ._native import ClientMessage
 
 __all__ = ["Client", "connect"]
 
@@ -213,9 +213,9 @@ class Client(BaseClient):
         seconds: float = self._core.ping().wait()
         return seconds
 
-    def batches(self, *, timeout_ms: int = 1000) -> Iterator[ClientBatch]:
+    def batches(self, *, timeout_ms: int = 1000) -> Iterator[list[ClientMessage]]:
         """What is received, of every kind, as it came together, until the client is closed. After
-        `timeout_ms` without anything an empty batch comes. Handlers are not called.
+        `timeout_ms` without anything an empty list comes. Handlers are not called.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
@@ -247,7 +247,7 @@ class Client(BaseClient):
                     return message
                 else:
                     self._pass_over(message)
-            self._left = next(self.batches())
+            self._left = iter(next(self.batches()))
 
     def run(self) -> None:
         """Calls handlers until the client is closed."""

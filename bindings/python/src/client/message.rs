@@ -15,12 +15,8 @@ use tidewire_client::sequencer::Position;
 use tidewire_client::{Batch, Event, Format, Message, Responder};
 use tidewire_wire::envelope::{Outline, message_topic, message_type};
 
-/// What came together: `for message in batch`, once.
-#[pyclass(module = "tidewire")]
-pub(crate) struct ClientBatch(Option<Batch>);
-
 /// Something that a client received: `kind` says what.
-#[pyclass(frozen, freelist = 256, module = "tidewire")]
+#[pyclass(frozen, freelist = 1024, module = "tidewire")]
 pub(crate) struct ClientMessage {
     what: What,
     decoded: PyOnceLock<Py<PyAny>>,
@@ -40,31 +36,9 @@ struct Question {
     responder: Mutex<Option<Responder>>,
 }
 
-impl ClientBatch {
-    pub(super) fn new(batch: Option<Batch>) -> Self {
-        Self(batch)
-    }
-}
-
-#[pymethods]
-impl ClientBatch {
-    fn __len__(&self) -> usize {
-        self.0.as_ref().map_or(0, ExactSizeIterator::len)
-    }
-
-    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        this
-    }
-
-    fn __next__(&mut self) -> Option<ClientMessage> {
-        self.0.as_mut()?.next().map(ClientMessage::new)
-    }
-
-    fn __repr__(&self) -> String {
-        let length = self.__len__();
-        let plural = if length == 1 { "" } else { "s" };
-        format!("<tidewire.ClientBatch of {length} message{plural}>")
-    }
+/// What came together.
+pub(super) fn messages(batch: Option<Batch>) -> Vec<ClientMessage> {
+    batch.into_iter().flatten().map(ClientMessage::new).collect()
 }
 
 impl ClientMessage {

@@ -7,7 +7,8 @@ mod requests;
 mod runtime;
 
 pub(crate) use answer::Ticket;
-pub(crate) use message::{ClientBatch, ClientMessage};
+pub(crate) use message::ClientMessage;
+use message::messages;
 
 use crate::errors::{Failure, stopped};
 use crate::json;
@@ -182,14 +183,12 @@ impl ClientCore {
         Ok(())
     }
 
-    /// What has happened, waited for at most so long; an empty batch if nothing has.
+    /// What has happened, waited for at most so long; nothing if nothing has.
     #[pyo3(signature = (timeout_ms = 0))]
-    fn receive(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<ClientBatch> {
+    fn receive(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<Vec<ClientMessage>> {
         let client = self.client()?;
         if timeout_ms == 0 {
-            return Ok(ClientBatch::new(
-                client.try_next_batch().map_err(Failure::from)?,
-            ));
+            return Ok(messages(client.try_next_batch().map_err(Failure::from)?));
         }
         let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
         loop {
@@ -201,7 +200,7 @@ impl ClientCore {
                 .detach(|| client.blocking_next_batch(wait))
                 .map_err(Failure::from)?;
             if batch.is_some() || wait == left {
-                return Ok(ClientBatch::new(batch));
+                return Ok(messages(batch));
             }
             py.check_signals()?;
         }
