@@ -174,6 +174,7 @@ SECTIONS = {
     "python-receive": python_package.python_receive,
     "python-echo": python_package.python_echo,
     "python-publish": python_package.python_publish,
+    "python-client": python_package.python_client,
 }
 
 

@@ -6,7 +6,7 @@ import statistics
 import subprocess
 
 from measure import CLIENT_CORE, bench, cpu_us, median, rate, ratio, reached, verdicts
-from servers import ROOT, SECRET, Server, peers, tidewire
+from servers import ROOT, SECRET, TIDEWIRE, Server, peers, tidewire
 
 FOLDER = ROOT / "bench/peers/python"
 PYTHON = FOLDER / ".venv/bin/python"
@@ -15,8 +15,8 @@ WEBSOCKETS, PICOWS = "websockets (Python)", "picows (Python)"
 BATCHES, HANDLERS = "tidewire, batches", "tidewire, handlers"
 
 
-def server(name, mode, profile):
-    command = [PYTHON, FOLDER / "server.py", "--mode", mode, "--profile", profile]
+def server(name, mode, profile, *options):
+    command = [PYTHON, FOLDER / "server.py", "--mode", mode, "--profile", profile, *options]
     flags = ["--profile", profile]
     if profile == "v1":
         flags += ["--jwt-secret", SECRET]
@@ -109,8 +109,53 @@ def python_publish(page, rounds, seconds):
 
 def subscribers(measured, seconds):
     command = ["taskset", "-c", CLIENT_CORE, PYTHON, FOLDER / "subscribers.py", measured.url, "--seconds", seconds]
-    run = subprocess.run([*map(str, command)], stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(run.stdout)["deliveries_per_s"]
+    return run_for(seconds, command)["deliveries_per_s"]
+
+
+def python_client(page, rounds, seconds):
+    """Clients of Python beside each other; what is sent counts when the server has read it."""
+    figures = {}
+    for _ in range(rounds):
+        for mode, start in CLIENT_SERVERS.items():
+            with start() as measured:
+                for library in LIBRARIES:
+                    figures.setdefault((mode, library), []).append(client(measured, library, mode, seconds))
+        with server("tidewire", "length", "v1") as ours, websockets_server("sink") as theirs:
+            for library, measured in (("tidewire", ours), ("websockets", theirs)):
+                figures.setdefault(("connect", library), []).append(client(measured, library, "connect", seconds))
+    page.table("Clients in Python, 175 B JSON, one connection", "", *LIBRARIES, "ratio", "target")
+    for mode, key, words, wanted in CLIENT_FIGURES:
+        values = {library: [run[key] for run in figures[mode, library]] for library in LIBRARIES}
+        pairs = zip(values["tidewire"], values["websockets"], strict=True)
+        times = statistics.median(ours / other for ours, other in pairs)
+        is_rate = key == "messages_per_s"
+        is_reached = reached(times >= wanted if is_rate else times <= wanted)
+        unit, bound = ("/s", "at least") if is_rate else (" µs", "at most")
+        shown = [f"{median(values[library]):,.0f}{unit}" for library in LIBRARIES]
+        page.row(words, *shown, f"{times:.2f}", f"{bound} {wanted}: {is_reached}")
+    page.end(
+        "Both libraries make and read JSON in Python, at Tidewire's server. Connecting is to a server in Python of the same "
+        "library: Tidewire checks a JWT and has greeted by then; websockets serves plain WebSocket.",
+    )
+
+
+def client(measured, library, mode, seconds):
+    command = ["taskset", "-c", CLIENT_CORE, PYTHON, FOLDER / "client.py", measured.url]
+    command += ["--library", library, "--mode", mode, "--seconds", seconds, "--secret", SECRET]
+    return run_for(seconds, command)
+
+
+def run_for(seconds, command):
+    """What a program printed that is to run for so long; one that does not end ends the comparison."""
+    command = [*map(str, command)]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=10 * seconds + 30)
+    return json.loads(run.stdout)
+
+
+def open_tidewire(app):
+    flags = ["--listen", "127.0.0.1:0", "--shards", "1", "--no-auth", "--topics-open", "--app", app]
+    flags += ["--rate-limit-capacity", "0"]
+    return Server("tidewire", [TIDEWIRE, "serve", *flags], [])
 
 
 def add_rows(page, results, reference):
@@ -134,4 +179,17 @@ def is_installed():
     return PYTHON.exists()
 
 
+LIBRARIES = ("tidewire", "websockets")
+CLIENT_SERVERS = {
+    "send": lambda: open_tidewire("sink"),
+    "receive": lambda: server("tidewire", "send-trades", "open", "--window", 10_000),
+    "ask": lambda: open_tidewire("echo"),
+}
+CLIENT_FIGURES = (
+    ("send", "messages_per_s", "sent", 8),
+    ("receive", "messages_per_s", "received", 5),
+    ("ask", "p50", "there and back, p50", 1),
+    ("ask", "p99", "there and back, p99", 1),
+    ("connect", "p50", "connected, p50", 0.5),
+)
 COLUMNS = ["server", "confirmed messages/s", f"ratio to {WEBSOCKETS}", "server CPU per message", "bottleneck", "verdict"]

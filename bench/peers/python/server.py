@@ -5,6 +5,7 @@ Prints what it took at the end, so that the generator's count can be checked fro
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument("--profile", choices=["v1", "open", "raw"], default="raw")
     parser.add_argument("--queue-bytes", type=int, default=1 << 20)
+    parser.add_argument("--window", type=int, default=1_000, help="publications that may be ahead of the subscribers")
     options = parser.parse_args()
     server = tidewire.Server(
         port=options.port,
@@ -38,10 +40,10 @@ def main() -> None:
     print(f"listening on {server.url}", flush=True)
     host, port = server.ops_address
     print(f"operations on http://{host}:{port}", flush=True)
-    MODES[options.mode](server)
+    MODES[options.mode](server, options.window)
 
 
-def length(server: tidewire.Server) -> None:
+def length(server: tidewire.Server, _: int) -> None:
     count = bytes_taken = 0
     for batch in server.batches():
         for message in batch:
@@ -51,7 +53,7 @@ def length(server: tidewire.Server) -> None:
     print(f"took {count} messages, {bytes_taken} bytes", flush=True)
 
 
-def payload(server: tidewire.Server) -> None:
+def payload(server: tidewire.Server, _: int) -> None:
     count = 0
     for batch in server.batches():
         for message in batch:
@@ -61,12 +63,12 @@ def payload(server: tidewire.Server) -> None:
     print(f"took {count} messages", flush=True)
 
 
-def echo(server: tidewire.Server) -> None:
+def echo(server: tidewire.Server, _: int) -> None:
     for batch in server.batches():
         server.send_raw_many((message, message) for message in batch if message.kind == "message")
 
 
-def echo_handlers(server: tidewire.Server) -> None:
+def echo_handlers(server: tidewire.Server, _: int) -> None:
     @server.on("*")
     async def answer(message: tidewire.Message) -> None:
         message.connection.send_raw(message)
@@ -74,33 +76,48 @@ def echo_handlers(server: tidewire.Server) -> None:
     asyncio.run(server.serve())
 
 
-def publish(server: tidewire.Server) -> None:
-    publish_by(server, lambda: [server.publish("fan-out", FAN_OUT, type="tick") for _ in range(100)])
+def publish(server: tidewire.Server, window: int) -> None:
+    send_by(server, window, lambda _: [server.publish("fan-out", FAN_OUT, type="tick") for _ in range(100)])
 
 
-def publish_many(server: tidewire.Server) -> None:
-    publish_by(server, lambda: server.publish_many("fan-out", [FAN_OUT] * 100, type="tick"))
+def publish_many(server: tidewire.Server, window: int) -> None:
+    send_by(server, window, lambda _: server.publish_many("fan-out", [FAN_OUT] * 100, type="tick"))
 
 
-def publish_by(server, publish_some) -> None:
-    """Publishes a hundred at a time, at most a window ahead of what the subscribers say that they have read."""
-    published, room = 0, 0
+def send_trades(server: tidewire.Server, window: int) -> None:
+    """To the last reader what a publication looks like, as fast as it can be sent, to find out what a client takes."""
+    publication = json.dumps({"c": "U", "t": "trade", "tp": "fan-out", "p": TRADE}, separators=(",", ":"))
+    send_by(server, window, lambda reader: server.send_raw_many([(reader, publication)] * 100))
+
+
+def send_by(server, window, send_some) -> None:
+    """Sends a hundred at a time, at most a window ahead of what the readers say that they have read."""
+    sent, room, reader = 0, 0, None
     while True:
         try:
-            if published + 100 <= room:
-                publish_some()
-                published += 100
+            if sent + 100 <= room:
+                send_some(reader)
+                sent += 100
                 continue
             for message in server.receive(timeout_ms=1000):
                 if message.kind == "message":
-                    published = published if message.payload else 0  # 0 is what a new subscriber says
-                    room = message.payload + WINDOW
+                    reader = message.connection
+                    sent = sent if message.payload else 0  # 0 is what a new reader says
+                    room = message.payload + window
         except tidewire.StoppedError:
             return
 
 
-WINDOW = 1_000
 FAN_OUT = {"x": "01234567890123456789012345678901234567890123456"}  # 95 bytes as a message
+TRADE = {  # 175 bytes as a message
+    "symbol": "TIDE-USD",
+    "price": 101.25,
+    "quantity": 250,
+    "side": "buy",
+    "venue": "loopback",
+    "account": "A-1027",
+    "note": "x" * 22,
+}
 MODES = {
     "length": length,
     "payload": payload,
@@ -108,6 +125,7 @@ MODES = {
     "echo-handlers": echo_handlers,
     "publish": publish,
     "publish-many": publish_many,
+    "send-trades": send_trades,
 }
 
 if __name__ == "__main__":

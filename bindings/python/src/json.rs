@@ -5,6 +5,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use tidewire_wire::envelope::message_payload;
+use tidewire_wire::format::{Format, msgpack_to_json};
 
 /// A value as JSON text.
 pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -39,6 +41,26 @@ pub(crate) fn loads<'py>(py: Python<'py>, text: &[u8]) -> PyResult<Bound<'py, Py
                 error
             }
         })
+}
+
+/// The payload of an envelope by itself, the others of its fields left alone; `None` if it is no envelope, and Python's
+/// `None` if there is no payload.
+pub(crate) fn loads_payload<'py>(
+    py: Python<'py>,
+    format: Format,
+    envelope: &[u8],
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Ok(payload) = message_payload(format, envelope) else {
+        return Ok(None);
+    };
+    let payload = match (payload, format) {
+        (None, _) => return Ok(Some(py.None().into_bound(py))),
+        (Some(payload), Format::Json) => return loads(py, payload).map(Some),
+        (Some(payload), Format::MessagePack) => payload,
+    };
+    let mut text = Vec::new();
+    msgpack_to_json(payload, &mut text).map_err(invalid_message)?;
+    loads(py, &text).map(Some)
 }
 
 /// The bytes of `bytes`, `bytearray`, `memoryview` or `str`, and whether they are text.

@@ -1,6 +1,7 @@
 //! The native module of the Python package `tidewire`: a translation layer, without rules of its own.
 //!
 //! - `client`: the client
+//! - `decoded`: what a message says, decoded once
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
 //! - `lab`: what the load lab judges and writes
@@ -9,6 +10,7 @@
 //! - `utilities`: what is useful without a server
 
 mod client;
+mod decoded;
 mod errors;
 mod json;
 mod lab;
@@ -24,7 +26,7 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::client::{ClientCore, ClientMessage, Ticket};
+    use crate::client::{ClientBatch, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
     use crate::lab::{
         LatencyRecorder, lab_bottleneck, lab_connections_room, lab_counters, lab_listener_pids,

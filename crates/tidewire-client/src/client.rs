@@ -70,7 +70,7 @@ impl Drop for Alive {
 }
 
 impl Client {
-    /// Connects, and returns once a session is established. Each endpoint is tried once.
+    /// Connects, and returns once a server has let this client in. Each endpoint is tried once.
     ///
     /// Has to be called in a tokio runtime, on which the client then lives.
     ///
@@ -480,7 +480,7 @@ impl Client {
         self.shared.outbox.waiting_bytes()
     }
 
-    /// Returns when a session is established.
+    /// Returns when a server has let this client in; with encryption, when it has shown its key.
     ///
     /// # Errors
     /// The client is closed, or has given up.

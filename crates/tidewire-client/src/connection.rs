@@ -151,7 +151,8 @@ impl Connection<'_> {
             }
         }
         if self.closing == Closing::Draining
-            && (self.burst.is_empty() || !self.session.is_established())
+            && (!self.session.is_accepted()
+                || self.session.is_established() && self.burst.is_empty())
         {
             self.closing = Closing::Sent;
             let (code, reason) = self.shared.close.code_and_reason();
@@ -200,6 +201,7 @@ impl Connection<'_> {
     fn read_events(&mut self) -> Result<(), Ending> {
         let moment = self.shared.moment();
         let bytes_max = self.shared.config.inbox_bytes_max;
+        let was_accepted = self.session.is_accepted();
         let was_established = self.session.is_established();
         let answered = self.session.quality(moment).answered;
         let mut input = Input::new(&mut self.input[self.unread.clone()]);
@@ -228,9 +230,11 @@ impl Connection<'_> {
         }
         if was_established == self.session.is_established() {
             self.reply_bytes += self.out.len() - out_bytes;
-        } else {
+        } else if self.closing == Closing::No {
             self.limit = None;
-            self.shared.handle_established();
+        }
+        if !was_accepted && self.session.is_accepted() {
+            self.shared.handle_accepted();
         }
         Ok(())
     }

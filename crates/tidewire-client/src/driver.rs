@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 pub enum State {
     /// A connection is being opened.
     Connecting,
-    /// A session is established.
+    /// A server has let this client in.
     Connected,
     /// The connection is gone; the next one is tried later.
     Waiting,
@@ -104,7 +104,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn handle_established(&self) {
+    pub(crate) fn handle_accepted(&self) {
         if let Some((index, since_ms)) = lock(&self.current).take() {
             let connect_ms = self.moment().ms().saturating_sub(since_ms);
             lock(&self.endpoints).handle_success(index, connect_ms);
@@ -338,7 +338,7 @@ impl Driver {
     ) {
         let now_ms = self.shared.moment().ms();
         let mut endpoints = lock(&self.shared.endpoints);
-        if hints.was_established {
+        if hints.was_accepted {
             self.first_attempts = None;
             // A server that takes clients only to lose them at once is no success for the back-off.
             if lasted_ms >= STEADY_MS {
@@ -346,7 +346,7 @@ impl Driver {
             }
         }
         let was_lost = !ending.by_server && lasted_ms < STEADY_MS;
-        if !hints.was_established || was_lost {
+        if !hints.was_accepted || was_lost {
             endpoints.handle_failure(index, now_ms);
         }
     }

@@ -69,7 +69,7 @@ pub(crate) struct Session {
     quality: QualityMeter,
     rate: RateLimit,
     queue: Option<Intake>,
-    /// How many sessions were established.
+    /// How many sessions there were.
     serial: u32,
     link: Option<Link>,
 }
@@ -92,6 +92,8 @@ struct Link {
     last_ping_ms: u64,
     /// When requests are made again, of which the rate limit has refused some without saying which.
     repeat_at_ms: Option<u64>,
+    /// The server has let this client in, and what is agreed on in the clear is agreed on.
+    is_accepted: bool,
     /// `server_hello` has been taken; a second one changes nothing.
     is_greeted: bool,
 }
@@ -121,7 +123,7 @@ pub(crate) struct Hints {
     pub(crate) reconnect_after_ms: Option<u64>,
     /// The server asked for at least that long.
     pub(crate) retry_after_ms: Option<u64>,
-    pub(crate) was_established: bool,
+    pub(crate) was_accepted: bool,
 }
 
 impl Session {
@@ -186,6 +188,7 @@ impl Session {
             pings: VecDeque::new(),
             last_ping_ms: moment.ms(),
             repeat_at_ms: None,
+            is_accepted: false,
             is_greeted: false,
         });
         Ok(())
@@ -208,7 +211,7 @@ impl Session {
         Hints {
             reconnect_after_ms: link.reconnect_after_ms,
             retry_after_ms: link.retry_after_ms,
-            was_established: link.is_greeted,
+            was_accepted: link.is_accepted,
         }
     }
 
@@ -224,6 +227,12 @@ impl Session {
         self.pending.fail_all(&Error::Closed(reason.to_owned()));
     }
 
+    /// Whether the server has let this client in. What it then sends waits for the session to be established, which
+    /// takes one more time there and back.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.is_accepted)
+    }
+
     pub(crate) fn is_established(&self) -> bool {
         self.link.as_ref().is_some_and(|link| link.is_greeted)
     }
@@ -235,7 +244,7 @@ impl Session {
         }
     }
 
-    /// How many sessions were established.
+    /// How many sessions there were.
     pub(crate) fn serial(&self) -> u32 {
         self.serial
     }

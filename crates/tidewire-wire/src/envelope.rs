@@ -13,7 +13,9 @@ mod write;
 pub(crate) use classify::strip_category;
 pub use classify::{Kind, SystemType, classify_json, classify_msgpack};
 pub use outline::Outline;
-pub use peek::{correlation_id, message_id, message_number, message_topic, message_type};
+pub use peek::{
+    correlation_id, message_id, message_number, message_payload, message_topic, message_type,
+};
 pub use priority::Priority;
 pub(crate) use publication::write_event;
 pub use publication::{

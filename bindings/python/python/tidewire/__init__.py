@@ -20,7 +20,7 @@ from ._client_results import (
 )
 from ._handlers import HandlerStatistics
 from ._json import RawJson
-from ._native import Batch, ClientMessage, Connection, Message, Published
+from ._native import Batch, ClientBatch, ClientMessage, Connection, Message, Published
 from ._native import version as __version__
 from ._options import ServerOptions, TopicRule
 from ._server import Server
@@ -32,6 +32,7 @@ from .errors import __all__ as _errors
 __all__ = [
     "Batch",
     "Client",
+    "ClientBatch",
     "ClientMessage",
     "ClientOptions",
     "Connection",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._client_options import ClientOptions
-    from ._native import ClientMessage, Ticket
+    from ._native import ClientBatch, ClientMessage, Ticket
 
 
 def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
@@ -85,7 +85,7 @@ class Client(BaseClient):
         self._detach()
 
     async def ready(self) -> None:
-        """Returns when a session is established: with `wait=False`, or after a lost connection."""
+        """Returns when a server has let the client in: with `wait=False`, or after a lost connection."""
         await self._done(self._core.connected())
 
     async def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
@@ -241,7 +241,7 @@ class Client(BaseClient):
         seconds: float = await self._done(self._core.ping())
         return seconds
 
-    def batches(self) -> AsyncIterator[list[ClientMessage]]:
+    def batches(self) -> AsyncIterator[ClientBatch]:
         """What is received, of every kind, as it came together, until the client is closed. Handlers are
         not called. Who gives up waiting for one, as by `asyncio.wait_for`, loses nothing.
 
@@ -275,7 +275,7 @@ class Client(BaseClient):
                 raise StopAsyncIteration
             self._left = iter(batch)
 
-    async def _next_batch(self) -> list[ClientMessage] | None:
+    async def _next_batch(self) -> ClientBatch | None:
         """What came together next; `None` if the application has closed the client."""
         self._attach()
         # Others have a turn, however much there is to receive.
@@ -287,7 +287,7 @@ class Client(BaseClient):
                 if self._is_closing:
                     return None
                 raise ConnectionClosedError(str(error)) from None
-            if batch:
+            if len(batch):
                 return batch
             await self._rung()
 
@@ -363,13 +363,13 @@ class Client(BaseClient):
 class _Batches:
     """An iterator that, unlike a generator, goes on after somebody has given up waiting for it."""
 
-    def __init__(self, next_batch: Callable[[], Awaitable[list[ClientMessage] | None]]) -> None:
+    def __init__(self, next_batch: Callable[[], Awaitable[ClientBatch | None]]) -> None:
         self._next_batch = next_batch
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[ClientMessage]:
+    async def __anext__(self) -> ClientBatch:
         batch = await self._next_batch()
         if batch is None:
             raise StopAsyncIteration

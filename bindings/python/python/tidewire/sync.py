@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
     from ._client_options import ClientOptions
-    from ._native import ClientMessage
+    from ._native import ClientBatch, ClientMessage
 
 __all__ = ["Client", "connect"]
 
@@ -68,7 +68,7 @@ class Client(BaseClient):
             self._core.close(code, reason).wait()
 
     def ready(self) -> None:
-        """Returns when a session is established: with `wait=False`, or after a lost connection."""
+        """Returns when a server has let the client in: with `wait=False`, or after a lost connection."""
         self._core.connected().wait()
 
     def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
@@ -213,9 +213,9 @@ class Client(BaseClient):
         seconds: float = self._core.ping().wait()
         return seconds
 
-    def batches(self, *, timeout_ms: int = 1000) -> Iterator[list[ClientMessage]]:
+    def batches(self, *, timeout_ms: int = 1000) -> Iterator[ClientBatch]:
         """What is received, of every kind, as it came together, until the client is closed. After
-        `timeout_ms` without anything an empty list comes. Handlers are not called.
+        `timeout_ms` without anything an empty batch comes. Handlers are not called.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.

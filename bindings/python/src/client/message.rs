@@ -1,32 +1,44 @@
 //! One thing that happened to a client, decoded as far as it is looked at.
 
 use super::answer::position;
+use crate::decoded::Decoded;
 use crate::errors::{Failure, argument, invalid_message};
 use crate::json;
-use pyo3::intern;
+use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyDict};
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tidewire_client::event::{Call, PresenceChange};
 use tidewire_client::sequencer::Position;
 use tidewire_client::{Batch, Event, Format, Message, Responder};
 use tidewire_wire::envelope::{Outline, message_topic, message_type};
 
-/// Something that a client received: `kind` says what.
-#[pyclass(frozen, freelist = 1024, module = "tidewire")]
-pub(crate) struct ClientMessage {
-    what: What,
-    decoded: PyOnceLock<Py<PyAny>>,
+/// Messages in the order in which they came: `for message in batch`.
+#[pyclass(frozen, module = "tidewire")]
+pub(crate) struct ClientBatch(Arc<[What]>);
+
+/// Walks through a [`ClientBatch`].
+#[pyclass(module = "tidewire._native")]
+pub(crate) struct ClientBatchIterator {
+    whats: Arc<[What]>,
+    next: usize,
 }
 
+/// Something that a client received: `kind` says what.
+#[pyclass(frozen, freelist = 256, module = "tidewire")]
+pub(crate) struct ClientMessage {
+    what: What,
+    decoded: Decoded,
+}
+
+#[derive(Clone)]
 enum What {
     Message(Message),
-    Call(Box<Question>),
+    Call(Arc<Question>),
     /// Anything else, by its name.
-    Other(&'static str, Box<Event>),
+    Other(&'static str, Arc<Event>),
 }
 
 struct Question {
@@ -36,15 +48,61 @@ struct Question {
     responder: Mutex<Option<Responder>>,
 }
 
-/// What came together.
-pub(super) fn messages(batch: Option<Batch>) -> Vec<ClientMessage> {
-    batch.into_iter().flatten().map(ClientMessage::new).collect()
+impl ClientBatch {
+    pub(super) fn new(batch: Option<Batch>) -> Self {
+        Self(batch.into_iter().flatten().map(What::from).collect())
+    }
 }
 
-impl ClientMessage {
-    fn new(event: Event) -> Self {
-        let what = match event {
-            Event::Message(message) => What::Message(message),
+#[pymethods]
+impl ClientBatch {
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    fn __iter__(&self) -> ClientBatchIterator {
+        ClientBatchIterator {
+            whats: Arc::clone(&self.0),
+            next: 0,
+        }
+    }
+
+    fn __getitem__(&self, index: isize) -> PyResult<ClientMessage> {
+        let from_start = match index {
+            0.. => index,
+            _ => index + self.0.len() as isize,
+        };
+        let what = usize::try_from(from_start)
+            .ok()
+            .and_then(|at| self.0.get(at));
+        what.map(ClientMessage::new)
+            .ok_or_else(|| PyIndexError::new_err(index))
+    }
+
+    fn __repr__(&self) -> String {
+        let length = self.0.len();
+        let plural = if length == 1 { "" } else { "s" };
+        format!("<tidewire.ClientBatch of {length} message{plural}>")
+    }
+}
+
+#[pymethods]
+impl ClientBatchIterator {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self) -> Option<ClientMessage> {
+        let what = self.whats.get(self.next)?;
+        self.next += 1;
+        Some(ClientMessage::new(what))
+    }
+}
+
+impl From<Event> for What {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Message(message) => Self::Message(message),
             Event::Call(call) => {
                 let Call {
                     t,
@@ -52,19 +110,23 @@ impl ClientMessage {
                     timeout,
                     responder,
                 } = *call;
-                let responder = Mutex::new(Some(responder));
-                What::Call(Box::new(Question {
+                Self::Call(Arc::new(Question {
                     t,
                     payload,
                     timeout,
-                    responder,
+                    responder: Mutex::new(Some(responder)),
                 }))
             }
-            other => What::Other(name(&other), Box::new(other)),
-        };
+            other => Self::Other(name(&other), Arc::new(other)),
+        }
+    }
+}
+
+impl ClientMessage {
+    fn new(what: &What) -> Self {
         Self {
-            what,
-            decoded: PyOnceLock::new(),
+            what: what.clone(),
+            decoded: Decoded::default(),
         }
     }
 
@@ -139,21 +201,17 @@ impl ClientMessage {
 
     /// The whole message, decoded once.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let decode = || Ok::<_, PyErr>(self.decode(py)?.unbind());
-        Ok(self.decoded.get_or_try_init(py, decode)?.bind(py).clone())
+        self.decoded.whole(py, || self.decode(py))
     }
 
     /// What it carries: its `p`, or `payload`; `None` if there is nothing. Of what happened to the client, its fields.
     #[getter]
-    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let whole = self.json(py)?;
-        let Ok(fields) = whole.cast::<PyDict>() else {
-            return Ok(None);
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let decode_payload = || match self.message() {
+            Some(message) => json::loads_payload(py, message.encoding(), message.as_bytes()),
+            None => Ok(None),
         };
-        match fields.get_item(intern!(py, "p"))? {
-            None => fields.get_item(intern!(py, "payload")),
-            found => Ok(found),
-        }
+        self.decoded.payload(py, decode_payload, || self.decode(py))
     }
 
     /// What a message or a request is about, such as `chat`.

@@ -7,8 +7,7 @@ mod requests;
 mod runtime;
 
 pub(crate) use answer::Ticket;
-pub(crate) use message::ClientMessage;
-use message::messages;
+pub(crate) use message::{ClientBatch, ClientMessage};
 
 use crate::errors::{Failure, stopped};
 use crate::json;
@@ -183,12 +182,14 @@ impl ClientCore {
         Ok(())
     }
 
-    /// What has happened, waited for at most so long; nothing if nothing has.
+    /// What has happened, waited for at most so long; an empty batch if nothing has.
     #[pyo3(signature = (timeout_ms = 0))]
-    fn receive(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<Vec<ClientMessage>> {
+    fn receive(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<ClientBatch> {
         let client = self.client()?;
         if timeout_ms == 0 {
-            return Ok(messages(client.try_next_batch().map_err(Failure::from)?));
+            return Ok(ClientBatch::new(
+                client.try_next_batch().map_err(Failure::from)?,
+            ));
         }
         let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
         loop {
@@ -200,7 +201,7 @@ impl ClientCore {
                 .detach(|| client.blocking_next_batch(wait))
                 .map_err(Failure::from)?;
             if batch.is_some() || wait == left {
-                return Ok(messages(batch));
+                return Ok(ClientBatch::new(batch));
             }
             py.check_signals()?;
         }

@@ -3,11 +3,11 @@
 use super::Outcome;
 use super::batch::Stored;
 use super::connection::Connection;
+use crate::decoded::Decoded;
 use crate::errors::{argument, invalid_message};
 use crate::json;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyMemoryView, PySlice, PyString};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, msgpack_to_json};
 pub(crate) struct Message {
     stored: Arc<Stored>,
     index: usize,
-    decoded: PyOnceLock<Py<PyAny>>,
+    decoded: Decoded,
 }
 
 impl Message {
@@ -30,7 +30,7 @@ impl Message {
         Self {
             stored: Arc::clone(stored),
             index,
-            decoded: PyOnceLock::new(),
+            decoded: Decoded::default(),
         }
     }
 
@@ -93,6 +93,17 @@ impl Message {
         }
     }
 
+    /// The payload by itself; `None` if it is not to be found without decoding the rest.
+    fn decode_payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Event::Message(_, message) = self.event() else {
+            return Ok(None);
+        };
+        match format_of(message.encoding) {
+            Some(format) => json::loads_payload(py, format, message.bytes),
+            None => Ok(None),
+        }
+    }
+
     fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if let Some(text) = self.text()? {
             return json::loads(py, &text);
@@ -150,23 +161,14 @@ impl Message {
 
     /// The whole message, decoded once.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let decoded = self
-            .decoded
-            .get_or_try_init(py, || Ok::<_, PyErr>(self.decode(py)?.unbind()))?;
-        Ok(decoded.bind(py).clone())
+        self.decoded.whole(py, || self.decode(py))
     }
 
     /// What it carries: its `p`, or `payload`; `None` if there is nothing.
     #[getter]
-    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let whole = self.json(py)?;
-        let Ok(fields) = whole.cast::<PyDict>() else {
-            return Ok(None);
-        };
-        match fields.get_item(intern!(py, "p"))? {
-            None => fields.get_item(intern!(py, "payload")),
-            found => Ok(found),
-        }
+    fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.decoded
+            .payload(py, || self.decode_payload(py), || self.decode(py))
     }
 
     /// What it is about, such as `chat`; `None` for a connection's start and end.

@@ -131,7 +131,22 @@ impl Session {
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         match event {
-            ClientEvent::Ready { user_id, .. } => self.handle_ready(user_id, moment, out),
+            ClientEvent::Ready {
+                connection_id,
+                server_version,
+                user_id,
+            } => {
+                self.handle_ready(user_id, moment, out)?;
+                // With encryption the server has yet to show its key.
+                if self
+                    .link
+                    .as_ref()
+                    .is_some_and(|link| link.exchange.is_none())
+                {
+                    self.begin_session(connection_id, server_version, batch);
+                }
+                Ok(())
+            }
             ClientEvent::Established { .. } => self.handle_established(event, moment, out, batch),
             ClientEvent::KeyUpdate { request } => {
                 let Some(link) = &mut self.link else {
@@ -343,22 +358,12 @@ impl Session {
         if !is_first {
             return Ok(());
         }
-        self.serial += 1;
-        let serial = self.serial;
-        batch.set_session(serial);
+        self.begin_session(connection_id, server_version, batch);
         let Some(link) = &mut self.link else {
             return Ok(());
         };
         link.is_greeted = true;
         link.server_message_bytes_max = usize::try_from(message_bytes_max).unwrap_or(usize::MAX);
-        batch.push(Event::Connected(Box::new(Connected {
-            url: link.url.clone(),
-            connection_id,
-            user: link.user.clone(),
-            server_version,
-            session: serial,
-            is_encrypted: link.codec.is_encrypted(),
-        })));
         self.rate = if self.config.rate_limit {
             // Pings, hellos and subscriptions count at the server as well.
             let share = |all: u64| (all - all.div_ceil(10)).max(all.min(1));
@@ -370,6 +375,29 @@ impl Session {
         };
         self.resume_queue(producer, batch);
         self.resume_requests(moment, out)
+    }
+
+    /// The server has let this client in; once for each connection.
+    fn begin_session(
+        &mut self,
+        connection_id: String,
+        server_version: String,
+        batch: &mut BatchBuilder,
+    ) {
+        let Some(link) = self.link.as_mut().filter(|link| !link.is_accepted) else {
+            return;
+        };
+        link.is_accepted = true;
+        self.serial += 1;
+        batch.set_session(self.serial);
+        batch.push(Event::Connected(Box::new(Connected {
+            url: link.url.clone(),
+            connection_id,
+            user: link.user.clone(),
+            server_version,
+            session: self.serial,
+            is_encrypted: link.codec.is_encrypted(),
+        })));
     }
 
     /// Tells the store where the server stands.

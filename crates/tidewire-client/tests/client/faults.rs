@@ -290,3 +290,50 @@ async fn a_server_that_asks_without_end_and_never_reads_is_given_up() {
     let error = Client::connect(config).await.unwrap_err().to_string();
     assert!(error.contains("silent"), "{error}");
 }
+
+/// Takes the next frame off, shorter than 64 KiB: its opcode and its payload.
+async fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 2];
+    stream.read_exact(&mut head).await.expect("a frame");
+    let length = match head[1] & 0x7f {
+        126 => stream.read_u16().await.expect("a length").into(),
+        length => usize::from(length),
+    };
+    let mut masked = vec![0; 4 + length];
+    stream.read_exact(&mut masked).await.expect("a whole frame");
+    let (mask, payload) = masked.split_at(4);
+    let bytes = payload.iter().zip(mask.iter().cycle());
+    (
+        head[0] & 0x0f,
+        bytes.map(|(byte, mask)| byte ^ mask).collect(),
+    )
+}
+
+#[tokio::test]
+async fn what_is_said_before_the_servers_hello_waits_for_it_and_so_does_the_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
+    let connecting = tokio::spawn(Client::connect(config(url)));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    upgrade(&mut stream).await;
+    let ready = b"{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
+    stream.write_all(&[0x81, ready.len() as u8]).await.unwrap();
+    stream.write_all(ready).await.unwrap();
+    let client = connecting.await.unwrap().unwrap();
+    client.send("order", "17").await.unwrap();
+    let closing = tokio::spawn(async move { client.close().await });
+    let (_, hello) = next_frame(&mut stream).await;
+    assert!(String::from_utf8(hello).unwrap().contains("client_hello"));
+    let early = tokio::time::timeout(Duration::from_millis(50), next_frame(&mut stream));
+    assert!(early.await.is_err(), "nothing comes before the hello");
+    let hello = b"{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
+    stream.write_all(&[0x81, hello.len() as u8]).await.unwrap();
+    stream.write_all(hello).await.unwrap();
+    let (opcode, order) = next_frame(&mut stream).await;
+    let order = String::from_utf8(order).unwrap();
+    assert!(opcode == 1 && order.contains("\"order\""), "{order}");
+    let (opcode, code) = next_frame(&mut stream).await;
+    assert_eq!((opcode, &code[..2]), (8, &1_000u16.to_be_bytes()[..]));
+    stream.write_all(b"\x88\x02\x03\xe8").await.unwrap();
+    closing.await.unwrap();
+}

@@ -74,6 +74,34 @@ pub fn message_topic(
     text_field(encoding, bytes, "tp")
 }
 
+/// The bytes of `p`, or of its synonym `payload`, whichever comes first, found in the same way as
+/// [`message_number`]; `None` if there is neither.
+///
+/// # Errors
+/// As [`message_number`]; the payload is not looked at.
+pub fn message_payload(encoding: Format, bytes: &[u8]) -> Result<Option<&[u8]>, EnvelopeError> {
+    match encoding {
+        Format::Json => {
+            let (_, object) = strip_category(bytes);
+            Fields::open(object)?.find(&["p", "payload"])
+        }
+        Format::MessagePack => {
+            let mut reader = Reader::new(bytes);
+            let Item::Map(pairs) = reader.item()? else {
+                return Err(EnvelopeError::NotAnObject);
+            };
+            for _ in 0..pairs {
+                let name = reader.item()?;
+                let value = reader.value(1)?;
+                if matches!(name, Item::Str(b"p" | b"payload")) {
+                    return Ok(Some(value));
+                }
+            }
+            Ok(None)
+        }
+    }
+}
+
 fn text_field<'a>(
     encoding: Format,
     bytes: &'a [u8],
@@ -158,6 +186,30 @@ mod tests {
         assert_eq!(message_number(Format::Json, b"U{\"n\":3}"), Ok(Some(3)));
         let broken = message_number(Format::Json, b"{\"t\":[},\"n\":3}");
         assert_eq!(broken, Err(EnvelopeError::Malformed));
+    }
+
+    #[test]
+    fn payloads() {
+        let json = |text: &'static str| message_payload(Format::Json, text.as_bytes());
+        for (text, expected) in [
+            (r#"{"t":"a","p":{"p":1} }"#, Some(r#"{"p":1}"#)),
+            (r#"{"payload": [1] ,"p":2}"#, Some("[1]")),
+            (r#"{"x":{"p":1},"\u0070":null}"#, Some("null")),
+            (r#"{"t":"a"}"#, None),
+        ] {
+            assert_eq!(json(text), Ok(expected.map(str::as_bytes)), "{text}");
+            let mut packed = Vec::new();
+            json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
+            let value = expected.map(|text| {
+                let mut packed = Vec::new();
+                json_to_msgpack(text.as_bytes(), &mut packed).unwrap();
+                packed
+            });
+            let found = message_payload(Format::MessagePack, &packed);
+            assert_eq!(found, Ok(value.as_deref()), "{text}");
+        }
+        assert_eq!(json("[1]"), Err(EnvelopeError::NotAnObject));
+        assert_eq!(json(r#"{"p":[}"#), Err(EnvelopeError::Malformed));
     }
 
     #[test]
