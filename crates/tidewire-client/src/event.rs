@@ -5,9 +5,10 @@ use crate::sequencer::Position;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use tidewire_wire::envelope::{EnvelopeError, Outline};
+use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
 use tidewire_wire::format::{Format, msgpack_to_json};
 pub use tidewire_wire::session::{GapReason, PresenceChange};
 
@@ -44,9 +45,11 @@ pub enum Event {
 }
 
 /// A message as it came. Cheap to clone; it shares its bytes with those that came with it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Message {
     data: Bytes,
+    /// Where the payload is, if that was found on the way; otherwise empty.
+    payload: Range<u32>,
     encoding: Format,
     session: u32,
 }
@@ -176,14 +179,6 @@ impl Event {
 }
 
 impl Message {
-    pub(crate) fn new(data: Bytes, encoding: Format, session: u32) -> Self {
-        Self {
-            data,
-            encoding,
-            session,
-        }
-    }
-
     /// The envelope: JSON text, or MessagePack without its prefix.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -221,12 +216,21 @@ impl Message {
     /// The payload as JSON text; `null` if there is none.
     ///
     /// # Errors
-    /// As [`Self::outline`] and [`Self::json`].
+    /// A message that is broken before its end; as [`Self::json`].
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        match self.outline()?.payload {
-            [] => Ok(Cow::Borrowed(b"null")),
-            payload => as_json(self.encoding, payload),
+        match self.payload_bytes()? {
+            None => Ok(Cow::Borrowed(b"null")),
+            Some(payload) => as_json(self.encoding, payload),
         }
+    }
+
+    /// The bytes of the payload as they stand in the message; `None` if there is none.
+    fn payload_bytes(&self) -> Result<Option<&[u8]>, EnvelopeError> {
+        if self.payload.is_empty() {
+            return message_payload(self.encoding, &self.data);
+        }
+        let (start, end) = (self.payload.start as usize, self.payload.end as usize);
+        Ok(self.data.get(start..end))
     }
 }
 
@@ -273,6 +277,7 @@ enum Entry {
     Message {
         start: usize,
         end: usize,
+        payload: Range<u32>,
         encoding: Format,
     },
     Event(Event),
@@ -287,12 +292,14 @@ impl Iterator for Batch {
             Entry::Message {
                 start,
                 end,
+                payload,
                 encoding,
-            } => Event::Message(Message::new(
-                self.data.slice(start..end),
+            } => Event::Message(Message {
+                data: self.data.slice(start..end),
+                payload,
                 encoding,
-                self.session,
-            )),
+                session: self.session,
+            }),
         })
     }
 
@@ -311,12 +318,14 @@ impl BatchBuilder {
         }
     }
 
-    pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8]) {
+    /// Adds a message; `payload` is the part of it that the payload takes, or nothing if that is not known.
+    pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8], payload: &[u8]) {
         let start = self.data.len();
         self.data.extend_from_slice(bytes);
         self.entries.push(Entry::Message {
             start,
             end: self.data.len(),
+            payload: range_in(bytes, payload).unwrap_or_default(),
             encoding,
         });
     }
@@ -354,10 +363,12 @@ impl BatchBuilder {
                 Entry::Message {
                     start,
                     end,
+                    payload,
                     encoding,
                 } => Entry::Message {
                     start: start + offset,
                     end: end + offset,
+                    payload,
                     encoding,
                 },
                 event @ Entry::Event(_) => event,
@@ -372,6 +383,14 @@ impl BatchBuilder {
             session: self.session,
         }
     }
+}
+
+/// Where a part of a message is in it; `None` if it is none.
+fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<u32>> {
+    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    let end = start.checked_add(part.len())?;
+    let is_in = end <= whole.len();
+    is_in.then_some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
 }
 
 /// A message that waits for others, apart from its batch.

@@ -207,9 +207,9 @@ impl ClientMessage {
     /// What it carries: its `p`, or `payload`; `None` if there is nothing. Of what happened to the client, its fields.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let decode_payload = || match self.message() {
-            Some(message) => json::loads_payload(py, message.encoding(), message.as_bytes()),
-            None => Ok(None),
+        let decode_payload = || {
+            let text = self.message().and_then(|message| message.payload().ok());
+            text.map(|text| json::loads(py, &text)).transpose()
         };
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }

@@ -22,25 +22,22 @@ impl Session {
         batch: &mut BatchBuilder,
     ) -> Result<(), Ending> {
         if self.subscriptions.is_empty() {
-            batch.push_message(encoding, bytes);
+            batch.push_message(encoding, bytes, b"");
             return Ok(());
         }
-        let Ok(Outline {
-            topic: Some(topic),
-            position: Some((epoch, offset)),
-            delivery,
-            correlation_id,
-            ..
-        }) = Outline::find(encoding, bytes)
-        else {
-            batch.push_message(encoding, bytes);
+        let Ok(outline) = Outline::find(encoding, bytes) else {
+            batch.push_message(encoding, bytes, b"");
             return Ok(());
         };
+        let payload = outline.payload;
         // Members of a queue group get what the group gives them; the answer to a sync_request includes its position.
-        if delivery.is_some() || correlation_id.is_some() {
-            batch.push_message(encoding, bytes);
+        let is_apart = outline.delivery.is_some() || outline.correlation_id.is_some();
+        let (Some(topic), Some((epoch, offset)), false) =
+            (outline.topic, outline.position, is_apart)
+        else {
+            batch.push_message(encoding, bytes, payload);
             return Ok(());
-        }
+        };
         let position = Position { epoch, offset };
         let known = self.sequencer.position(&topic);
         let is_next = known.is_none_or(|known| {
@@ -48,7 +45,7 @@ impl Session {
         });
         let mut sequenced = Vec::new();
         if is_next {
-            batch.push_message(encoding, bytes);
+            batch.push_message(encoding, bytes, payload);
             self.sequencer
                 .advance(&topic, position, moment.ms(), &mut sequenced);
             self.tell_sequenced(sequenced, batch);
@@ -57,7 +54,7 @@ impl Session {
         if !self.subscriptions.is_gapless(&topic) {
             let is_newer = known.is_none_or(|known| known.epoch != epoch || known.offset < offset);
             if is_newer {
-                batch.push_message(encoding, bytes);
+                batch.push_message(encoding, bytes, payload);
                 self.sequencer
                     .advance(&topic, position, moment.ms(), &mut sequenced);
                 self.tell_sequenced(sequenced, batch);
@@ -116,7 +113,7 @@ impl Session {
             match item {
                 Sequenced::Message(Some(held)) => {
                     self.held_bytes -= held.bytes.len();
-                    batch.push_message(held.encoding, &held.bytes);
+                    batch.push_message(held.encoding, &held.bytes, b"");
                 }
                 // A publication of this client's own that its subscription left out.
                 Sequenced::Message(None) => {}
