@@ -173,6 +173,7 @@ SECTIONS = {
     "filters": fan_out.filters,
     "python-receive": python_package.python_receive,
     "python-echo": python_package.python_echo,
+    "python-asgi": python_package.python_asgi,
     "python-publish": python_package.python_publish,
     "python-client": python_package.python_client,
 }

@@ -44,7 +44,7 @@ def python_receive(page, rounds, seconds):
                 results.setdefault(name, []).append(bench(measured, *flags))
         for name in names.values():
             check_taken(servers[name], sum(row["messages"]["confirmed"] for row in results[name]))
-    page.table("Into Python, 175 B JSON, 100 connections", *COLUMNS)
+    page.table("Into Python, 175 B JSON, 100 connections", *columns(WEBSOCKETS))
     add_rows(page, results, WEBSOCKETS)
     page.end(
         *(
@@ -75,7 +75,7 @@ def python_echo(page, rounds, seconds):
             for _ in range(rounds):
                 for started in servers:
                     results[started.name].append(bench(started, *flags))
-        page.table(f"Echo from Python, 175 B, 100 connections, {in_flight} in flight", *COLUMNS)
+        page.table(f"Echo from Python, 175 B, 100 connections, {in_flight} in flight", *columns(WEBSOCKETS))
         add_rows(page, results, WEBSOCKETS)
         wanted = 1.2 if in_flight == 1 else 5
         lines = [target(f"handlers: at least 3 times {WEBSOCKETS}", ratio(results, HANDLERS, WEBSOCKETS, rate), 3)]
@@ -83,6 +83,27 @@ def python_echo(page, rounds, seconds):
             words = f"batches: at least {wanted} times {PICOWS}"
             lines.append(target(words, ratio(results, BATCHES, PICOWS, rate), wanted))
         page.end(*lines)
+
+
+def python_asgi(page, rounds, seconds):
+    """What an application's own port costs."""
+    by_endpoint, plain = "tidewire.asgi under uvicorn", "a plain application under uvicorn"
+    for in_flight in (1, 64):
+        flags = ["--test", "echo", "--in-flight", in_flight, "--connections", 100, "--duration-s", seconds]
+        with contextlib.ExitStack() as stack:
+            servers = [server(HANDLERS, "echo-handlers", "raw"), asgi_server(by_endpoint, "tidewire"), asgi_server(plain, "plain")]
+            results = {stack.enter_context(started).name: [] for started in servers}
+            for _ in range(rounds):
+                for started in servers:
+                    results[started.name].append(bench(started, *flags))
+        words = "Echo on the engine's port and on the application's, 175 B, 100 connections"
+        page.table(f"{words}, {in_flight} in flight", *columns(plain))
+        add_rows(page, results, plain)
+        page.end()
+
+
+def asgi_server(name, app):
+    return Server(name, [PYTHON, FOLDER / "asgi_server.py", "--app", app], ["--profile", "raw"])
 
 
 def python_publish(page, rounds, seconds):
@@ -158,6 +179,10 @@ def open_tidewire(app):
     return Server("tidewire", [TIDEWIRE, "serve", *flags], [])
 
 
+def columns(reference):
+    return ["server", "confirmed messages/s", f"ratio to {reference}", "server CPU per message", "bottleneck", "verdict"]
+
+
 def add_rows(page, results, reference):
     for name, rows in results.items():
         page.row(
@@ -192,4 +217,3 @@ CLIENT_FIGURES = (
     ("ask", "p99", "there and back, p99", 1),
     ("connect", "p50", "connected, p50", 0.5),
 )
-COLUMNS = ["server", "confirmed messages/s", f"ratio to {WEBSOCKETS}", "server CPU per message", "bottleneck", "verdict"]
