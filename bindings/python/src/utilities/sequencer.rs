@@ -202,22 +202,23 @@ impl From<Place> for Position {
 }
 
 fn listed(py: Python<'_>, out: Messages) -> PyResult<Bound<'_, PyList>> {
-    let objects = out.into_iter().map(|item| match item {
-        Sequenced::Message(message) => Ok(message),
-        Sequenced::Gap(Missing {
-            topic,
-            epoch,
-            from,
-            to,
-        }) => {
-            let gap = Gap {
-                topic: topic.to_string(),
-                epoch: epoch_text(epoch),
-                first: from,
-                last: to,
-            };
-            Ok(Py::new(py, gap)?.into_any())
+    let list = PyList::empty(py);
+    for item in out {
+        match item {
+            Sequenced::Message(message) => list.append(message)?,
+            Sequenced::Gap(gap) => list.append(Py::new(py, Gap::from(gap))?)?,
         }
-    });
-    PyList::new(py, objects.collect::<PyResult<Vec<_>>>()?)
+    }
+    Ok(list)
+}
+
+impl From<Missing> for Gap {
+    fn from(gap: Missing) -> Self {
+        Self {
+            topic: gap.topic.to_string(),
+            epoch: epoch_text(gap.epoch),
+            first: gap.from,
+            last: gap.to,
+        }
+    }
 }
