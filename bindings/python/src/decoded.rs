@@ -32,9 +32,7 @@ impl Decoded {
         decode: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         once(&self.payload, py, || {
-            if self.whole.get().is_none()
-                && let Some(part) = decode_part()?
-            {
+            if let Some(part) = decode_part()? {
                 return Ok(part);
             }
             let whole = self.whole(py, decode)?;

@@ -26,7 +26,7 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::client::{ClientBatch, ClientCore, ClientMessage, Ticket};
+    use crate::client::{ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, Ticket};
     #[pymodule_export]
     use crate::lab::{
         LatencyRecorder, lab_bottleneck, lab_connections_room, lab_counters, lab_listener_pids,

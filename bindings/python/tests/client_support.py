@@ -81,12 +81,13 @@ def url(port: int) -> str:
 async def kinds(client: tidewire.Client, *wanted: str) -> tidewire.ClientMessage:
     """The next message of one of these kinds; others are passed over."""
     while True:
-        for message in client._left:
+        while client._left:
+            message = client._left.popleft()
             if message.kind in wanted:
                 return message
         batch = await client._next_batch()
         assert batch is not None, "the client was closed"
-        client._left = iter(batch)
+        client._left.extend(batch)
 
 
 def is_alive(pid: int) -> bool:

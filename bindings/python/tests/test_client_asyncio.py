@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +109,85 @@ def test_giving_up_waiting_loses_nothing(serve: Serve) -> None:
     run(main())
 
 
+def test_two_who_take_get_everything_once(serve: Serve) -> None:
+    server = serve()
+    seen: list[Any] = []
+    everything = asyncio.Event()
+
+    async def take(client: tidewire.Client) -> None:
+        async for message in client:
+            seen.append(message.payload)
+            if len(seen) == 1_000:
+                everything.set()
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            await client.subscribe("plain")
+            takers = [asyncio.create_task(take(client)) for _ in range(2)]
+            for start in range(0, 1_000, 100):
+                server.publish_many("plain", range(start, start + 100))
+                await asyncio.sleep(0.005)
+            await everything.wait()
+        await asyncio.gather(*takers)
+
+    run(main())
+    assert sorted(seen) == list(range(1_000))
+
+
+def test_of_a_client_that_was_heard_to_the_end_nothing_stays(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            await client.ping()
+        assert [message async for message in client] == []
+        kept = weakref.ref(client)
+        del client
+        gc.collect()
+        assert kept() is None
+
+    run(main())
+
+
+def test_a_handler_that_is_cancelled_answers_its_request(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+
+            @client.on_request("slow")
+            async def slow(message: tidewire.ClientMessage) -> None:
+                await asyncio.sleep(60)
+
+            (connected,) = received(server, 1, "connect")
+            asking = asyncio.create_task(asyncio.to_thread(connected.connection.request, 1, type="slow"))
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(client), 0.3)
+            with pytest.raises(tidewire.CallError):
+                await asking
+
+    run(main())
+
+
+def test_a_batch_is_acknowledged_as_a_whole(serve: Serve) -> None:
+    server = serve()
+
+    async def main() -> None:
+        async with tidewire.connect(server.url) as client:
+            batches = client.batches()
+            await anext(batches)
+            await client.subscribe("work", queue_group="group", acknowledge=True)
+            server.publish_many("work", range(3))
+            count = 3
+            while count > 0:
+                batch = await anext(batches)
+                await client.acknowledge(batch)
+                count -= len(batch)
+
+    run(main())
+
+
 def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
     server = serve(topics_open=False, client_subscribe_allow=["open"])
 
@@ -115,7 +196,7 @@ def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
             with pytest.raises(tidewire.SubscriptionError, match=r"secret \(but open") as refused:
                 await client.subscribe(["open", "secret"])
             error = refused.value
-            assert (error.topics, error.failed) == (["open"], ["secret"])
+            assert (error.subscription.topics, error.failed) == (["open"], ["secret"])
             assert (error.code, error.fault) == ("SUBSCRIPTION_FAILED", "caller")
             assert str(pickle.loads(pickle.dumps(error))) == str(error)
             why = await kinds(client, "error")

@@ -30,6 +30,26 @@ def test_sends_and_receives(serve: Serve) -> None:
     assert list(client) == []
 
 
+def test_two_threads_that_take_get_everything_once(serve: Serve) -> None:
+    server = serve()
+    seen: list[Any] = []
+    with tidewire.sync.connect(server.url) as client:
+        client.subscribe("plain")
+        threads = [
+            threading.Thread(target=lambda: seen.extend(message.payload for message in client))
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for start in range(0, 5_000, 50):
+            server.publish_many("plain", range(start, start + 50))
+        while len(seen) < 5_000:
+            client.ping()
+    for thread in threads:
+        thread.join()
+    assert sorted(seen) == list(range(5_000))
+
+
 def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
     server = serve(topics_open=False)
     with (

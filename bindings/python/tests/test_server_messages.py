@@ -12,6 +12,23 @@ from plain_client import PlainClient
 from websockets.sync.client import connect
 
 
+def test_the_first_payload_counts_and_a_broken_message_has_none(serve) -> None:
+    server = serve(protocol="raw")
+    with connect(server.url, proxy=None) as socket:
+        socket.send('{"t":"a","payload":{"n":1},"p":{"n":2}}')
+        socket.send('{"t":"a","p":{"n":1}')
+        socket.send('{"t":"a","p":{"n":1},"z":')
+        socket.send("[1]")
+        twice, cut, broken, other = received(server, 4, "message")
+    assert twice.json()["p"] == {"n": 2}
+    assert twice.payload == {"n": 1}
+    assert twice.payload is twice.payload
+    for message in (cut, broken):
+        with pytest.raises(tidewire.InvalidMessageError):
+            _ = message.payload
+    assert other.payload is None
+
+
 def test_the_life_of_a_connection(serve) -> None:
     server = serve()
     with PlainClient(server.url) as client:

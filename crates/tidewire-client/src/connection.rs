@@ -129,7 +129,7 @@ impl Connection<'_> {
                     // Nothing was read meanwhile, so that silence does not count.
                     self.session.handle_heard(self.shared.moment());
                 }
-                () = self.shared.outbox.filled(), if wants_more => self.let_more_come(),
+                () = self.shared.outbox.filled(), if wants_more => self.let_more_come().await,
                 () = self.shared.close.requested(), if self.closing == Closing::No => self.start_close(),
                 Some(event) = store.recv() => self.handle_store(event)?,
                 () = timer.as_mut() => self.handle_timeout()?,
@@ -152,9 +152,7 @@ impl Connection<'_> {
                     .handle_burst(burst, bytes_max, moment, out, &mut self.batch)?;
             }
         }
-        if self.closing == Closing::Draining
-            && (!self.session.is_accepted()
-                || self.session.is_established() && self.burst.is_empty())
+        if self.closing == Closing::Draining && !(self.session.is_accepted() && self.has_to_send())
         {
             self.closing = Closing::Sent;
             let (code, reason) = self.shared.close.code_and_reason();
@@ -165,12 +163,18 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Who sends one message after another is woken for each of them, if the application and this task share a core:
-    /// the application goes first then, and what it sends meanwhile leaves together.
-    fn let_more_come(&self) {
+    /// An application that sends one message after another, and shares a core or a thread with this task, would have
+    /// it woken for each of them: the application goes first then, and what it sends meanwhile leaves together.
+    async fn let_more_come(&self) {
         if self.written_at.elapsed() < STREAMING {
             std::thread::yield_now();
+            tokio::task::yield_now().await;
         }
+    }
+
+    /// Whether something that was given to be sent has not been encoded.
+    fn has_to_send(&self) -> bool {
+        !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
     }
 
     fn handle_written(&mut self, written: std::io::Result<usize>) -> Result<(), Ending> {
@@ -239,13 +243,16 @@ impl Connection<'_> {
         if quality.answered != answered {
             self.shared.set_quality(quality);
         }
-        if was_established == self.session.is_established() {
-            self.reply_bytes += self.out.len() - out_bytes;
-        } else if self.closing == Closing::No {
-            self.limit = None;
-        }
         if !was_accepted && self.session.is_accepted() {
             self.shared.handle_accepted();
+        }
+        if was_established == self.session.is_established() {
+            self.reply_bytes += self.out.len() - out_bytes;
+        } else {
+            self.shared.handle_established();
+            if self.closing == Closing::No {
+                self.limit = None;
+            }
         }
         Ok(())
     }
@@ -260,7 +267,11 @@ impl Connection<'_> {
         if self.limit.is_some_and(|limit| limit <= Instant::now()) {
             return Err(match self.closing {
                 Closing::No => Ending::lost("the server did not establish the session in time"),
-                _ => Ending::lost("the server did not answer the close in time"),
+                Closing::Draining => {
+                    let (code, _) = self.shared.close.code_and_reason();
+                    Ending::ours(code, "what waited could not be sent in time")
+                }
+                Closing::Sent => Ending::lost("the server did not answer the close in time"),
             });
         }
         let moment = self.shared.moment();

@@ -104,12 +104,16 @@ impl Shared {
         }
     }
 
+    /// A server has let this client in.
     pub(crate) fn handle_accepted(&self) {
+        self.state.send_replace(State::Connected);
+    }
+
+    pub(crate) fn handle_established(&self) {
         if let Some((index, since_ms)) = lock(&self.current).take() {
             let connect_ms = self.moment().ms().saturating_sub(since_ms);
             lock(&self.endpoints).handle_success(index, connect_ms);
         }
-        self.state.send_replace(State::Connected);
     }
 
     /// Nothing is sent or received any more.
@@ -337,17 +341,19 @@ impl Driver {
         backoff: &mut Backoff,
     ) {
         let now_ms = self.shared.moment().ms();
-        let mut endpoints = lock(&self.shared.endpoints);
-        if hints.was_accepted {
+        if *self.shared.state.borrow() == State::Connected {
+            // Who waited for the first session has been told.
             self.first_attempts = None;
-            // A server that takes clients only to lose them at once is no success for the back-off.
-            if lasted_ms >= STEADY_MS {
-                backoff.handle_success();
-            }
         }
+        // A server that takes clients only to lose them at once is no success for the back-off.
+        if hints.was_established && lasted_ms >= STEADY_MS {
+            backoff.handle_success();
+        }
+        // One that ended in the moment in which it was established did not count as a success.
+        let was_success = hints.was_established && lock(&self.shared.current).is_none();
         let was_lost = !ending.by_server && lasted_ms < STEADY_MS;
-        if !hints.was_accepted || was_lost {
-            endpoints.handle_failure(index, now_ms);
+        if !was_success || was_lost {
+            lock(&self.shared.endpoints).handle_failure(index, now_ms);
         }
     }
 

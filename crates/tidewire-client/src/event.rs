@@ -18,7 +18,7 @@ pub use tidewire_wire::session::{GapReason, PresenceChange};
 pub enum Event {
     /// A message of the server's application, or a publication.
     Message(Message),
-    /// A session was established, the first or another one.
+    /// A server has let the client in, for the first or another time.
     Connected(Box<Connected>),
     /// The connection is gone.
     Disconnected(Box<Disconnected>),
@@ -54,7 +54,7 @@ pub struct Message {
     session: u32,
 }
 
-/// An established session.
+/// A session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     /// The address of the endpoint.
@@ -216,7 +216,7 @@ impl Message {
     /// The payload as JSON text; `null` if there is none.
     ///
     /// # Errors
-    /// A message that is broken before its end; as [`Self::json`].
+    /// A message that is broken; as [`Self::json`].
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         match self.payload_bytes()? {
             None => Ok(Cow::Borrowed(b"null")),
@@ -233,6 +233,16 @@ impl Message {
         Ok(self.data.get(start..end))
     }
 }
+
+/// They are equal if they came with the same bytes on the same session.
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        let this = (&self.data, self.encoding, self.session);
+        this == (&other.data, other.encoding, other.session)
+    }
+}
+
+impl Eq for Message {}
 
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -335,7 +345,7 @@ impl BatchBuilder {
         self.entries.push(Entry::Event(event));
     }
 
-    /// A session was established: what is in the batch belongs to it, as there were no messages before.
+    /// A session has begun: what is in the batch belongs to it, as there were no messages before.
     pub(crate) fn set_session(&mut self, session: u32) {
         self.session = session;
     }

@@ -123,7 +123,7 @@ pub(crate) struct Hints {
     pub(crate) reconnect_after_ms: Option<u64>,
     /// The server asked for at least that long.
     pub(crate) retry_after_ms: Option<u64>,
-    pub(crate) was_accepted: bool,
+    pub(crate) was_established: bool,
 }
 
 impl Session {
@@ -211,7 +211,7 @@ impl Session {
         Hints {
             reconnect_after_ms: link.reconnect_after_ms,
             retry_after_ms: link.retry_after_ms,
-            was_accepted: link.is_accepted,
+            was_established: link.is_greeted,
         }
     }
 

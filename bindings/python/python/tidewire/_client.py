@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,6 @@ class Client(BaseClient):
     """
 
     _loop: asyncio.AbstractEventLoop | None = None
-    _left: Iterator[ClientMessage] = iter(())
     _tickets: dict[int, tuple[Ticket, asyncio.Future[Any]]]
     _waiters: list[asyncio.Future[None]]
 
@@ -185,11 +184,11 @@ class Client(BaseClient):
             filter=filter,
             overload=overload,
         )
-        return results.subscription(await self._done(ticket))
+        return results.subscribed(await self._done(ticket))
 
     async def unsubscribe(self, topics: Topics) -> results.Subscription:
         """Ends subscriptions; after it no publication of them comes."""
-        return results.subscription(await self._done(self._core.unsubscribe(topic_list(topics))))
+        return results.unsubscribed(await self._done(self._core.unsubscribe(topic_list(topics))))
 
     async def publish(
         self,
@@ -232,7 +231,7 @@ class Client(BaseClient):
         """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
         await self._done(self._core.sync(topic_list(topics)))
 
-    async def acknowledge(self, messages: ClientMessage | Sequence[ClientMessage]) -> None:
+    async def acknowledge(self, messages: ClientMessage | Iterable[ClientMessage]) -> None:
         """Tells that publications to a member of a queue group are done."""
         await self._done(self._core.acknowledge(as_messages(messages)))
 
@@ -256,13 +255,15 @@ class Client(BaseClient):
     async def __anext__(self) -> ClientMessage:
         """The next message for which there is no handler; the others go to theirs, one after another.
 
-        Who gives up waiting, as by `asyncio.wait_for(anext(client), 5)`, loses nothing.
+        Who gives up waiting, as by `asyncio.wait_for(anext(client), 5)`, loses nothing; but a handler that
+        is at work in that moment is cancelled.
 
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
         while True:
-            for message in self._left:
+            while self._left:
+                message = self._left.popleft()
                 handler = self._handler(message)
                 if handler is not None:
                     await self._call(handler, message)
@@ -273,7 +274,7 @@ class Client(BaseClient):
             batch = await self._next_batch()
             if batch is None:
                 raise StopAsyncIteration
-            self._left = iter(batch)
+            self._left.extend(batch)
 
     async def _next_batch(self) -> ClientBatch | None:
         """What came together next; `None` if the application has closed the client."""
@@ -284,6 +285,8 @@ class Client(BaseClient):
             try:
                 batch = self._core.receive()
             except StoppedError as error:
+                # The loop would keep the client and its descriptor.
+                self._detach()
                 if self._is_closing:
                     return None
                 raise ConnectionClosedError(str(error)) from None
@@ -301,6 +304,9 @@ class Client(BaseClient):
             result = handler(message)
             if inspect.isawaitable(result):
                 result = await result
+        except asyncio.CancelledError as error:
+            self._failed(message, error)
+            raise
         except Exception as error:
             self._failed(message, error)
         else:
@@ -343,11 +349,12 @@ class Client(BaseClient):
         if self._loop is None:
             self._attach()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+        waiters = self._waiters
+        waiters.append(waiter)
         try:
             await waiter
         finally:
-            self._waiters.remove(waiter)
+            waiters.remove(waiter)
 
     async def _done(self, ticket: Ticket) -> Any:
         """Waits for what comes of a request."""

@@ -7,22 +7,23 @@ import inspect
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _client_results as results
 from ._client_options import Url, split_options
-from ._native import ClientCore
+from ._native import ClientCore, ClientMessage
 from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._client_options import ClientOptions
-    from ._native import ClientMessage, Ticket
+    from ._native import Ticket
 
-Handler = Callable[["ClientMessage"], Any]
-F = TypeVar("F", bound=Callable[["ClientMessage"], Any])
+Handler = Callable[[ClientMessage], Any]
+F = TypeVar("F", bound=Callable[[ClientMessage], Any])
 Topics = str | Iterable[str]
 
 logger = logging.getLogger("tidewire")
@@ -57,6 +58,7 @@ class BaseClient:
         self._core = ClientCore(plain, **apart)
         self._wait = bool(plain.get("wait", True))
         self._is_closing = False
+        self._left: deque[ClientMessage] = deque()
         self._messages: dict[str, Handler] = {}
         self._requests: dict[str, Handler] = {}
         _cores.add(self._core)
@@ -243,9 +245,9 @@ def publication(
     }
 
 
-def as_messages(messages: ClientMessage | Sequence[ClientMessage]) -> list[ClientMessage]:
+def as_messages(messages: ClientMessage | Iterable[ClientMessage]) -> list[ClientMessage]:
     """One message or several."""
-    return list(messages) if isinstance(messages, (list, tuple)) else [messages]  # type: ignore[list-item]
+    return [messages] if isinstance(messages, ClientMessage) else list(messages)
 
 
 def _check_handler(function: object) -> None:

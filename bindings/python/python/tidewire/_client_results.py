@@ -131,15 +131,25 @@ class QueueDepth:
     bytes: int = 0
 
 
-def subscription(answer: tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]]]) -> Subscription:
+SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]]]
+"""Topics, topics that failed, and of topics the epoch, the offset, and whether and what is recovered."""
+
+
+def subscribed(answer: SubscribeAnswer) -> Subscription:
     """The result of subscribing.
 
     Raises:
         SubscriptionError: The server does not give some of the topics.
     """
-    topics, failed, positions = answer
+    subscription, failed = unsubscribed(answer), answer[1]
     if failed:
-        raise SubscriptionError(topics, failed)
+        raise SubscriptionError(subscription, failed)
+    return subscription
+
+
+def unsubscribed(answer: SubscribeAnswer) -> Subscription:
+    """The result of unsubscribing: topics that were never subscribed are none now, too."""
+    topics, _, positions = answer
     known = {
         topic: TopicPosition((epoch, offset), recovered, count)
         for topic, (epoch, offset, recovered, count) in positions.items()

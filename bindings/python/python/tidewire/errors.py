@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ._client_results import Subscription
 
 Fault = Literal["caller", "peer", "server", "nobody"]
 
@@ -106,22 +109,22 @@ class SubscriptionError(TidewireError):
     """The server does not give some of the topics; those that it gives are subscribed.
 
     Attributes:
-        topics: Topics that are subscribed.
+        subscription: What is subscribed, a `Subscription`.
         failed: Topics that are not. Why is told by what happens next, of the kind `error`.
     """
 
     code = "SUBSCRIPTION_FAILED"
 
-    def __init__(self, topics: list[str], failed: list[str]) -> None:
+    def __init__(self, subscription: Subscription, failed: list[str]) -> None:
         words = f"the server does not give {', '.join(failed)}"
-        if topics:
-            words += f" (but {', '.join(topics)})"
+        if subscription.topics:
+            words += f" (but {', '.join(subscription.topics)})"
         super().__init__(words)
-        self.topics = topics
+        self.subscription = subscription
         self.failed = failed
 
-    def __reduce__(self) -> tuple[type, tuple[list[str], list[str]]]:
-        return type(self), (self.topics, self.failed)
+    def __reduce__(self) -> tuple[type, tuple[Subscription, list[str]]]:
+        return type(self), (self.subscription, self.failed)
 
 
 class ConnectionClosedError(TidewireError, ConnectionError):

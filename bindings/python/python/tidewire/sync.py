@@ -4,7 +4,7 @@ meanwhile."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "connect"]
 
+WAIT_MS = 1000
+
 
 def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
-    """Connects to a server, or to several of the same service, and returns when there is a session.
+    """Connects to a server, or to several of the same service, and returns when one has let the client in.
 
     Args:
         url: The address, or several of them, or pairs of an address and its weight.
@@ -43,8 +45,6 @@ class Client(BaseClient):
     What is received has to be taken, by iterating or by `run`: while more waits than `inbox_bytes_max`,
     nothing is read, neither publications nor answers.
     """
-
-    _left: Iterator[ClientMessage] = iter(())
 
     def open(self) -> Self:
         """Connects; `connect` does it by itself."""
@@ -157,11 +157,11 @@ class Client(BaseClient):
             filter=filter,
             overload=overload,
         )
-        return results.subscription(ticket.wait())
+        return results.subscribed(ticket.wait())
 
     def unsubscribe(self, topics: Topics) -> results.Subscription:
         """Ends subscriptions; after it no publication of them comes."""
-        return results.subscription(self._core.unsubscribe(topic_list(topics)).wait())
+        return results.unsubscribed(self._core.unsubscribe(topic_list(topics)).wait())
 
     def publish(
         self,
@@ -204,7 +204,7 @@ class Client(BaseClient):
         """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
         self._core.sync(topic_list(topics)).wait()
 
-    def acknowledge(self, messages: ClientMessage | Sequence[ClientMessage]) -> None:
+    def acknowledge(self, messages: ClientMessage | Iterable[ClientMessage]) -> None:
         """Tells that publications to a member of a queue group are done."""
         self._core.acknowledge(as_messages(messages)).wait()
 
@@ -220,14 +220,17 @@ class Client(BaseClient):
         Raises:
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
-        while True:
-            try:
-                batch = self._core.receive(timeout_ms)
-            except StoppedError as error:
-                if self._is_closing:
-                    return
-                raise ConnectionClosedError(str(error)) from None
+        while (batch := self._next_batch(timeout_ms)) is not None:
             yield batch
+
+    def _next_batch(self, timeout_ms: int) -> ClientBatch | None:
+        """What came together next, nothing after so long; `None` if the application has closed the client."""
+        try:
+            return self._core.receive(timeout_ms)
+        except StoppedError as error:
+            if self._is_closing:
+                return None
+            raise ConnectionClosedError(str(error)) from None
 
     def __iter__(self) -> Self:
         return self
@@ -239,15 +242,21 @@ class Client(BaseClient):
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
         while True:
-            for message in self._left:
-                handler = self._handler(message)
-                if handler is not None:
-                    self._call(handler, message)
-                elif message.kind == "message":
-                    return message
-                else:
-                    self._pass_over(message)
-            self._left = iter(next(self.batches()))
+            try:
+                message = self._left.popleft()
+            except IndexError:
+                batch = self._next_batch(WAIT_MS)
+                if batch is None:
+                    raise StopIteration from None
+                self._left.extend(batch)
+                continue
+            handler = self._handler(message)
+            if handler is not None:
+                self._call(handler, message)
+            elif message.kind == "message":
+                return message
+            else:
+                self._pass_over(message)
 
     def run(self) -> None:
         """Calls handlers until the client is closed."""

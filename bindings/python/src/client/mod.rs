@@ -7,7 +7,7 @@ mod requests;
 mod runtime;
 
 pub(crate) use answer::Ticket;
-pub(crate) use message::{ClientBatch, ClientMessage};
+pub(crate) use message::{ClientBatch, ClientBatchIterator, ClientMessage};
 
 use crate::errors::{Failure, stopped};
 use crate::json;

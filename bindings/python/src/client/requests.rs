@@ -50,7 +50,7 @@ impl ClientCore {
         Ok(self.spawn(async move { client.room().await }, |()| Answer::Nothing)?)
     }
 
-    /// Done when a session is established.
+    /// Done when a server has let the client in.
     fn connected(&self) -> PyResult<Ticket> {
         let client = self.client()?;
         Ok(self.spawn(async move { client.connected().await }, |()| {

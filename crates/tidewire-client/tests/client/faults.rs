@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidewire_client::{Client, Event};
+use tidewire_client::{Client, Error, Event};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -309,6 +309,78 @@ async fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     )
 }
 
+const READY: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
+
+#[tokio::test]
+async fn closing_before_the_servers_hello_is_a_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
+    let connecting = tokio::spawn(Client::connect(config(url)));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    upgrade(&mut stream).await;
+    stream.write_all(READY).await.unwrap();
+    let client = connecting.await.unwrap().unwrap();
+    let closing = tokio::spawn(async move { client.close_with(4_001, "").await });
+    next_frame(&mut stream).await;
+    let (opcode, code) = next_frame(&mut stream).await;
+    assert_eq!((opcode, &code[..2]), (8, &4_001u16.to_be_bytes()[..]));
+    stream.write_all(b"\x88\x02\x0f\xa1").await.unwrap();
+    closing.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_endpoint_that_never_says_hello_is_a_bad_one() {
+    let address = liar(READY).await;
+    let mut config = config(format!("ws://{address}/ws"));
+    config.connect_timeout = Duration::from_millis(50);
+    let client = Client::connect(config).await.unwrap();
+    wait_until("attempts that fail", || client.endpoints()[0].score < 50).await;
+}
+
+#[tokio::test]
+async fn one_that_is_closed_as_soon_as_it_is_let_in_is_not_connected() {
+    let ended = [READY, b"\x88\x02\x03\xf3"].concat().leak();
+    let address = liar(ended).await;
+    let error = Client::connect(config(format!("ws://{address}/ws"))).await;
+    assert!(matches!(error, Err(Error::Connect { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_close_waits_for_what_a_slow_server_has_not_taken() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
+    let connecting = tokio::spawn(Client::connect(config(url)));
+    let (mut stream, _) = listener.accept().await.unwrap();
+    upgrade(&mut stream).await;
+    stream.write_all(READY).await.unwrap();
+    let hello = b"{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
+    stream.write_all(&[0x81, hello.len() as u8]).await.unwrap();
+    stream.write_all(hello).await.unwrap();
+    let client = connecting.await.unwrap().unwrap();
+    let large = format!("\"{}\"", "x".repeat(60_000));
+    for _ in 0..500 {
+        client.send("large", &large).await.unwrap();
+        if client.waiting_bytes() > 2_000_000 {
+            break;
+        }
+    }
+    client.send("last", "17").await.unwrap();
+    let closing = tokio::spawn(async move { client.close().await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut before = Vec::new();
+    loop {
+        let (opcode, payload) = next_frame(&mut stream).await;
+        if opcode == 8 {
+            break;
+        }
+        before = payload;
+    }
+    let last = String::from_utf8(before).unwrap();
+    assert!(last.contains("\"last\""), "{last}");
+    stream.write_all(b"\x88\x02\x03\xe8").await.unwrap();
+    closing.await.unwrap();
+}
+
 #[tokio::test]
 async fn what_is_said_before_the_servers_hello_waits_for_it_and_so_does_the_close() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -316,9 +388,7 @@ async fn what_is_said_before_the_servers_hello_waits_for_it_and_so_does_the_clos
     let connecting = tokio::spawn(Client::connect(config(url)));
     let (mut stream, _) = listener.accept().await.unwrap();
     upgrade(&mut stream).await;
-    let ready = b"{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
-    stream.write_all(&[0x81, ready.len() as u8]).await.unwrap();
-    stream.write_all(ready).await.unwrap();
+    stream.write_all(READY).await.unwrap();
     let client = connecting.await.unwrap().unwrap();
     client.send("order", "17").await.unwrap();
     let closing = tokio::spawn(async move { client.close().await });

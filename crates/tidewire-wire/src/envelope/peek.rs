@@ -74,30 +74,33 @@ pub fn message_topic(
     text_field(encoding, bytes, "tp")
 }
 
-/// The bytes of `p`, or of its synonym `payload`, whichever comes first, found in the same way as
-/// [`message_number`]; `None` if there is neither.
+/// The bytes of `p`, or of its synonym `payload`, whichever comes first; `None` if there is neither.
 ///
 /// # Errors
-/// As [`message_number`]; the payload is not looked at.
+/// No object, or one whose structure is broken, also behind the payload. What is in the payload is not looked at.
 pub fn message_payload(encoding: Format, bytes: &[u8]) -> Result<Option<&[u8]>, EnvelopeError> {
     match encoding {
         Format::Json => {
             let (_, object) = strip_category(bytes);
-            Fields::open(object)?.find(&["p", "payload"])
+            let mut fields = Fields::open(object)?;
+            let payload = fields.find(&["p", "payload"])?;
+            while fields.next()?.is_some() {}
+            Ok(payload)
         }
         Format::MessagePack => {
             let mut reader = Reader::new(bytes);
             let Item::Map(pairs) = reader.item()? else {
                 return Err(EnvelopeError::NotAnObject);
             };
+            let mut payload = None;
             for _ in 0..pairs {
                 let name = reader.item()?;
                 let value = reader.value(1)?;
                 if matches!(name, Item::Str(b"p" | b"payload")) {
-                    return Ok(Some(value));
+                    payload.get_or_insert(value);
                 }
             }
-            Ok(None)
+            Ok(payload)
         }
     }
 }
@@ -209,7 +212,9 @@ mod tests {
             assert_eq!(found, Ok(value.as_deref()), "{text}");
         }
         assert_eq!(json("[1]"), Err(EnvelopeError::NotAnObject));
-        assert_eq!(json(r#"{"p":[}"#), Err(EnvelopeError::Malformed));
+        for broken in [r#"{"p":[}"#, r#"{"p":1"#, r#"{"p":1,"z"}"#] {
+            assert_eq!(json(broken), Err(EnvelopeError::Malformed), "{broken}");
+        }
     }
 
     #[test]
