@@ -123,14 +123,12 @@ impl<T> Sequencer<T> {
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
     ) -> Outcome {
-        if self.pass(topic, position) {
+        if self.pass(topic, position, out) {
             out.push(Sequenced::Message(message));
             return Outcome::Delivered;
         }
         let Some((name, known)) = self.topics.get_key_value(topic) else {
-            self.insert(topic, position, out);
-            out.push(Sequenced::Message(message));
-            return Outcome::Delivered;
+            return Outcome::Duplicate;
         };
         if known.last.epoch != position.epoch {
             let name = name.clone();
@@ -152,16 +150,15 @@ impl<T> Sequencer<T> {
         self.hold(&name, position, message, now_ms, out)
     }
 
-    /// Takes a topic's next position where nothing waits, which is what nearly always happens; otherwise does
-    /// nothing.
-    fn pass(&mut self, topic: &str, position: Position) -> bool {
+    /// Takes what nearly always comes, the next position of a topic of which nothing waits, and a new topic's first.
+    fn pass(&mut self, topic: &str, position: Position, out: &mut Vec<Sequenced<T>>) -> bool {
         let Some(known) = self.topics.get_mut(topic) else {
-            return false;
+            self.insert(topic, position, out);
+            return true;
         };
         let is_next = known.last.epoch == position.epoch
             && known.last.offset.checked_add(1) == Some(position.offset)
-            && known.held.is_empty()
-            && known.deadline_ms.is_none();
+            && known.held.is_empty();
         if is_next {
             known.last = position;
         }
@@ -178,11 +175,10 @@ impl<T> Sequencer<T> {
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
     ) {
-        if self.pass(topic, position) {
+        if self.pass(topic, position, out) {
             return;
         }
         let Some((name, known)) = self.topics.get_key_value(topic) else {
-            self.insert(topic, position, out);
             return;
         };
         let (name, last) = (name.clone(), known.last);

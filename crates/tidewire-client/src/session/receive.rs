@@ -136,13 +136,7 @@ impl Session {
                 server_version,
                 user_id,
             } => {
-                self.handle_ready(user_id, moment, out)?;
-                // With encryption the server has yet to show its key.
-                if self
-                    .link
-                    .as_ref()
-                    .is_some_and(|link| link.exchange.is_none())
-                {
+                if self.handle_ready(user_id, moment, out)? {
                     self.begin_session(connection_id, server_version, batch);
                 }
                 Ok(())
@@ -296,15 +290,16 @@ impl Session {
         }
     }
 
+    /// Says hello; whether that was all that there is to agree on. With encryption the server has yet to show its key.
     fn handle_ready(
         &mut self,
         user: Option<String>,
         moment: Moment,
         out: &mut Vec<u8>,
-    ) -> Result<(), Ending> {
+    ) -> Result<bool, Ending> {
         let id = self.id(moment);
         let Some(link) = &mut self.link else {
-            return Ok(());
+            return Ok(false);
         };
         link.user = user;
         let encryption = link
@@ -330,7 +325,8 @@ impl Session {
         };
         link.write_system(Signed::No, moment, out, |wire, out| {
             wire.write_hello(&hello, id, moment.now, out)
-        })
+        })?;
+        Ok(link.exchange.is_none())
     }
 
     fn handle_established(
