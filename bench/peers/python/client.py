@@ -10,16 +10,9 @@ import time
 
 import tidewire
 import websockets.asyncio.client
+from trade import trade
 
-TRADE = {
-    "symbol": "TIDE-USD",
-    "price": 101.25,
-    "quantity": 250,
-    "side": "buy",
-    "venue": "loopback",
-    "account": "A-1027",
-    "note": "x" * 45,
-}
+TRADE = trade(note_bytes=45)
 ENVELOPE = {"t": "trade", "p": TRADE}  # 175 bytes as a message
 CHUNK = 100
 TOLD_EACH = 1_000  # messages, after which the server may send more

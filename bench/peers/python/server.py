@@ -11,6 +11,7 @@ import signal
 import sys
 
 import tidewire
+from trade import trade
 
 UNLIMITED = 4_000_000_000
 
@@ -109,15 +110,7 @@ def send_by(server, window, send_some) -> None:
 
 
 FAN_OUT = {"x": "01234567890123456789012345678901234567890123456"}  # 95 bytes as a message
-TRADE = {  # 175 bytes as a message
-    "symbol": "TIDE-USD",
-    "price": 101.25,
-    "quantity": 250,
-    "side": "buy",
-    "venue": "loopback",
-    "account": "A-1027",
-    "note": "x" * 22,
-}
+TRADE = trade(note_bytes=22)  # 175 bytes as a publication
 MODES = {
     "length": length,
     "payload": payload,

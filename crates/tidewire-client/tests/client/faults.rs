@@ -310,16 +310,23 @@ async fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
 }
 
 const READY: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
+const HELLO: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
+
+/// A client that a server has let in, and the server's side of the connection.
+async fn let_in() -> (Client, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it listens");
+    let connecting = tokio::spawn(Client::connect(config(format!("ws://{address}/ws"))));
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    upgrade(&mut stream).await;
+    stream.write_all(READY).await.expect("it is open");
+    let client = connecting.await.expect("no panic");
+    (client.expect("let in"), stream)
+}
 
 #[tokio::test]
 async fn closing_before_the_servers_hello_is_a_close() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
-    let connecting = tokio::spawn(Client::connect(config(url)));
-    let (mut stream, _) = listener.accept().await.unwrap();
-    upgrade(&mut stream).await;
-    stream.write_all(READY).await.unwrap();
-    let client = connecting.await.unwrap().unwrap();
+    let (client, mut stream) = let_in().await;
     let closing = tokio::spawn(async move { client.close_with(4_001, "").await });
     next_frame(&mut stream).await;
     let (opcode, code) = next_frame(&mut stream).await;
@@ -347,16 +354,8 @@ async fn one_that_is_closed_as_soon_as_it_is_let_in_is_not_connected() {
 
 #[tokio::test]
 async fn a_close_waits_for_what_a_slow_server_has_not_taken() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
-    let connecting = tokio::spawn(Client::connect(config(url)));
-    let (mut stream, _) = listener.accept().await.unwrap();
-    upgrade(&mut stream).await;
-    stream.write_all(READY).await.unwrap();
-    let hello = b"{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
-    stream.write_all(&[0x81, hello.len() as u8]).await.unwrap();
-    stream.write_all(hello).await.unwrap();
-    let client = connecting.await.unwrap().unwrap();
+    let (client, mut stream) = let_in().await;
+    stream.write_all(HELLO).await.unwrap();
     let large = format!("\"{}\"", "x".repeat(60_000));
     for _ in 0..500 {
         client.send("large", &large).await.unwrap();
@@ -383,22 +382,14 @@ async fn a_close_waits_for_what_a_slow_server_has_not_taken() {
 
 #[tokio::test]
 async fn what_is_said_before_the_servers_hello_waits_for_it_and_so_does_the_close() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("ws://{}/ws", listener.local_addr().unwrap());
-    let connecting = tokio::spawn(Client::connect(config(url)));
-    let (mut stream, _) = listener.accept().await.unwrap();
-    upgrade(&mut stream).await;
-    stream.write_all(READY).await.unwrap();
-    let client = connecting.await.unwrap().unwrap();
+    let (client, mut stream) = let_in().await;
     client.send("order", "17").await.unwrap();
     let closing = tokio::spawn(async move { client.close().await });
     let (_, hello) = next_frame(&mut stream).await;
     assert!(String::from_utf8(hello).unwrap().contains("client_hello"));
     let early = tokio::time::timeout(Duration::from_millis(50), next_frame(&mut stream));
     assert!(early.await.is_err(), "nothing comes before the hello");
-    let hello = b"{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
-    stream.write_all(&[0x81, hello.len() as u8]).await.unwrap();
-    stream.write_all(hello).await.unwrap();
+    stream.write_all(HELLO).await.unwrap();
     let (opcode, order) = next_frame(&mut stream).await;
     let order = String::from_utf8(order).unwrap();
     assert!(opcode == 1 && order.contains("\"order\""), "{order}");
