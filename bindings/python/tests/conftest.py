@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,9 @@ import pytest
 import tidewire
 
 DEADLINE_S = 30.0
+
+# A shell that runs the tests in the background tells them, and all that they start, to ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
