@@ -8,6 +8,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 from typing import Any
 
 import jsonschema
@@ -190,20 +191,45 @@ def test_mistakes_are_told_in_one_line(tmp_path: pathlib.Path, words: list[str],
     assert reason in told
 
 
-def test_an_interrupted_run_tells_what_it_has(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_tells_what_it_has(tmp_path: pathlib.Path, number: signal.Signals) -> None:
     words = ["--quick", "--test", "connection-storm,sustained-hold", "--hold-s", "600"]
     program = start(*words, out=tmp_path)
     assert program.stderr is not None
     for line in program.stderr:
         if line.startswith("sustained-hold"):
             break
-    program.send_signal(signal.SIGINT)
+    program.send_signal(number)
     program.communicate(timeout=60)
     assert program.returncode == 130
     report = json.loads((tmp_path / "report.json").read_text())
     jsonschema.validate(report, SCHEMA)
     assert report["partial"] is True
     assert [result["test"] for result in report["results"]] == ["connection-storm"]
+
+
+def test_a_program_that_is_killed_leaves_nothing_running(tmp_path: pathlib.Path) -> None:
+    program = start("--quick", "--test", "sustained-hold", "--hold-s", "600", out=tmp_path)
+    assert program.stderr is not None
+    for line in program.stderr:
+        if line.startswith("sustained-hold"):
+            break
+    children = pathlib.Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+    assert len(children) >= 2
+    program.kill()
+    program.communicate(timeout=60)
+    deadline = time.monotonic() + 30
+    while any(is_running(pid) for pid in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def is_running(pid: str) -> bool:
+    """Whether there is such a process, and not only its exit code."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_server_that_ends_makes_the_report_partial(tmp_path: pathlib.Path) -> None:

@@ -7,6 +7,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +76,16 @@ def main() -> None:
     server.start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    threading.Thread(target=stop_with_parent, args=(server,), daemon=True).start()
     print(json.dumps({"url": server.url, "ops": server.ops_address}), flush=True)
     work = echo if plan["echoes"] else read_json if plan["reads"] == "json" else touch
     work(server)
+
+
+def stop_with_parent(server: tidewire.Server) -> None:
+    """Stops the server when the process that started it is gone, however it ended: its end closes the pipe."""
+    sys.stdin.read()
+    server.stop()
 
 
 def touch(server: tidewire.Server) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -71,7 +73,16 @@ def main(pipe: Connection, target: Target, shared: Shared) -> None:
     """Does what comes through the pipe until it is closed."""
     # Ctrl-C is for the process that leads, which then ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=end_with_parent, daemon=True).start()
     asyncio.run(serve(pipe, target, shared))
+
+
+def end_with_parent() -> None:
+    """Ends this process, whatever it is doing, when the one that leads is gone without having said so."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 async def serve(pipe: Connection, target: Target, shared: Shared) -> None:
