@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use tidewire_wire::envelope::message_payload;
-use tidewire_wire::format::{Format, msgpack_to_json};
+use tidewire_wire::format::Format;
 
 /// A value as JSON text.
 pub(crate) fn dumps(value: &Bound<'_, PyAny>) -> PyResult<String> {
@@ -53,13 +53,10 @@ pub(crate) fn loads_payload<'py>(
     let Ok(payload) = message_payload(format, envelope) else {
         return Ok(None);
     };
-    let payload = match (payload, format) {
-        (None, _) => return Ok(Some(py.None().into_bound(py))),
-        (Some(payload), Format::Json) => return loads(py, payload).map(Some),
-        (Some(payload), Format::MessagePack) => payload,
+    let Some(payload) = payload else {
+        return Ok(Some(py.None().into_bound(py)));
     };
-    let mut text = Vec::new();
-    msgpack_to_json(payload, &mut text).map_err(invalid_message)?;
+    let text = format.json_of(payload).map_err(invalid_message)?;
     loads(py, &text).map(Some)
 }
 

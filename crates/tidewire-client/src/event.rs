@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
-use tidewire_wire::format::{Format, msgpack_to_json};
+use tidewire_wire::format::Format;
 pub use tidewire_wire::session::{GapReason, PresenceChange};
 
 /// One thing that happened to a client, in the order in which it happened.
@@ -210,7 +210,7 @@ impl Message {
     /// # Errors
     /// MessagePack that cannot be JSON: the peer's fault.
     pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        as_json(self.encoding, &self.data)
+        self.encoding.json_of(&self.data)
     }
 
     /// The payload as JSON text; `null` if there is none.
@@ -220,7 +220,7 @@ impl Message {
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         match self.payload_bytes()? {
             None => Ok(Cow::Borrowed(b"null")),
-            Some(payload) => as_json(self.encoding, payload),
+            Some(payload) => self.encoding.json_of(payload),
         }
     }
 
@@ -249,17 +249,6 @@ impl fmt::Debug for Message {
         match self.json() {
             Ok(json) => write!(f, "Message({})", String::from_utf8_lossy(&json)),
             Err(_) => write!(f, "Message({} bytes)", self.data.len()),
-        }
-    }
-}
-
-fn as_json(encoding: Format, bytes: &[u8]) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-    match encoding {
-        Format::Json => Ok(Cow::Borrowed(bytes)),
-        Format::MessagePack => {
-            let mut text = Vec::with_capacity(bytes.len() * 2);
-            msgpack_to_json(bytes, &mut text)?;
-            Ok(Cow::Owned(text))
         }
     }
 }

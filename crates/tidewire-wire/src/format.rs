@@ -9,6 +9,9 @@ pub(crate) use msgpack::{Item, Reader};
 pub use pack::json_to_msgpack;
 pub use zlib::{Deflater, Inflater, deflate, inflate};
 
+use crate::envelope::EnvelopeError;
+use std::borrow::Cow;
+
 /// How a connection wants its messages encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Format {
@@ -17,6 +20,23 @@ pub enum Format {
     Json,
     /// MessagePack behind `M:` in binary frames.
     MessagePack,
+}
+
+impl Format {
+    /// The JSON text of a value in this encoding; MessagePack without the prefix `M:`. JSON is not looked at.
+    ///
+    /// # Errors
+    /// As [`msgpack_to_json`].
+    pub fn json_of(self, bytes: &[u8]) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+        match self {
+            Self::Json => Ok(Cow::Borrowed(bytes)),
+            Self::MessagePack => {
+                let mut text = Vec::with_capacity(bytes.len() * 2);
+                msgpack_to_json(bytes, &mut text)?;
+                Ok(Cow::Owned(text))
+            }
+        }
+    }
 }
 
 /// What the first bytes of a binary frame say about the rest.

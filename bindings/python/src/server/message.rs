@@ -15,7 +15,7 @@ use tidewire_engine::queue::Event;
 use tidewire_engine::{CallError, CloseReason, ConnectionKey, Encoding, Outgoing, Peer, Responder};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{message_topic, message_type};
-use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, msgpack_to_json};
+use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX};
 
 /// Something that happened on a connection: `kind` says what.
 #[pyclass(frozen, freelist = 256, module = "tidewire")]
@@ -82,14 +82,12 @@ impl Message {
         let Event::Message(_, message) = self.event() else {
             return Ok(None);
         };
-        match message.encoding {
-            Encoding::Text => Ok(Some(Cow::Borrowed(message.bytes))),
-            Encoding::Binary => Err(invalid_message("the message is binary, not JSON")),
-            Encoding::MessagePack => {
-                let mut text = Vec::new();
-                msgpack_to_json(message.bytes, &mut text).map_err(invalid_message)?;
-                Ok(Some(Cow::Owned(text)))
-            }
+        match format_of(message.encoding) {
+            Some(format) => format
+                .json_of(message.bytes)
+                .map(Some)
+                .map_err(invalid_message),
+            None => Err(invalid_message("the message is binary, not JSON")),
         }
     }
 
