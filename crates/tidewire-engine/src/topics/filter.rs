@@ -1,6 +1,7 @@
 //! Filters of subscriptions: a document of operators, compiled once and evaluated on the raw JSON of
 //! each payload.
 
+mod automaton;
 mod compile;
 mod condition;
 mod constant;
@@ -65,15 +66,16 @@ use std::fmt;
 ///
 /// # Regular expressions
 ///
-/// They have the syntax of the crate `regex`, without look-around and references back, are not anchored,
-/// and take a time linear in the length of the string. They are not looked for in strings of more than
-/// 4 KiB, where `$regex` does not hold.
+/// They have the syntax of the crate `regex`, without look-around and references back, and are not anchored. `\d`, `\w`,
+/// `\s` and `\b` are about ASCII, as in JavaScript. Each is compiled to an automaton of at most 32 KiB, so that a search
+/// takes a few nanoseconds for each byte; an expression that needs a larger one is refused. `$regex` does not hold in
+/// strings of more than 4 KiB.
 ///
 /// # Limits
 ///
 /// 16 levels of nesting in the document, 64 KiB of text, 128 conditions, 1,024 values in a list, 16
 /// names in a path; 16 searches (`$contains`, `$regex` and values that are arrays or objects), 4 of them
-/// `$regex`, of 512 bytes, and some hundred characters when their repetitions are written out.
+/// `$regex`, of 512 bytes. Searches other than `$regex` look at the first 64 KiB of a string, an array or an object.
 pub struct Filter {
     source: String,
     program: Program,
@@ -94,6 +96,21 @@ impl Filter {
     /// filters with the same text take the same publications.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// What it takes to look at a payload of so many bytes, at most, in units of [work](crate::work).
+    pub(crate) fn match_cost(&self, payload_bytes: usize) -> u64 {
+        self.program.match_cost(payload_bytes)
+    }
+
+    /// What it took to compile, in units of [work](crate::work).
+    pub(crate) fn compile_cost(&self) -> u64 {
+        self.program.compile_cost(self.source.len())
+    }
+
+    /// About what it takes in memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        2 * self.source.len() + self.program.bytes() + size_of::<Self>()
     }
 
     /// Whether the filter takes this payload, which is JSON text.

@@ -1,11 +1,14 @@
 //! From a document to a program.
 
-use super::condition::{Condition, Expression, Options, Relation};
+use super::automaton::Automaton;
+use super::automaton::REGEX_TEXT_BYTES_MAX;
+use super::condition::{Condition, Expression, Options, Relation, SEARCHED_BYTES_MAX};
 use super::constant::Constant;
 use super::cursor::Found;
 use super::number::Number;
 use super::paths::Paths;
-use regex::bytes::{Regex, RegexBuilder};
+use crate::work::cost;
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 /// The fields that a filter looks at, and what must hold for them.
@@ -13,6 +16,10 @@ use serde_json::{Map, Value};
 pub(super) struct Program {
     paths: Paths,
     slots: usize,
+    searches: usize,
+    regexes: usize,
+    /// What the automata take, in bytes.
+    automata_bytes: usize,
     expression: Expression,
 }
 
@@ -88,6 +95,9 @@ impl Program {
         Ok(Self {
             paths: compiler.paths,
             slots: compiler.slots,
+            searches: compiler.searches - compiler.regexes,
+            regexes: compiler.regexes,
+            automata_bytes: compiler.automata_bytes,
             expression,
         })
     }
@@ -95,6 +105,29 @@ impl Program {
     /// How many fields the program looks at.
     pub(super) fn slots(&self) -> usize {
         self.slots
+    }
+
+    /// What [`Self::run`] takes at most, in units of [work](crate::work).
+    pub(super) fn match_cost(&self, payload_bytes: usize) -> u64 {
+        let searched = payload_bytes.min(SEARCHED_BYTES_MAX);
+        let matched = payload_bytes.min(REGEX_TEXT_BYTES_MAX);
+        let steps = payload_bytes / 2
+            + self.slots * SLOT_STEPS
+            + self.searches * searched
+            + self.regexes * matched * REGEX_STEPS;
+        (FILTER_STEPS + steps) as u64
+    }
+
+    /// What it takes in memory, besides its source, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.automata_bytes + self.slots * SLOT_BYTES
+    }
+
+    /// What it took to compile, in units of [work](crate::work).
+    pub(super) fn compile_cost(&self, source_bytes: usize) -> u64 {
+        source_bytes as u64 * cost::FILTER_SOURCE_BYTE
+            + self.regexes as u64 * cost::FILTER_REGEX
+            + self.automata_bytes as u64 * cost::FILTER_AUTOMATON_BYTE
     }
 
     /// Whether the payload is taken. `found` has at least as many places as there are fields, all missing.
@@ -160,6 +193,7 @@ struct Compiler {
     conditions: usize,
     searches: usize,
     regexes: usize,
+    automata_bytes: usize,
 }
 
 impl Compiler {
@@ -274,9 +308,9 @@ impl Compiler {
 
     fn contains(&mut self, operand: &Value) -> Outcome<Condition> {
         self.count_search()?;
-        // A regular expression without any special sign is searched for with vector instructions.
-        let search = |text: &str| Regex::new(&regex::escape(text)).map_err(bad_regex);
-        let needle = operand.as_str().map(search).transpose()?;
+        let needle = operand
+            .as_str()
+            .map(|text| Box::new(Finder::new(text).into_owned()));
         Ok(Condition::Contains {
             element: Constant::new(operand),
             needle,
@@ -289,7 +323,9 @@ impl Compiler {
         if self.regexes > REGEXES_MAX {
             return Err(FilterProblem::TooManySearches.into());
         }
-        Ok(Condition::Matches(compile_regex(text(operand)?)?))
+        let automaton = Automaton::new(text(operand)?).map_err(FilterProblem::BadRegex)?;
+        self.automata_bytes += automaton.bytes();
+        Ok(Condition::Matches(Box::new(automaton)))
     }
 
     fn count_search(&mut self) -> Outcome<()> {
@@ -327,32 +363,6 @@ fn text(operand: &Value) -> Outcome<&str> {
     Ok(operand.as_str().ok_or(FilterProblem::NotAString)?)
 }
 
-/// The time that the worst expressions take per byte grows with their places, which the size without
-/// Unicode counts: there `\w` is one place, whereas its tables in Unicode are large but not slow.
-fn compile_regex(text: &str) -> Outcome<Regex> {
-    if text.len() > REGEX_BYTES_MAX {
-        return Err(FilterProblem::BadRegex(format!("more than {REGEX_BYTES_MAX} bytes")).into());
-    }
-    let build = |is_unicode, bytes_max| {
-        let mut builder = RegexBuilder::new(text);
-        builder
-            .unicode(is_unicode)
-            .size_limit(bytes_max)
-            .dfa_size_limit(REGEX_CACHE_BYTES_MAX);
-        builder.build()
-    };
-    match build(false, REGEX_PLACES_BYTES_MAX) {
-        Ok(_) => build(true, REGEX_COMPILED_BYTES_MAX),
-        Err(regex::Error::Syntax(_)) => build(true, REGEX_PLACES_BYTES_MAX),
-        Err(error) => Err(error),
-    }
-    .map_err(bad_regex)
-}
-
-fn bad_regex(error: regex::Error) -> InvalidFilter {
-    FilterProblem::BadRegex(error.to_string()).into()
-}
-
 impl From<FilterProblem> for InvalidFilter {
     fn from(problem: FilterProblem) -> Self {
         Self {
@@ -381,11 +391,12 @@ const SEARCHES_MAX: usize = 16;
 const REGEXES_MAX: usize = 4;
 const LIST_VALUES_MAX: usize = 1024;
 const PATH_SEGMENTS_MAX: usize = 16;
-const REGEX_BYTES_MAX: usize = 512;
-/// With this the worst expressions that were found take some 500 ns per byte.
-const REGEX_PLACES_BYTES_MAX: usize = 4 * 1024;
-const REGEX_COMPILED_BYTES_MAX: usize = 128 * 1024;
-/// What one expression may keep per thread to be fast.
-const REGEX_CACHE_BYTES_MAX: usize = 256 * 1024;
+/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular expression, in
+/// nanoseconds.
+const FILTER_STEPS: usize = 150;
+const SLOT_STEPS: usize = 20;
+const REGEX_STEPS: usize = 3;
+/// What a field and its condition take, in bytes.
+const SLOT_BYTES: usize = 256;
 /// A longer name is cut in the place that an error gives.
 const NAME_SHOWN_CHARS_MAX: usize = 64;

@@ -1,9 +1,10 @@
 //! The conditions of a filter on its fields.
 
+use super::automaton::Automaton;
 use super::constant::Constant;
 use super::cursor::{Cursor, Found};
 use super::number::Number;
-use regex::bytes::Regex;
+use memchr::memmem::Finder;
 use std::cmp::Ordering;
 
 /// What must hold.
@@ -26,11 +27,11 @@ pub(super) enum Condition {
     TextIs(Relation, Box<[u8]>),
     StartsWith(Box<[u8]>),
     EndsWith(Box<[u8]>),
-    Matches(Regex),
+    Matches(Box<Automaton>),
     Contains {
         element: Constant,
         /// The value as a search in strings, if it is a string.
-        needle: Option<Regex>,
+        needle: Option<Box<Finder<'static>>>,
     },
 }
 
@@ -78,16 +79,14 @@ impl Condition {
             }
             (Self::StartsWith(start), Found::Text(text)) => text.starts_with(start),
             (Self::EndsWith(end), Found::Text(text)) => text.ends_with(end),
-            (Self::Matches(regex), Found::Text(text)) => {
-                text.len() <= SEARCHED_BYTES_MAX && regex.is_match(text)
-            }
+            (Self::Matches(automaton), Found::Text(text)) => automaton.matches(text),
             (
                 Self::Contains {
                     needle: Some(needle),
                     ..
                 },
                 Found::Text(text),
-            ) => needle.is_match(text),
+            ) => text.len() <= SEARCHED_BYTES_MAX && needle.find(text).is_some(),
             (Self::Contains { element, .. }, Found::Array(text)) => has_element(text, element),
             _ => false,
         }
@@ -136,7 +135,7 @@ impl Options {
 }
 
 fn has_element(array: &[u8], wanted: &Constant) -> bool {
-    let mut cursor = Cursor::new(array);
+    let mut cursor = Cursor::new(&array[..array.len().min(SEARCHED_BYTES_MAX)]);
     cursor.enter();
     while cursor.next_element().is_some() {
         let Some(element) = cursor.value() else {
@@ -153,6 +152,6 @@ fn has_element(array: &[u8], wanted: &Constant) -> bool {
     false
 }
 
-/// The longest string that `$regex` searches: it bounds the time for the worst of the allowed
-/// expressions.
-const SEARCHED_BYTES_MAX: usize = 4 * 1024;
+/// How far a search goes: `$contains` does not hold in a longer string, and of an array the elements that end behind
+/// this many bytes are not looked at; values that are arrays or objects are not equal to longer text.
+pub(super) const SEARCHED_BYTES_MAX: usize = 64 * 1024;

@@ -1,5 +1,6 @@
 //! Values of a filter's document, and when a payload's are equal to them.
 
+use super::condition::SEARCHED_BYTES_MAX;
 use super::cursor::{Cursor, Found};
 use super::number::Number;
 use serde_json::Value;
@@ -46,10 +47,10 @@ impl Constant {
             (Self::Number(a), Found::Number(b)) => a.compare(*b) == Ordering::Equal,
             (Self::Text(a), Found::Text(b)) => **a == **b,
             (Self::Array(elements), Found::Array(text)) => {
-                equal_elements(elements, &mut Cursor::new(text)).is_some()
+                equal_elements(elements, &mut Cursor::new(searched(text))).is_some()
             }
             (Self::Object(members), Found::Object(text)) => {
-                equal_members(members, &mut Cursor::new(text)).is_some()
+                equal_members(members, &mut Cursor::new(searched(text))).is_some()
             }
             _ => false,
         }
@@ -89,4 +90,9 @@ fn equal_members(members: &[(Box<[u8]>, Constant)], cursor: &mut Cursor<'_>) -> 
         }
     }
     is_seen.iter().all(|&is_seen| is_seen).then_some(())
+}
+
+/// As much of a text as is looked at.
+fn searched(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(SEARCHED_BYTES_MAX)]
 }
