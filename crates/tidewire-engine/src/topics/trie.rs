@@ -6,11 +6,12 @@ use std::collections::HashMap;
 
 /// A value per pattern (or exact name).
 ///
+/// Segments that no other pattern parts from share one edge, so that a tree has fewer than twice as many nodes as
+/// patterns, whatever the number of their segments: a pattern takes its text and some 200 bytes.
+///
 /// Finding the patterns that match a topic visits, for each segment of the topic, the child of that name
 /// and the `*` child. What is visited is thus bounded by the patterns that agree with the topic's first
-/// segments, whatever the number of the others; and with at most 8 `*` per pattern
-/// ([`STARS_MAX`](super::name::STARS_MAX)) by the ways to put 8 stars on the topic's segments (255 for
-/// a topic of 8 segments). A node without pattern below it is removed.
+/// segments, whatever the number of the others; and each node is visited once at most.
 #[derive(Debug)]
 pub(crate) struct PatternTrie<V> {
     root: Node<V>,
@@ -23,8 +24,21 @@ struct Node<V> {
     here: Option<V>,
     /// The pattern that ends with a `>` after this node.
     rest: Option<V>,
-    star: Option<Box<Node<V>>>,
-    children: HashMap<Box<str>, Node<V>>,
+    below: Edges<V>,
+}
+
+/// The edges below a node, by their first segments, which all differ. Most nodes have few.
+#[derive(Debug)]
+enum Edges<V> {
+    Few(Vec<Edge<V>>),
+    Many(HashMap<Box<str>, Edge<V>>),
+}
+
+#[derive(Debug)]
+struct Edge<V> {
+    /// One segment or more, with dots between them; a segment may be `*`.
+    label: Box<str>,
+    node: Node<V>,
 }
 
 impl<V> PatternTrie<V> {
@@ -50,13 +64,7 @@ impl<V> PatternTrie<V> {
         V: Default,
     {
         let (path, has_rest) = split_rest(pattern);
-        let mut node = &mut self.root;
-        for segment in path.into_iter().flat_map(segments) {
-            node = match segment {
-                "*" => node.star.get_or_insert_default(),
-                _ => node.children.entry(segment.into()).or_default(),
-            };
-        }
+        let node = self.root.make(path);
         let place = if has_rest {
             &mut node.rest
         } else {
@@ -70,11 +78,11 @@ impl<V> PatternTrie<V> {
     pub(crate) fn get_mut(&mut self, pattern: &str) -> Option<&mut V> {
         let (path, has_rest) = split_rest(pattern);
         let mut node = &mut self.root;
-        for segment in path.into_iter().flat_map(segments) {
-            node = match segment {
-                "*" => node.star.as_deref_mut()?,
-                _ => node.children.get_mut(segment)?,
-            };
+        let mut left = path;
+        while let Some(path) = left {
+            let edge = node.below.get_mut(split_first(path).0)?;
+            left = after(path, &edge.label)?;
+            node = &mut edge.node;
         }
         if has_rest {
             node.rest.as_mut()
@@ -92,9 +100,11 @@ impl<V> PatternTrie<V> {
     }
 
     /// Calls `visit` with the value of each pattern that matches this topic, once each, in no particular
-    /// order.
-    pub(crate) fn for_each_match<'a>(&'a self, topic: &str, mut visit: impl FnMut(&'a V)) {
-        self.root.visit(Some(topic), &mut visit);
+    /// order; gives how many edges were looked at.
+    pub(crate) fn for_each_match<'a>(&'a self, topic: &str, mut visit: impl FnMut(&'a V)) -> usize {
+        let mut steps = 0;
+        self.root.visit(Some(topic), &mut visit, &mut steps);
+        steps
     }
 }
 
@@ -108,9 +118,36 @@ impl<V> Default for PatternTrie<V> {
 }
 
 impl<V> Node<V> {
+    /// The node at this path below this one.
+    fn make(&mut self, path: Option<&str>) -> &mut Self {
+        let Some(path) = path else { return self };
+        let first = split_first(path).0;
+        if self.below.get(first).is_none() {
+            let edge = Edge {
+                label: path.into(),
+                node: Self::default(),
+            };
+            return &mut self.below.insert(edge).node;
+        }
+        let known = self
+            .below
+            .get_mut(first)
+            .expect("an edge with this segment was found");
+        let common = common_bytes(path, &known.label);
+        if common < known.label.len() {
+            known.split(common);
+        }
+        let left = if common < path.len() {
+            Some(&path[common + 1..])
+        } else {
+            None
+        };
+        known.node.make(left)
+    }
+
     /// `path` is what is left of the topic below this node. The recursion is as deep as the tree, which
     /// is as deep as the segments of a pattern may be many.
-    fn visit<'a>(&'a self, path: Option<&str>, visit: &mut impl FnMut(&'a V)) {
+    fn visit<'a>(&'a self, path: Option<&str>, visit: &mut impl FnMut(&'a V), steps: &mut usize) {
         let Some(path) = path else {
             if let Some(value) = &self.here {
                 visit(value);
@@ -120,12 +157,13 @@ impl<V> Node<V> {
         if let Some(value) = &self.rest {
             visit(value);
         }
-        let (segment, below) = split_first(path);
-        if let Some(star) = &self.star {
-            star.visit(below, visit);
-        }
-        if let Some(child) = self.children.get(segment) {
-            child.visit(below, visit);
+        for name in ["*", split_first(path).0] {
+            if let Some(edge) = self.below.get(name) {
+                *steps += 1;
+                if let Some(left) = passed(path, &edge.label) {
+                    edge.node.visit(left, visit, steps);
+                }
+            }
         }
     }
 
@@ -137,32 +175,121 @@ impl<V> Node<V> {
                 self.here.take()
             };
         };
-        let (segment, below) = split_first(path);
-        if segment == "*" {
-            let star = self.star.as_deref_mut()?;
-            let removed = star.remove(below, has_rest)?;
-            if star.is_empty() {
-                self.star = None;
-            }
-            return Some(removed);
-        }
-        let child = self.children.get_mut(segment)?;
-        let removed = child.remove(below, has_rest)?;
-        if child.is_empty() {
-            self.children.remove(segment);
-            if self.children.is_empty() {
-                // What a wave of subscriptions has made it grow to is given back.
-                self.children = HashMap::new();
-            }
+        let first = split_first(path).0;
+        let edge = self.below.get_mut(first)?;
+        let left = after(path, &edge.label)?;
+        let removed = edge.node.remove(left, has_rest)?;
+        if edge.node.is_empty() {
+            self.below.remove(first);
+        } else {
+            edge.merge();
         }
         Some(removed)
     }
 
     fn is_empty(&self) -> bool {
-        self.here.is_none()
-            && self.rest.is_none()
-            && self.star.is_none()
-            && self.children.is_empty()
+        self.here.is_none() && self.rest.is_none() && self.below.len() == 0
+    }
+}
+
+impl<V> Edge<V> {
+    /// Puts a node in the middle, after so many bytes of the label.
+    fn split(&mut self, common: usize) {
+        let lower = Self {
+            label: self.label[common + 1..].into(),
+            node: std::mem::take(&mut self.node),
+        };
+        self.label = self.label[..common].into();
+        self.node.below.insert(lower);
+    }
+
+    /// Takes a node away at which nothing ends and nothing parts.
+    fn merge(&mut self) {
+        let node = &mut self.node;
+        if node.here.is_some() || node.rest.is_some() || node.below.len() != 1 {
+            return;
+        }
+        if let Some(only) = node.below.take_only() {
+            self.label = [&*self.label, ".", &*only.label].concat().into();
+            self.node = only.node;
+        }
+    }
+}
+
+impl<V> Edges<V> {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(edges) => edges.len(),
+            Self::Many(edges) => edges.len(),
+        }
+    }
+
+    fn get(&self, first: &str) -> Option<&Edge<V>> {
+        match self {
+            Self::Few(edges) => edges
+                .iter()
+                .find(|edge| split_first(&edge.label).0 == first),
+            Self::Many(edges) => edges.get(first),
+        }
+    }
+
+    fn get_mut(&mut self, first: &str) -> Option<&mut Edge<V>> {
+        match self {
+            Self::Few(edges) => edges
+                .iter_mut()
+                .find(|edge| split_first(&edge.label).0 == first),
+            Self::Many(edges) => edges.get_mut(first),
+        }
+    }
+
+    /// Adds an edge whose first segment no other has.
+    fn insert(&mut self, edge: Edge<V>) -> &mut Edge<V> {
+        if let Self::Few(edges) = self
+            && edges.len() >= FEW_EDGES
+        {
+            let named = std::mem::take(edges).into_iter();
+            *self = Self::Many(named.map(|edge| (edge.first(), edge)).collect());
+        }
+        match self {
+            Self::Few(edges) => {
+                edges.push(edge);
+                let last = edges.len() - 1;
+                &mut edges[last]
+            }
+            Self::Many(edges) => edges.entry(edge.first()).insert_entry(edge).into_mut(),
+        }
+    }
+
+    /// Removes an edge. What a wave of subscriptions has made the table grow to is given back.
+    fn remove(&mut self, first: &str) {
+        match self {
+            Self::Few(edges) => {
+                edges.retain(|edge| split_first(&edge.label).0 != first);
+                if edges.is_empty() {
+                    *edges = Vec::new();
+                }
+            }
+            Self::Many(edges) => {
+                edges.remove(first);
+                if edges.len() <= FEW_EDGES / 2 {
+                    let few = std::mem::take(edges).into_values().collect();
+                    *self = Self::Few(few);
+                }
+            }
+        }
+    }
+
+    fn take_only(&mut self) -> Option<Edge<V>> {
+        match std::mem::replace(self, Self::Few(Vec::new())) {
+            Self::Few(mut edges) => edges.pop(),
+            Self::Many(edges) => edges.into_values().next(),
+        }
+    }
+}
+
+impl<V> Edge<V> {
+    fn first(&self) -> Box<str> {
+        split_first(&self.label).0.into()
     }
 }
 
@@ -171,8 +298,7 @@ impl<V> Default for Node<V> {
         Self {
             here: None,
             rest: None,
-            star: None,
-            children: HashMap::new(),
+            below: Edges::Few(Vec::new()),
         }
     }
 }
@@ -195,6 +321,43 @@ fn split_first(path: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// What follows a label at the front of a path, segment by segment the same; `None` if it is not there.
+fn after<'a>(path: &'a str, label: &str) -> Option<Option<&'a str>> {
+    let left = path.strip_prefix(label)?;
+    if left.is_empty() {
+        return Some(None);
+    }
+    left.strip_prefix('.').map(Some)
+}
+
+/// What follows the front of a topic that a label matches; `None` if it does not.
+fn passed<'a>(topic: &'a str, label: &str) -> Option<Option<&'a str>> {
+    let mut left = Some(topic);
+    for segment in segments(label) {
+        let (first, below) = split_first(left?);
+        if segment != "*" && segment != first {
+            return None;
+        }
+        left = below;
+    }
+    Some(left)
+}
+
+/// How many bytes of whole segments two paths have in common, of which the first segment is the same.
+fn common_bytes(a: &str, b: &str) -> usize {
+    let mut common = 0;
+    for (one, other) in segments(a).zip(segments(b)) {
+        if one != other {
+            break;
+        }
+        common += one.len() + 1;
+    }
+    common - 1
+}
+
+/// With more edges than this they are found by a table.
+const FEW_EDGES: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::super::name::{check_topic_or_pattern, matches};
@@ -204,7 +367,7 @@ mod tests {
 
     fn found(trie: &PatternTrie<String>, topic: &str) -> Vec<String> {
         let mut all = Vec::new();
-        trie.for_each_match(topic, |value| all.push(value.clone()));
+        let _ = trie.for_each_match(topic, |value| all.push(value.clone()));
         all.sort();
         all
     }
@@ -242,13 +405,12 @@ mod tests {
             assert_eq!(trie.get_mut(absent), None, "{absent}");
         }
         assert_eq!(trie.remove("a.b.c.>"), Some(1));
-        assert_eq!(trie.root.children["a"].children["b"].children.len(), 0);
         for pattern in ["a.b", "*.*.c", ">"] {
             assert!(trie.remove(pattern).is_some(), "{pattern}");
         }
         assert!(trie.is_empty());
         assert!(trie.root.is_empty());
-        assert_eq!(trie.root.children.capacity(), 0);
+        assert!(matches!(&trie.root.below, Edges::Few(edges) if edges.capacity() == 0));
     }
 
     /// All the ways to put up to 8 stars on a topic of 8 segments: what one publication can meet at most.
@@ -261,9 +423,33 @@ mod tests {
             *trie.insert(&pattern) = stars;
         }
         let mut all = Vec::new();
-        trie.for_each_match("s.s.s.s.s.s.s.s", |value| all.push(*value));
+        let _ = trie.for_each_match("s.s.s.s.s.s.s.s", |value| all.push(*value));
         all.sort_unstable();
         assert_eq!(all, (0..256).collect::<Vec<_>>());
+    }
+
+    fn nodes<V>(node: &Node<V>) -> usize {
+        let below: usize = match &node.below {
+            Edges::Few(edges) => edges.iter().map(|edge| nodes(&edge.node)).sum(),
+            Edges::Many(edges) => edges.values().map(|edge| nodes(&edge.node)).sum(),
+        };
+        1 + below
+    }
+
+    /// A pattern of 32 segments takes as few nodes as one of 1, and a walk looks at no more edges than there are.
+    #[test]
+    fn deep_patterns_take_two_nodes_each_and_a_walk_is_bounded() {
+        let mut trie = PatternTrie::<u32>::new();
+        for number in 0..1_000_u32 {
+            let stars = |bit: u32| if number >> bit & 1 == 1 { "*" } else { "s" };
+            let mut segments: Vec<String> = (0..31).map(|bit| stars(bit % 8).to_owned()).collect();
+            segments.push(number.to_string());
+            trie.insert(&segments.join("."));
+        }
+        assert!(nodes(&trie.root) <= 2 * 1_000 + 1);
+        let topic = vec!["s"; 32].join(".");
+        let steps = trie.for_each_match(&topic, |_| ());
+        assert!(steps <= 2 * 1_000, "{steps}");
     }
 
     fn pattern() -> impl Strategy<Value = String> {
@@ -291,6 +477,7 @@ mod tests {
             let expected: Vec<String> =
                 list.into_keys().filter(|pattern| matches(pattern, &topic)).collect();
             prop_assert_eq!(found(&trie, &topic), expected);
+            prop_assert!(nodes(&trie.root) <= 2 * trie.len() + 1);
         }
     }
 }
