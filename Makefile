@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke simulation soak test
+.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke hostility simulation soak test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,10 @@ fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 
 simulation: ## The engine on a simulated network, 100,000 seeds
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
+
+hostility: ## Attack the engine as a hostile client, measure how long others wait, write bench/HOSTILITY.md
+	cargo build --release --package tidewire-cli
+	python3 bench/hostility.py --write bench/HOSTILITY.md
 
 soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must stay flat
 	cargo build --release --package tidewire-cli

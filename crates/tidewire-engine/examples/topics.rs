@@ -111,6 +111,10 @@ fn market_topics() -> Topics {
                 deny: Vec::new(),
             },
             presence: None,
+            queue_group: Rules {
+                allow: vec!["orders.>".to_owned()],
+                deny: Vec::new(),
+            },
         },
         rules: vec![
             TopicRule {

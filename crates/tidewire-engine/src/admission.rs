@@ -5,6 +5,7 @@ use crate::config::Protocol;
 use crate::connection::{Phase, State};
 use crate::rate::Verdict;
 use crate::turn::Turn;
+use crate::work::cost;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
@@ -95,7 +96,7 @@ impl<A: Application> Turn<'_, A> {
 
     /// What a message inflates to counts as well, so that compression is no way around the limit.
     pub(crate) fn charge_inflated(&mut self, state: &mut State, bytes: usize) {
-        self.tally.inflated_bytes += bytes;
+        self.core.meter.spend(cost::inflated(bytes));
         state.bucket.charge(
             &self.core.shared.rate_limit,
             bytes / INFLATED_BYTES_PER_TOKEN,

@@ -56,6 +56,10 @@ impl ErrorLimit {
 }
 
 impl Breaker {
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
     /// Counts one error. If `now_ms` goes backwards, no time has passed.
     pub(crate) fn count(&mut self, limit: ErrorLimit, now_ms: u64) -> Verdict {
         if self.is_open {

@@ -243,6 +243,10 @@ pub struct Limits {
     pub call_timeout_ms: u64,
     /// Calls that may be open at once, in each direction. Default 100.
     pub calls_per_connection_max: usize,
+    /// How much of a shard's time the requests of one user or, without authentication, of one address may take: of
+    /// each second so many milliseconds, for what one message can multiply (subscriptions, filters, recovery, batches,
+    /// presence). Past it the rest waits for the next second. 0 for no limit. Default 500.
+    pub owner_work_ms_per_s: u64,
 }
 
 impl Default for Config {
@@ -322,6 +326,7 @@ impl Default for Limits {
             retry_after_s: 5,
             call_timeout_ms: 10_000,
             calls_per_connection_max: 100,
+            owner_work_ms_per_s: 500,
         }
     }
 }

@@ -4,7 +4,9 @@ use crate::application::{CloseReason, ConnectionKey, Peer};
 use crate::breaker::Breaker;
 use crate::calls::open::SessionCalls;
 use crate::intake::SessionIntake;
+use crate::jobs::Jobs;
 use crate::layers::Layers;
+use crate::owner::OwnerId;
 use crate::rate::TokenBucket;
 use crate::topics::access::Access;
 use crate::topics::subscribe::SessionTopics;
@@ -30,6 +32,10 @@ pub(crate) struct State {
     pub(crate) bucket: TokenBucket,
     pub(crate) pauses: Pauses,
     pub(crate) refusals: Refusals,
+    /// Who its work and its memory are charged to.
+    pub(crate) owner: OwnerId,
+    /// What its messages have asked for and is not done.
+    pub(crate) jobs: Jobs,
     /// The `sub` claim of its token.
     pub(crate) user: Option<Arc<str>>,
     /// Which topics it may have.
@@ -103,6 +109,13 @@ pub(crate) struct Refusals {
 }
 
 impl State {
+    /// Whether so much of it had to be refused that it is being closed.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.breaker
+            .as_ref()
+            .is_some_and(|breaker| breaker.is_open())
+    }
+
     /// Whether messages go to it, and the application knows of it.
     pub(crate) fn can_subscribe(&self) -> bool {
         self.phase == Phase::Open && self.unannounced.is_none()

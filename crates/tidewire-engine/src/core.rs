@@ -5,10 +5,13 @@ use crate::counters::Counters;
 use crate::inspect::Marks;
 use crate::layers::SharedDeflate;
 use crate::server::Shared;
+use crate::topics::attendance::Departure;
 use crate::topics::local::LocalTopics;
 use crate::topics::users::Users;
+use crate::work::Meter;
 use rand::Rng;
 use rand::rngs::StdRng;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tidewire_net::Io;
@@ -37,6 +40,12 @@ pub(crate) struct Core {
     pub(crate) users: Users,
     pub(crate) calls: ShardCalls,
     pub(crate) marks: Marks,
+    /// A job has to wait for the clock.
+    pub(crate) work_waits: bool,
+    /// Sessions that have ended, whose leaves are to be told.
+    pub(crate) departures: VecDeque<Departure>,
+    /// The work of the turn.
+    pub(crate) meter: Meter,
     /// What the clients have published in this turn, counted for each receiver here, in bytes.
     pub(crate) fanout_bytes: usize,
     /// A publication made in this call has left more to be delivered than there should be.
@@ -61,6 +70,9 @@ impl Core {
             users: Users::default(),
             calls: ShardCalls::default(),
             marks: Marks::default(),
+            work_waits: false,
+            departures: VecDeque::new(),
+            meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
             fanout_bytes: 0,
             backlog_is_full: false,
         }

@@ -168,6 +168,9 @@ counters! {
     reading_pauses, Counter, "Times that reading paused because too much waited to be sent to the peer";
     backlog_pauses, Counter, "Times that reading paused because a shard had too much to deliver";
     queue_full_pauses, Counter, "Times that reading paused because the application was not ready";
+    jobs_deferred, Counter, "Times that what was left of a message waited for the next turn";
+    work_peak_us, Gauge, "The most work that one connection has had in one turn of a shard, as metered, in microseconds, summed over the shards";
+    delivery_peak_us, Gauge, "The most that a shard has delivered in one turn, as metered, in microseconds, summed over the shards";
     sessions_closed_by_peer, Counter, "Sessions ended by a close of the peer";
     sessions_closed_by_us, Counter, "Sessions ended by a close of the server";
     sessions_lost, Counter, "Sessions whose connection ended without a close";

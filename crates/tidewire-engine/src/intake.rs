@@ -4,6 +4,7 @@ use crate::application::{Application, Message};
 use crate::config::Intake;
 use crate::connection::{Phase, State};
 use crate::core::Core;
+use crate::owner::OwnerId;
 use crate::topics::producer::{ProducerHandle, Producers, Verdict};
 use crate::topics::remembered::{IdKeys, Remembered};
 use crate::turn::Turn;
@@ -86,10 +87,10 @@ impl SharedIntake {
 
 impl Seen {
     /// Whether the id is new; it is not the next time.
-    fn is_new(&self, scope: &str, id: &str) -> bool {
+    fn is_new(&self, owner: OwnerId, scope: &str, id: &str) -> bool {
         let key = self.keys.key(scope, id);
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.insert(key, ()).is_none()
+        ids.insert(owner, key, ()).is_none()
     }
 }
 
@@ -186,7 +187,7 @@ impl<A: Application> Turn<'_, A> {
         let shared = &self.core.shared;
         let user = state.user.clone().unwrap_or_default();
         let opened = shared.intake.producers().open(
-            &user,
+            (&user, state.owner),
             &id.as_str().into(),
             self.now.unix_ms,
             shared.hub.random_epoch(),
@@ -276,7 +277,9 @@ impl Core {
             }
         }
         match id {
-            Some((seen, id)) if !id.is_empty() && !seen.is_new(scope_of(state), &id) => {
+            Some((seen, id))
+                if !id.is_empty() && !seen.is_new(state.owner, scope_of(state), &id) =>
+            {
                 Ok(Verdict::Repeat)
             }
             _ => Ok(Verdict::Take),

@@ -22,6 +22,7 @@
 //! # Ok::<(), tidewire_engine::StartError>(())
 //! ```
 
+mod accounts;
 mod admission;
 mod application;
 pub mod apps;
@@ -33,14 +34,17 @@ mod connection;
 mod core;
 pub mod counters;
 mod encryption;
+mod fair;
 mod handle;
 mod handshake;
 mod inspect;
 mod intake;
+mod jobs;
 mod layers;
 mod openings;
 pub mod ops;
 mod outgoing;
+mod owner;
 mod pacing;
 pub mod queue;
 pub mod rate;
@@ -56,6 +60,7 @@ pub mod token;
 mod topics;
 mod turn;
 mod v1;
+mod work;
 
 pub use application::{
     Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing, Peer,
@@ -74,7 +79,7 @@ pub use sync::SyncRequest;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
-pub use topics::config::{TopicLimits, TopicRule, Topics};
+pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::{HistoryLimits, Position};
 pub use topics::hub::{PublishError, Published};

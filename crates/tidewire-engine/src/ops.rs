@@ -64,6 +64,8 @@ pub struct TopicsUsage {
     pub presence_topics: u64,
     /// Publications that shards have yet to deliver, in bytes.
     pub publication_backlog_bytes: u64,
+    /// What subscriptions take, in bytes as estimated.
+    pub subscription_bytes: u64,
 }
 
 /// A running operations listener. Dropping it stops it.

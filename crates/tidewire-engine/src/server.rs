@@ -1,5 +1,6 @@
 //! The running server: its threads, and the handle that other threads use.
 
+use crate::accounts::Accounts;
 use crate::application::Application;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::breaker::ErrorLimit;
@@ -9,6 +10,7 @@ use crate::counters::{Counters, Snapshot};
 use crate::handle::{Handle, ShardWaker};
 use crate::intake::SharedIntake;
 use crate::ops::{Ops, OpsSource, TopicsUsage};
+use crate::owner::Owners;
 use crate::pacing;
 use crate::rate::RateLimit;
 use crate::shard::{EngineShard, Mail};
@@ -109,6 +111,9 @@ pub(crate) struct Shared {
     /// What clients may whose tokens do not say otherwise.
     pub(crate) access: Arc<AccessRules>,
     pub(crate) rate_limit: RateLimit,
+    pub(crate) owners: Owners,
+    /// What is kept for whom.
+    pub(crate) accounts: Accounts,
     pub(crate) handshakes_per_shard_max: usize,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
@@ -254,6 +259,11 @@ impl Shared {
             hub,
             access: Arc::new(config.topics.access.clone()),
             rate_limit,
+            owners: Owners::new(),
+            accounts: Accounts::new(
+                config.topics.limits.subscription_bytes_per_owner_max,
+                config.topics.limits.subscription_bytes_max,
+            ),
             handshakes_per_shard_max: limits.handshakes_max.div_ceil(config.shards),
             sessions: AtomicUsize::new(0),
             counters,
@@ -314,6 +324,7 @@ impl OpsSource for Shared {
             histories_evicted: usage.histories_evicted,
             presence_topics: usage.presence_topics as u64,
             publication_backlog_bytes: backlog_bytes as u64,
+            subscription_bytes: self.accounts.total() as u64,
         }
     }
 }

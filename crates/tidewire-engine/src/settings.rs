@@ -159,6 +159,12 @@ plain! {
     lag_bytes_max: topics.limits.lag_bytes_max;
     group_waiting_max: topics.limits.group_waiting_max;
     group_waiting_bytes_max: topics.limits.group_waiting_bytes_max;
+    subscription_bytes_per_connection_max: topics.limits.subscription_bytes_per_connection_max;
+    subscription_bytes_per_owner_max: topics.limits.subscription_bytes_per_owner_max;
+    subscription_bytes_max: topics.limits.subscription_bytes_max;
+    patterns_per_connection_max: topics.limits.patterns_per_connection_max;
+    groups_per_topic_max: topics.limits.groups_per_topic_max;
+    owner_work_ms_per_s: limits.owner_work_ms_per_s;
 }
 
 /// The settings that are read in this file.

@@ -5,7 +5,9 @@ use crate::calls::Posted;
 use crate::connection::{Connection, Pauses, Phase, Refusals, State};
 use crate::core::{Core, wire_now};
 use crate::inspect::{Question, View};
+use crate::jobs::{Jobs, Progress};
 use crate::openings::Openings;
+use crate::owner::OwnerId;
 use crate::pacing::Leaving;
 use crate::rate::TokenBucket;
 use crate::topics::access::Access;
@@ -40,11 +42,15 @@ pub(crate) struct EngineShard<A> {
     pub(crate) connections: Vec<Option<Connection>>,
     openings: Openings,
     /// Connections whose reading waits for the application.
-    waiting: Vec<ConnectionId>,
+    pub(crate) waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
     yielding: Vec<ConnectionId>,
+    /// Connections whose jobs go on in the next turn.
+    pub(crate) working: Vec<ConnectionId>,
+    /// Some of those need not wait for the clock.
+    pub(crate) has_work: bool,
     /// Connections that have published more than the shards deliver.
-    backlogged: Vec<ConnectionId>,
+    pub(crate) backlogged: Vec<ConnectionId>,
     /// For the topics of one publication; empty in between.
     pub(crate) slots: Vec<Slot>,
     /// When the hub is looked through next.
@@ -65,6 +71,8 @@ impl<A: Application> EngineShard<A> {
             openings,
             waiting: Vec::new(),
             yielding: Vec::new(),
+            working: Vec::new(),
+            has_work: false,
             backlogged: Vec::new(),
             slots: Vec::new(),
             sweep_ms: SWEEP_INTERVAL_MS,
@@ -73,7 +81,7 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let connection = self.connections.get_mut(id.index())?.as_mut()?;
         (connection.state.key.id == id).then_some(connection)
     }
@@ -102,6 +110,8 @@ impl<A: Application> EngineShard<A> {
             tally: Tally::default(),
         };
         let mut input = Input::new(data);
+        let mut progress = Progress::Done;
+        turn.core.meter.start();
         while state.phase != Phase::Over {
             match reader.read(&mut input) {
                 Ok(Some(event)) => turn.handle_event(state, event),
@@ -114,9 +124,13 @@ impl<A: Application> EngineShard<A> {
             if let Some((code, reason)) = state.close.take() {
                 turn.start_close(state, code, reason);
             }
-            if turn.tally.inflated_bytes > INFLATED_BYTES_PER_TURN
-                || turn.core.fanout_bytes > FANOUT_BYTES_PER_TURN
-            {
+            if !state.jobs.is_empty() {
+                progress = turn.work(state);
+                if progress != Progress::Done {
+                    break;
+                }
+            }
+            if turn.core.meter.is_spent() || turn.core.fanout_bytes > FANOUT_BYTES_PER_TURN {
                 state.pauses.turn = true;
                 turn.io.pause_reading(id);
                 self.yielding.push(id);
@@ -134,6 +148,7 @@ impl<A: Application> EngineShard<A> {
             turn.settle_intake(state);
         }
         turn.tally.count(&turn.core.counters);
+        turn.core.meter.settle(state.owner);
         let outbox_bytes = turn.io.queued_bytes(id);
         if outbox_bytes > turn.core.shared.config.limits.outbox_pause_bytes {
             state.pauses.outbox = true;
@@ -141,11 +156,13 @@ impl<A: Application> EngineShard<A> {
             turn.io.pause_reading(id);
             turn.core.counters.reading_pauses.add(1);
         }
-        if state.phase == Phase::Over {
+        let consumed = if state.phase == Phase::Over {
             data.len()
         } else {
             input.consumed()
-        }
+        };
+        self.suspend(io, id, progress);
+        consumed
     }
 
     /// Calls `act` for a connection outside of its messages.
@@ -169,22 +186,25 @@ impl<A: Application> EngineShard<A> {
             now,
             tally: Tally::default(),
         };
+        turn.core.meter.start();
         act(&mut turn, &mut connection.state);
         if let Some((code, reason)) = connection.state.close.take() {
             turn.start_close(&mut connection.state, code, reason);
         }
+        turn.core.meter.settle(connection.state.owner);
+        if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
+            self.suspend(io, id, Progress::Yield);
+        }
     }
 
-    /// Takes a reason not to read away from some connections; those that have no other read on.
+    /// Takes a reason not to read away from some connections; those that have no other go on.
     fn resume(&mut self, io: &mut Io, ids: Vec<ConnectionId>, end: impl Fn(&mut Pauses)) {
         for id in ids {
             let Some(connection) = self.connection(id) else {
                 continue;
             };
             end(&mut connection.state.pauses);
-            if connection.state.pauses.are_over() {
-                io.resume_reading(id);
-            }
+            self.go_on(io, id);
         }
     }
 }
@@ -205,6 +225,8 @@ impl<A: Application> Handler for EngineShard<A> {
             bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
             refusals: Refusals::default(),
+            owner: OwnerId::SERVER,
+            jobs: Jobs::default(),
             user: None,
             access: Access::bind(&self.core.shared.access, None),
             topics: None,
@@ -317,11 +339,8 @@ impl<A: Application> Handler for EngineShard<A> {
         // A peer that takes what waited for it is alive, though it could not be read.
         connection.state.session.handle_heard(now_ms);
         connection.state.pauses.outbox_bytes_seen = 0;
-        if connection.state.pauses.outbox {
-            connection.state.pauses.outbox = false;
-            if connection.state.pauses.are_over() {
-                io.resume_reading(id);
-            }
+        if std::mem::take(&mut connection.state.pauses.outbox) {
+            self.go_on(io, id);
         }
         self.send_waiting(io, id);
     }
@@ -351,6 +370,7 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_turn(&mut self, io: &mut Io) {
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
         self.app.on_turn();
+        self.work_on(io);
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
         if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy() {
@@ -365,7 +385,12 @@ impl<A: Application> Handler for EngineShard<A> {
             self.resume(io, waiting, |pauses| pauses.application = false);
         }
         self.settle_calls(io);
+        self.core.tell_departures(io);
+        self.send_waiting_on(io);
         self.deliver(io);
+        self.core.meter.start_turn(io.now().monotonic_ms);
+        let counters = &self.core.counters;
+        counters.work_peak_us.set(self.core.meter.peak() / 1_000);
         if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
@@ -396,14 +421,17 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        if self.has_deliveries() {
+        if self.has_deliveries() || self.has_work || !self.core.topics.drained.is_empty() {
             return self.turned;
         }
         let eviction = self
             .openings
             .next_eviction(|id| is_opening(&self.connections, id));
         // Another shard's backlog does not wake this one.
-        let retry = self.turned.filter(|_| !self.backlogged.is_empty());
+        let waits = !self.backlogged.is_empty()
+            || !self.working.is_empty()
+            || !self.core.departures.is_empty();
+        let retry = self.turned.filter(|_| waits);
         let retry = retry.map(|turned| turned + BACKLOG_RETRY);
         let wakes = [
             eviction,
@@ -422,17 +450,14 @@ fn is_opening(connections: &[Option<Connection>], id: ConnectionId) -> bool {
     })
 }
 
-/// How often a shard asks whether the others have delivered what its clients published.
+/// How often a shard asks whether the others have delivered what its clients published, and whether the next second
+/// of an owner has begun.
 const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// How often the first shard lets go of what is too old, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;
 
-/// What one connection may have inflated in a turn before the others are served: small messages that
-/// inflate to large ones would keep the shard busy otherwise.
-const INFLATED_BYTES_PER_TURN: usize = 2 * 1024 * 1024;
-
 /// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
 /// in the next: some tens of milliseconds of work for the shard. With less, writes to thousands of subscribers would
 /// have too little in them.
-const FANOUT_BYTES_PER_TURN: usize = 128 * 1024 * 1024;
+pub(crate) const FANOUT_BYTES_PER_TURN: usize = 128 * 1024 * 1024;

@@ -3,21 +3,23 @@
 //! A publication goes through the [`hub`], which all threads share: it gets its place in the history from the
 //! [`broker`] and, under the topic's lock, a number and a place in the [`outlet`] of every shard that has subscribers.
 //! Each shard empties its outlet once per turn ([`deliver`]) and knows which of its connections subscribe to what
-//! ([`local`]). What a lagging subscription does not take waits in [`lag`]. [`subscribe`] and [`publish`] are what
-//! clients ask for, [`manage`] what the application does.
+//! ([`local`]). What a lagging subscription does not take waits in [`lag`]. [`subscription`] and [`publish`] are what
+//! clients ask for, [`catch_up`] what a new subscriber gets first, [`manage`] what the application does.
 //!
 //! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`], [`filter`], [`history`],
 //! [`presence`], [`group`], [`remembered`], [`producer`].
 
 pub(crate) mod access;
-mod attendance;
+pub(crate) mod attendance;
 pub(crate) mod broker;
+pub(crate) mod catch_up;
 pub(crate) mod config;
 mod deliver;
 pub(crate) mod dense;
 pub(crate) mod filter;
 pub(crate) mod group;
 mod groups;
+mod held_filters;
 pub(crate) mod history;
 pub(crate) mod hub;
 mod lag;
@@ -31,6 +33,8 @@ pub(crate) mod producer;
 pub(crate) mod publication;
 mod publish;
 pub(crate) mod remembered;
+mod round;
 pub(crate) mod subscribe;
+pub(crate) mod subscription;
 pub(crate) mod trie;
 pub(crate) mod users;

@@ -29,7 +29,6 @@ pub(crate) struct Tally {
     pub(crate) received: u64,
     pub(crate) received_bytes: u64,
     pub(crate) delivered: u64,
-    pub(crate) inflated_bytes: usize,
 }
 
 impl Tally {
@@ -275,7 +274,7 @@ impl<A: Application> Turn<'_, A> {
         let outbox_bytes = self.io.queued_bytes(state.key.id);
         let takes_some = outbox_bytes < state.pauses.outbox_bytes_seen;
         state.pauses.outbox_bytes_seen = outbox_bytes;
-        if state.pauses.application || takes_some {
+        if state.pauses.application || takes_some || !state.jobs.is_empty() {
             // Not the peer's silence: it is not being read, or has yet to come to our ping.
             state.session.handle_heard(self.now.monotonic_ms);
         }

@@ -4,6 +4,7 @@ use crate::application::{Application, Encoding, Message};
 use crate::breaker::Verdict;
 use crate::connection::{Phase, State};
 use crate::core::{Core, emptied, wire_now};
+use crate::jobs::{Batch, Job};
 use crate::outgoing::Payload;
 use crate::turn::Turn;
 use tidewire_net::Io;
@@ -176,15 +177,19 @@ impl<A: Application> Turn<'_, A> {
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.answer(state, request),
             SystemEvent::Batch(messages) => {
-                for (index, message) in messages.iter().enumerate() {
-                    self.handle_inner(state, format, message, index == 0);
-                }
+                state.jobs.push(Job::Batch(Batch::new(messages, format)));
             }
         }
     }
 
     /// One message of a batch. The batch was admitted as one message; each further one counts too.
-    fn handle_inner(&mut self, state: &mut State, format: Format, message: &[u8], is_first: bool) {
+    pub(crate) fn handle_inner(
+        &mut self,
+        state: &mut State,
+        format: Format,
+        message: &[u8],
+        is_first: bool,
+    ) {
         self.tally.received += 1;
         if is_first || self.admit(state) {
             match format {

@@ -6,6 +6,7 @@ use common::topics::{next, open_topics, publish, subscribe};
 use common::{Client, connect_v1, start};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Sink;
+use tidewire_engine::{GroupOverload, Rules};
 
 fn join(client: &mut Client, acknowledge: bool, window: u64) {
     let payload = json!({
@@ -88,21 +89,64 @@ fn the_least_busy_member_is_served_first() {
     assert_eq!((next(&mut free).1, next(&mut free).1), (2, 3));
 }
 
+/// A publisher never waits for a group: what does not fit is dropped by the policy, and a member is told.
 #[test]
-fn a_full_group_refuses_publications() {
-    let mut config = open_topics();
-    config.topics.limits.group_waiting_max = 2;
-    let server = start(config, Sink);
-    let mut worker = connect_v1(&server);
-    join(&mut worker, true, 1);
-    for number in 0..3 {
-        publish(&mut worker, "jobs", number);
+fn a_full_group_drops_and_says_so() {
+    for (policy, kept, newest) in [
+        (GroupOverload::DropOldest, [3, 4], 4),
+        (GroupOverload::DropNewest, [1, 2], 2),
+    ] {
+        let mut config = open_topics();
+        config.topics.limits.group_waiting_max = 2;
+        config.topics.limits.group_overload = policy;
+        let server = start(config, Sink);
+        let (mut worker, mut backend) = (connect_v1(&server), connect_v1(&server));
+        join(&mut worker, true, 1);
+        for number in 0..5 {
+            publish(&mut backend, "jobs", number);
+        }
+        let request = json!({"topic": "elsewhere", "type": "count"});
+        let answer = backend.ask(&json!({"t": "publish_request", "cid": "f", "p": request}));
+        assert_eq!(answer["t"], "publish_response", "{answer}");
+        let first = worker.next_json();
+        assert_eq!(first["p"]["n"], 0);
+        acknowledge(&mut worker, &[&first["d"]]);
+        let gap = worker.next_json();
+        assert_eq!(gap["t"], "publication_gap", "{gap}");
+        assert_eq!(
+            (&gap["p"]["topic"], &gap["p"]["reason"], &gap["p"]["count"]),
+            (&json!("jobs"), &json!("dropped"), &json!(2))
+        );
+        let second = worker.next_json();
+        assert_eq!(second["p"]["n"], kept[0]);
+        acknowledge(&mut worker, &[&second["d"]]);
+        assert_eq!(worker.next_json()["p"]["n"], newest);
+        assert_eq!(kept[1], newest);
     }
-    assert_eq!(next(&mut worker).1, 0);
-    let request = json!({"topic": "jobs", "type": "count"});
-    let answer = worker.ask(&json!({"t": "publish_request", "cid": "f", "p": request}));
-    assert_eq!(
-        (&answer["p"]["code"], &answer["cid"]),
-        (&json!("QUEUE_FULL"), &json!("f"))
-    );
+}
+
+#[test]
+fn groups_need_a_right_of_their_own_and_are_bounded() {
+    let mut config = open_topics();
+    config.topics.limits.groups_per_topic_max = 2;
+    let server = start(config, Sink);
+    let mut client = connect_v1(&server);
+    let ask = |client: &mut Client, group: &str| {
+        let request = json!({"action": "subscribe", "topics": ["jobs"], "queue_group": group});
+        client.ask(&json!({"t": "subscription_update", "p": request}))["p"].clone()
+    };
+    for group in ["a", "b"] {
+        assert_eq!(ask(&mut client, group)["success_topics"], json!(["jobs"]));
+    }
+    assert_eq!(ask(&mut client, "c")["failed_topics"], json!(["jobs"]));
+    assert_eq!(client.next_json()["p"]["code"], "LIMIT_EXCEEDED");
+    let refused = ask(&mut client, &"x".repeat(256));
+    assert_eq!(refused["code"], "INVALID_SUBSCRIPTION", "{refused}");
+
+    let mut config = open_topics();
+    config.topics.access.queue_group = Rules::default();
+    let server = start(config, Sink);
+    let mut client = connect_v1(&server);
+    assert_eq!(ask(&mut client, "a")["failed_topics"], json!(["jobs"]));
+    assert_eq!(client.next_json()["p"]["code"], "TOPIC_FORBIDDEN");
 }

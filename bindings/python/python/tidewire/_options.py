@@ -101,6 +101,9 @@ class ServerOptions(TypedDict, total=False):
     call_timeout_ms: int
     #: Calls that may be open at once, in each direction. Default 100.
     calls_per_connection_max: int
+    #: Milliseconds of each second that the requests of one user or, without tokens, of one address may keep an event
+    #: loop busy; 0 for no limit. Default 500.
+    owner_work_ms_per_s: int
     #: Drop messages for the application whose `id` has come before from the same user.
     deduplicate: bool
     #: Ids remembered for that, in all. Default 50000.
@@ -189,6 +192,10 @@ class ServerOptions(TypedDict, total=False):
     client_presence_allow: str | Sequence[str]
     #: Topics of which clients may not ask who is present, though they be allowed.
     client_presence_deny: str | Sequence[str]
+    #: Topics of which clients may be members of queue groups, if they may subscribe to them.
+    client_queue_group_allow: str | Sequence[str]
+    #: Topics of which clients may not be members of queue groups, though they be allowed.
+    client_queue_group_deny: str | Sequence[str]
     #: The claim of a token with rules for its user, in place of those above; empty to look at none. Default
     #: `topics`.
     topic_access_claim: str
@@ -222,6 +229,18 @@ class ServerOptions(TypedDict, total=False):
     group_waiting_max: int
     #: The same in bytes. Default 16777216.
     group_waiting_bytes_max: int
+    #: Queue groups of one topic. Default 64.
+    groups_per_topic_max: int
+    #: What a full queue group drops: what has waited longest, or the new publication. Default `drop_oldest`.
+    group_overload: Literal["drop_oldest", "drop_newest"]
+    #: Patterns that one connection may have. Default 256.
+    patterns_per_connection_max: int
+    #: What the subscriptions of one connection may take, in bytes as estimated. Default 16 MiB.
+    subscription_bytes_per_connection_max: int
+    #: The same for one user or, without tokens, one address. Default 256 MiB.
+    subscription_bytes_per_owner_max: int
+    #: The same for the whole server. Default 2 GiB.
+    subscription_bytes_max: int
     #: What may wait for `batches()` or `receive()`, in bytes; past it nothing is read from the connections.
     #: Default 64 MiB.
     queue_bytes_max: int

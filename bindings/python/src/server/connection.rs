@@ -101,11 +101,12 @@ impl Connection {
         changed.map_err(|error| Failure::from(error).into())
     }
 
-    /// Gives it access rules of its own, in place of those of the server and of its token, for what its client asks
-    /// from now on. What is not allowed is forbidden; presence goes by the rules of subscriptions if it has none.
+    /// Gives it access rules of its own, in place of those of the server and of its token. What is not allowed is
+    /// forbidden, and subscriptions of its client that are no longer allowed end; presence goes by the rules of
+    /// subscriptions if it has none.
     #[pyo3(signature = (
         *, subscribe_allow = None, subscribe_deny = None, publish_allow = None, publish_deny = None,
-        presence_allow = None, presence_deny = None,
+        presence_allow = None, presence_deny = None, queue_group_allow = None, queue_group_deny = None,
     ))]
     fn set_access(
         &self,
@@ -115,6 +116,8 @@ impl Connection {
         publish_deny: Option<Vec<String>>,
         presence_allow: Option<Vec<String>>,
         presence_deny: Option<Vec<String>>,
+        queue_group_allow: Option<Vec<String>>,
+        queue_group_deny: Option<Vec<String>>,
     ) -> PyResult<()> {
         let rules = |allow: Option<Vec<String>>, deny: Option<Vec<String>>| Rules {
             allow: allow.unwrap_or_default(),
@@ -126,6 +129,7 @@ impl Connection {
             subscribe: rules(subscribe_allow, subscribe_deny),
             publish: rules(publish_allow, publish_deny),
             presence: names_presence.then_some(presence),
+            queue_group: rules(queue_group_allow, queue_group_deny),
         };
         let changed = self.core.handle()?.set_access(self.peer.connection, rules);
         changed.map_err(|error| Failure::from(error).into())

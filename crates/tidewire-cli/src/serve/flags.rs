@@ -167,6 +167,10 @@ struct LimitFlags {
     /// Calls that may be open at once, in each direction
     #[arg(long, value_name = "N", default_value_t = Limits::default().calls_per_connection_max)]
     calls_per_connection_max: usize,
+    /// Milliseconds of each second that the requests of one user or, without tokens, of one address may keep a shard
+    /// busy with what one message can multiply; 0 for no limit
+    #[arg(long, value_name = "MS", default_value_t = Limits::default().owner_work_ms_per_s)]
+    owner_work_ms_per_s: u64,
 }
 
 /// How repeated messages are told from new ones, and how sessions leave.
@@ -303,6 +307,7 @@ impl LimitFlags {
             retry_after_s: self.retry_after_s,
             call_timeout_ms: self.call_timeout_ms,
             calls_per_connection_max: self.calls_per_connection_max,
+            owner_work_ms_per_s: self.owner_work_ms_per_s,
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use clap::Args;
 use std::str::FromStr;
 use tidewire_engine::{
-    AccessRules, HistoryLimits, InvalidRules, Overload, Priority, Rules, TopicLimits, TopicRule,
-    Topics,
+    AccessRules, GroupOverload, HistoryLimits, InvalidRules, Overload, Priority, Rules,
+    TopicLimits, TopicRule, Topics,
 };
 
 #[derive(Debug, Args)]
@@ -35,6 +35,12 @@ pub(crate) struct TopicFlags {
     /// Topics of which clients may not ask who is present, though they be allowed
     #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
     client_presence_deny: Vec<String>,
+    /// Topics of which clients may be members of queue groups, if they may subscribe to them
+    #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
+    client_queue_group_allow: Vec<String>,
+    /// Topics of which clients may not be members of queue groups, though they be allowed
+    #[arg(long, value_name = "GLOB", value_parser = glob, value_delimiter = ',')]
+    client_queue_group_deny: Vec<String>,
     /// The claim of a token with rules for its user, in place of those above; empty to look at none
     #[arg(long, value_name = "NAME", default_value = "topics")]
     topic_access_claim: String,
@@ -53,6 +59,18 @@ pub(crate) struct TopicLimitFlags {
     /// Topics and patterns that one connection may have
     #[arg(long, value_name = "N", default_value_t = TopicLimits::default().subscriptions_per_connection_max)]
     subscriptions_per_connection_max: usize,
+    /// What the subscriptions of one connection may take, as estimated
+    #[arg(long, value_name = "BYTES", default_value_t = TopicLimits::default().subscription_bytes_per_connection_max)]
+    subscription_bytes_per_connection_max: usize,
+    /// What the subscriptions of one user or, without tokens, of one address may take, as estimated
+    #[arg(long, value_name = "BYTES", default_value_t = TopicLimits::default().subscription_bytes_per_owner_max)]
+    subscription_bytes_per_owner_max: usize,
+    /// What all subscriptions may take, as estimated
+    #[arg(long, value_name = "BYTES", default_value_t = TopicLimits::default().subscription_bytes_max)]
+    subscription_bytes_max: usize,
+    /// Patterns that one connection may have
+    #[arg(long, value_name = "N", default_value_t = TopicLimits::default().patterns_per_connection_max)]
+    patterns_per_connection_max: usize,
     /// Subscribers of one topic on one shard
     #[arg(long, value_name = "N", default_value_t = TopicLimits::default().subscribers_per_topic_max)]
     subscribers_per_topic_max: usize,
@@ -86,6 +104,12 @@ pub(crate) struct TopicLimitFlags {
     /// The same in bytes
     #[arg(long, value_name = "BYTES", default_value_t = TopicLimits::default().group_waiting_bytes_max)]
     group_waiting_bytes_max: usize,
+    /// Queue groups of one topic
+    #[arg(long, value_name = "N", default_value_t = TopicLimits::default().groups_per_topic_max)]
+    groups_per_topic_max: usize,
+    /// What a full queue group drops: what has waited longest, or the new publication
+    #[arg(long, value_name = "POLICY", value_enum, default_value_t = GroupOverloadName::DropOldest)]
+    group_overload: GroupOverloadName,
 }
 
 /// `PATTERN=COUNT`
@@ -148,6 +172,27 @@ impl TopicFlags {
             subscribe: rules(&self.client_subscribe_allow, &self.client_subscribe_deny),
             publish: rules(&self.client_publish_allow, &self.client_publish_deny),
             presence: names_presence.then_some(presence),
+            queue_group: rules(
+                &self.client_queue_group_allow,
+                &self.client_queue_group_deny,
+            ),
+        }
+    }
+}
+
+/// The policies of a full queue group, as options name them.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum GroupOverloadName {
+    DropOldest,
+    DropNewest,
+}
+
+impl From<GroupOverloadName> for GroupOverload {
+    fn from(name: GroupOverloadName) -> Self {
+        match name {
+            GroupOverloadName::DropOldest => Self::DropOldest,
+            GroupOverloadName::DropNewest => Self::DropNewest,
         }
     }
 }
@@ -156,6 +201,10 @@ impl TopicLimitFlags {
     pub(crate) fn limits(&self) -> TopicLimits {
         TopicLimits {
             subscriptions_per_connection_max: self.subscriptions_per_connection_max,
+            subscription_bytes_per_connection_max: self.subscription_bytes_per_connection_max,
+            subscription_bytes_per_owner_max: self.subscription_bytes_per_owner_max,
+            subscription_bytes_max: self.subscription_bytes_max,
+            patterns_per_connection_max: self.patterns_per_connection_max,
             subscribers_per_topic_max: self.subscribers_per_topic_max,
             payload_bytes_max: self.payload_bytes_max,
             backlog_bytes_max: self.backlog_bytes_max,
@@ -167,6 +216,8 @@ impl TopicLimitFlags {
             lag_bytes_max: self.lag_bytes_max,
             group_waiting_max: self.group_waiting_max,
             group_waiting_bytes_max: self.group_waiting_bytes_max,
+            groups_per_topic_max: self.groups_per_topic_max,
+            group_overload: self.group_overload.into(),
         }
     }
 }
@@ -294,6 +345,8 @@ mod tests {
             client_publish_deny: Vec::new(),
             client_presence_allow: Vec::new(),
             client_presence_deny: Vec::new(),
+            client_queue_group_allow: Vec::new(),
+            client_queue_group_deny: Vec::new(),
             topic_access_claim: String::new(),
             history: history.iter().map(|text| text.parse().unwrap()).collect(),
             presence: presence.iter().map(|&text| text.to_owned()).collect(),

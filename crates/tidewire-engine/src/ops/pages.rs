@@ -173,6 +173,11 @@ fn write_usage(body: &mut String, usage: &TopicsUsage) {
             "Bytes of publications now that shards have yet to deliver",
             usage.publication_backlog_bytes,
         ),
+        (
+            "subscription_bytes",
+            "Bytes that subscriptions take now, as estimated",
+            usage.subscription_bytes,
+        ),
     ];
     for (name, help, value) in gauges {
         write_gauge(body, name, help, "", value as f64);

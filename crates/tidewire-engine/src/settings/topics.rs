@@ -2,7 +2,7 @@
 
 use super::{SettingError, Settings, read, wrong};
 use crate::topics::access::{AccessRules, InvalidRules, Rules};
-use crate::topics::config::{TopicRule, Topics};
+use crate::topics::config::{GroupOverload, TopicRule, Topics};
 use crate::topics::history::HistoryLimits;
 use crate::topics::name::check_topic_or_pattern;
 use serde_json::{Map, Value};
@@ -17,6 +17,9 @@ pub(super) const NAMES: &[&str] = &[
     "client_publish_deny",
     "client_presence_allow",
     "client_presence_deny",
+    "client_queue_group_allow",
+    "client_queue_group_deny",
+    "group_overload",
     "topic_access_claim",
     "history",
     "presence",
@@ -28,6 +31,14 @@ pub(super) fn set(settings: Settings<'_>, topics: &mut Topics) -> Result<(), Set
     if let Some(claim) = settings.text("topic_access_claim")? {
         topics.access_claim = Some(claim).filter(|name| !name.is_empty());
     }
+    topics.limits.group_overload = match settings.text("group_overload")?.as_deref() {
+        None | Some("drop_oldest") => GroupOverload::DropOldest,
+        Some("drop_newest") => GroupOverload::DropNewest,
+        Some(_) => {
+            let problem = "expected drop_oldest or drop_newest";
+            return Err(wrong("group_overload", problem));
+        }
+    };
     let presence = settings.texts("presence")?.unwrap_or_default();
     for pattern in &presence {
         check_pattern("presence", pattern)?;
@@ -65,6 +76,7 @@ fn access(settings: Settings<'_>) -> Result<AccessRules, SettingError> {
         subscribe: rules("subscribe")?.unwrap_or(default.subscribe),
         publish: rules("publish")?.unwrap_or(default.publish),
         presence: rules("presence")?.or(default.presence),
+        queue_group: rules("queue_group")?.unwrap_or(default.queue_group),
     };
     access.check().map_err(|error| {
         let name = match &error {

@@ -1,6 +1,7 @@
 //! Who may subscribe to what, publish where, and see who is present.
 
 use super::name::{InvalidTopic, check_topic, check_topic_or_pattern, covers, overlaps};
+use crate::work::cost;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -40,6 +41,9 @@ pub struct AccessRules {
     /// For presence queries. Default: the rules of `subscribe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence: Option<Rules>,
+    /// For membership in queue groups, besides the rules of `subscribe`: a member takes publications away from the
+    /// others. Default: nothing is allowed.
+    pub queue_group: Rules,
 }
 
 /// Why a document does not hold access rules. It is the fault of whoever wrote the document, and a retry
@@ -82,6 +86,7 @@ impl AccessRules {
             subscribe: everything(),
             publish: everything(),
             presence: None,
+            queue_group: everything(),
         }
     }
 
@@ -132,7 +137,11 @@ impl AccessRules {
     }
 
     fn sections(&self) -> impl Iterator<Item = (&'static str, &Rules)> {
-        let named = [("subscribe", &self.subscribe), ("publish", &self.publish)];
+        let named = [
+            ("subscribe", &self.subscribe),
+            ("publish", &self.publish),
+            ("queue_group", &self.queue_group),
+        ];
         named
             .into_iter()
             .chain(self.presence.iter().map(|rules| ("presence", rules)))
@@ -177,6 +186,7 @@ impl Access {
             subscribe: bind(&rules.subscribe),
             publish: bind(&rules.publish),
             presence: rules.presence.as_ref().map(bind),
+            queue_group: bind(&rules.queue_group),
         }))
     }
 
@@ -186,9 +196,21 @@ impl Access {
         self.0.subscribe.allows(topic_or_pattern)
     }
 
+    /// What a check takes, in units of [work](crate::work).
+    pub(crate) fn cost(&self) -> u64 {
+        let rules = &self.0;
+        let globs = rules.subscribe.allow.len() + rules.subscribe.deny.len();
+        globs as u64 * cost::GLOB
+    }
+
     /// Whether the client may publish to this checked topic.
     pub fn may_publish(&self, topic: &str) -> bool {
         self.0.publish.allows(topic)
+    }
+
+    /// Whether the client may be a member of queue groups of this checked topic, if it may subscribe to it.
+    pub fn may_join_group(&self, topic: &str) -> bool {
+        self.0.queue_group.allows(topic)
     }
 
     /// Whether the client may ask who is on this checked topic.

@@ -11,6 +11,7 @@ use super::history::{HistoryLimits, HistoryStore, Page, Position, Recovery};
 use super::presence::{Change, MemberView, Presence};
 use super::publication::Publication;
 use crate::application::ConnectionKey;
+use crate::owner::OwnerId;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -81,12 +82,14 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     fn usage(&self) -> BrokerUsage;
 }
 
-/// The time, and a number for an epoch that may begin.
+/// The time, a number for an epoch that may begin, and who asks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     /// Milliseconds since 1970.
     pub(crate) now_ms: u64,
     pub(crate) random_epoch: u32,
+    /// Whose share of the memory a new topic takes.
+    pub(crate) owner: OwnerId,
 }
 
 /// What a subscriber wants of the past.
@@ -95,6 +98,8 @@ pub(crate) struct Missed {
     pub(crate) since: Option<Position>,
     /// The newest publication, where not everything can be given.
     pub(crate) or_newest: bool,
+    /// At most so many publications, the oldest of them.
+    pub(crate) limit: usize,
 }
 
 /// Which part of a history.
@@ -162,9 +167,10 @@ impl Broker for MemoryBroker {
         let Moment {
             now_ms,
             random_epoch,
+            owner,
         } = moment;
         let (position, publication) =
-            histories.append(topic, limits, now_ms, random_epoch, bytes, make);
+            histories.append(topic, limits, now_ms, (random_epoch, owner), bytes, make);
         // While the topic is locked, so that all see the order of positions.
         sink.deliver(topic, publication);
         position
@@ -181,9 +187,16 @@ impl Broker for MemoryBroker {
         let Moment {
             now_ms,
             random_epoch,
+            owner,
         } = moment;
         let mut histories = self.histories();
-        let mut recovery = histories.recover(topic, missed.since, limits, now_ms, random_epoch);
+        let mut recovery = histories.recover(
+            topic,
+            (missed.since, missed.limit),
+            limits,
+            now_ms,
+            (random_epoch, owner),
+        );
         if missed.or_newest && !recovery.complete {
             recovery.publications = Vec::from_iter(histories.newest(topic, limits, now_ms));
         }

@@ -45,6 +45,16 @@ pub struct TopicRule {
 pub struct TopicLimits {
     /// Topics and patterns that one connection may have. Default 10,000.
     pub subscriptions_per_connection_max: usize,
+    /// What the subscriptions of one connection may take, in bytes as estimated: names, patterns, filters, queue
+    /// groups and what it says about itself. Default 16 MiB.
+    pub subscription_bytes_per_connection_max: usize,
+    /// The same for all connections of one user or, without authentication, of one address. Default 256 MiB.
+    pub subscription_bytes_per_owner_max: usize,
+    /// The same for the whole server. Default 2 GiB.
+    pub subscription_bytes_max: usize,
+    /// Patterns that one connection may have: each that matches a topic costs time for each publication of it.
+    /// Default 256.
+    pub patterns_per_connection_max: usize,
     /// Subscribers of one topic on one shard. Default 1,000,000.
     pub subscribers_per_topic_max: usize,
     /// The payload of a publication, in bytes. Default 1 MiB.
@@ -63,12 +73,27 @@ pub struct TopicLimits {
     pub remembered_ids_max: usize,
     /// What may wait for one lagging subscription that conflates or drops, in publications. Default 1,000.
     pub lag_publications_max: usize,
-    /// The same in bytes. Default 1 MiB.
+    /// The same in bytes; all lagging subscriptions of a connection together may have 16 times as much. Default 1 MiB.
     pub lag_bytes_max: usize,
     /// Publications that wait for the members of one queue group. Default 100,000.
     pub group_waiting_max: usize,
     /// The same in bytes. Default 16 MiB.
     pub group_waiting_bytes_max: usize,
+    /// Queue groups of one topic. Default 64.
+    pub groups_per_topic_max: usize,
+    /// What a full queue group drops; publishers are never held back. Default: what has waited longest.
+    pub group_overload: GroupOverload,
+}
+
+/// What a queue group does with a publication when it has no room for it. A drop is counted, logged and told to the
+/// member that is served next as a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum GroupOverload {
+    /// It drops what has waited longest.
+    #[default]
+    DropOldest,
+    /// It drops the publication.
+    DropNewest,
 }
 
 impl Default for Topics {
@@ -152,6 +177,10 @@ impl Default for TopicLimits {
     fn default() -> Self {
         Self {
             subscriptions_per_connection_max: 10_000,
+            subscription_bytes_per_connection_max: 16 * 1024 * 1024,
+            subscription_bytes_per_owner_max: 256 * 1024 * 1024,
+            subscription_bytes_max: 2 * 1024 * 1024 * 1024,
+            patterns_per_connection_max: 256,
             subscribers_per_topic_max: 1_000_000,
             payload_bytes_max: 1024 * 1024,
             backlog_bytes_max: 16 * 1024 * 1024,
@@ -163,6 +192,8 @@ impl Default for TopicLimits {
             lag_bytes_max: 1024 * 1024,
             group_waiting_max: 100_000,
             group_waiting_bytes_max: 16 * 1024 * 1024,
+            groups_per_topic_max: 64,
+            group_overload: GroupOverload::DropOldest,
         }
     }
 }

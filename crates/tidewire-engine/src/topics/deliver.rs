@@ -1,19 +1,41 @@
 //! From a shard's outlet to its connections: once per turn of the loop.
 
 use super::config::TopicLimits;
-use super::lag::{Careful, LagLimits, Next};
-use super::local::{Form, Gathered, Groups, Item, LocalTopics, Slot};
+use super::filter::Filter;
+use super::lag::{LagLimits, Next};
+use super::local::{Form, Gathered, Groups, Item, LocalTopics, Pending, Slot};
 use super::outlet::{Delivery, Target};
 use super::publication::Publication;
+use super::subscribe::SessionTopics;
 use crate::application::Application;
 use crate::connection::{Connection, Phase, State};
 use crate::core::Core;
 use crate::shard::EngineShard;
+use crate::work::{CONNECTION_WORK_PER_TURN, cost};
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io, When};
 use tidewire_wire::envelope::Priority;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
+
+/// What a turn has delivered.
+#[derive(Debug, Default)]
+struct Budget {
+    /// In units of [work](crate::work).
+    spent: u64,
+    /// Of publications gathered, counted for each receiver.
+    bytes: usize,
+}
+
+/// Consecutive frames of one priority.
+struct Run {
+    chunk: Arc<Vec<u8>>,
+    priority: Priority,
+    messages: u64,
+    payload_bytes: u64,
+    /// Nobody is excluded, and nobody gets any of it by another subscription.
+    is_for_all: bool,
+}
 
 impl<A: Application> EngineShard<A> {
     /// Delivers what has been published, but no more in one turn than the connections can wait for.
@@ -21,19 +43,18 @@ impl<A: Application> EngineShard<A> {
         let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
         outlet.take(&mut self.core.topics.queue);
         self.core.fanout_bytes = 0;
-        if self.core.topics.queue.is_empty() {
-            return;
+        let mut budget = Budget::default();
+        while self.flush_pending(io, &mut budget) {
+            let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
+            outlet.settle(std::mem::take(&mut self.core.topics.unsettled_bytes));
+            if budget.is_over() || self.core.topics.queue.is_empty() {
+                break;
+            }
+            self.gather_round(io, &mut budget);
+            self.flush_all(io, &mut budget);
         }
-        let (mut settled_bytes, mut work_bytes) = (0, 0);
-        while work_bytes < FANOUT_BYTES_PER_TURN
-            && let Some(delivery) = self.core.topics.queue.pop_front()
-        {
-            let cost = delivery.publication.cost();
-            settled_bytes += cost;
-            work_bytes += cost * self.deliver_one(io, delivery);
-        }
-        self.flush_all(io);
-        self.core.shared.hub.outlets[self.core.index as usize].settle(settled_bytes);
+        let peak = &self.core.counters.delivery_peak_us;
+        peak.set(peak.load().max(budget.spent / 1_000));
     }
 
     /// Whether more waits to be delivered than one turn could take.
@@ -41,15 +62,29 @@ impl<A: Application> EngineShard<A> {
         self.core.shared.hub.outlets[self.core.index as usize].bytes() > 0
     }
 
+    /// Puts publications into the batches of their topics: as many as the budget has room for, or up to one that some
+    /// of its subscribers get by one subscription and some by another.
+    fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
+        self.core.topics.round.start();
+        while budget.bytes < FANOUT_BYTES_PER_TURN
+            && !self.core.topics.round.is_over
+            && let Some(delivery) = self.core.topics.queue.pop_front()
+        {
+            let cost = delivery.publication.cost();
+            self.core.topics.unsettled_bytes += cost;
+            budget.bytes += cost * self.deliver_one(io, delivery, budget);
+        }
+    }
+
     /// Delivers one publication, or puts it into the batches of its topics; to how many connections it goes.
-    fn deliver_one(&mut self, io: &mut Io, delivery: Delivery) -> usize {
+    fn deliver_one(&mut self, io: &mut Io, delivery: Delivery, budget: &mut Budget) -> usize {
         let Delivery {
             seq,
             target,
             publication,
         } = delivery;
         match target {
-            Target::Topic => self.gather(io, seq, publication),
+            Target::Topic => self.gather(io, seq, publication, budget),
             Target::Everyone => {
                 for index in 0..self.connections.len() {
                     let session = self.connections[index].as_ref();
@@ -80,7 +115,13 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    fn gather(&mut self, io: &mut Io, seq: u64, publication: Arc<Publication>) -> usize {
+    fn gather(
+        &mut self,
+        io: &mut Io,
+        seq: u64,
+        publication: Arc<Publication>,
+        budget: &mut Budget,
+    ) -> usize {
         let Some(topic) = &publication.topic else {
             return 0;
         };
@@ -88,16 +129,15 @@ impl<A: Application> EngineShard<A> {
         slots.clear();
         self.core.topics.find(topic, &mut slots);
         slots.retain(|slot| self.core.topics.is_due(*slot, seq));
-        let matching = (slots.len() > 1).then(|| Arc::from(&slots[..]));
-        let item = Item {
-            publication,
-            matching,
-        };
+        budget.spend(slots.len() as u64 * cost::MATCH);
+        let mark = (slots.len() > 1).then(|| self.core.topics.mark(&slots));
+        let item = Item { publication, mark };
         let mut receivers = 0;
         for slot in &slots {
             let mut gathered = self.core.topics.gather(*slot, seq, &item);
             if gathered == Gathered::AdmitFirst {
-                self.flush(io, *slot, When::EndOfTurn);
+                self.flush(io, *slot, When::EndOfTurn, budget);
+                // What the budget did not cover is for those who were there before.
                 self.core.topics.admit(*slot, seq);
                 gathered = self.core.topics.gather(*slot, seq, &item);
             }
@@ -128,7 +168,7 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    fn flush_all(&mut self, io: &mut Io) {
+    fn flush_all(&mut self, io: &mut Io, budget: &mut Budget) {
         let mut touched = std::mem::take(&mut self.core.topics.touched);
         // With one topic no connection gets anything else this turn that it could leave together with.
         let when = if touched.len() == 1 {
@@ -137,14 +177,15 @@ impl<A: Application> EngineShard<A> {
             When::EndOfTurn
         };
         for slot in &touched {
-            self.flush(io, *slot, when);
+            self.flush(io, *slot, when, budget);
         }
         touched.clear();
         self.core.topics.touched = touched;
     }
 
-    /// Sends the batch of a topic to its subscribers.
-    fn flush(&mut self, io: &mut Io, slot: Slot, when: When) {
+    /// Sends the batch of a topic to its subscribers; for those that the budget does not cover it waits for the next
+    /// turn.
+    fn flush(&mut self, io: &mut Io, slot: Slot, when: When, budget: &mut Budget) {
         let Some(topic) = self.core.topics.topic_mut(slot) else {
             return;
         };
@@ -152,21 +193,32 @@ impl<A: Application> EngineShard<A> {
         if batch.is_empty() {
             return;
         }
-        let is_pattern = topic.is_pattern;
         // Taken out while connections are looked at; nobody joins or leaves meanwhile.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
         self.core.replace_expired(io, &mut batch);
         for (key, members) in groups.iter() {
-            let passed = self.core.topics.passed(&batch, key.filter);
-            if passed.is_empty() {
-                continue;
-            }
-            match key.form {
-                Form::Shared(format) if !is_pattern => {
-                    self.core.send_chunks(io, members, &passed, format, when);
+            let mut left = 0..0;
+            let mut items = None;
+            if budget.is_spent() {
+                left = 0..members.len();
+            } else {
+                let passed = self.core.topics.passed(&batch, key.filter, budget);
+                if !passed.is_empty() {
+                    let sent =
+                        self.send_group(io, (slot, key.form), members, &passed, when, budget);
+                    left = sent..members.len();
+                    items = Some(passed);
                 }
-                Form::Careful => self.send_carefully(io, slot, members, &passed),
-                _ => self.send_apart(io, slot, members, &passed),
+            }
+            if !left.is_empty() {
+                let filter = self.core.topics.filter(key.filter).cloned();
+                self.core.topics.pending.push_back(Pending {
+                    slot,
+                    form: key.form,
+                    filter: filter.filter(|_| items.is_none()),
+                    items: items.unwrap_or_else(|| batch.clone()),
+                    members: members[left].to_vec(),
+                });
             }
         }
         if let Some(topic) = self.core.topics.topic_mut(slot) {
@@ -174,53 +226,171 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Sends each publication to each member by itself.
-    fn send_apart(&mut self, io: &mut Io, slot: Slot, members: &[ConnectionId], items: &[&Item]) {
-        for id in members {
-            let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
-                continue;
-            };
-            for item in items {
-                if !self.core.topics.comes_otherwise(*id, slot, item) {
-                    self.core.publish_to(io, state, &item.publication);
+    /// Goes on with what the turn before had no time for; whether all of it is done.
+    fn flush_pending(&mut self, io: &mut Io, budget: &mut Budget) -> bool {
+        while let Some(mut pending) = self.core.topics.pending.pop_front() {
+            if let Some(filter) = pending.filter.take() {
+                pending.items.retain(|item| budget.passes(&filter, item));
+            }
+            let mut members = std::mem::take(&mut pending.members);
+            members.retain(|id| !self.core.topics.has_left(pending.slot, *id));
+            let place = (pending.slot, pending.form);
+            let mut sent = members.len();
+            if !pending.items.is_empty() {
+                let when = When::EndOfTurn;
+                sent = self.send_group(io, place, &members, &pending.items, when, budget);
+            }
+            if sent < members.len() {
+                pending.members = members[sent..].to_vec();
+                self.core.topics.pending.push_front(pending);
+            }
+            if budget.is_spent() && !self.core.topics.pending.is_empty() {
+                return false;
+            }
+        }
+        self.core.topics.left.clear();
+        true
+    }
+
+    /// Sends publications to members of a group; to how many, which are all unless the budget ends before.
+    fn send_group(
+        &mut self,
+        io: &mut Io,
+        (slot, form): (Slot, Form),
+        members: &[ConnectionId],
+        items: &[Item],
+        when: When,
+        budget: &mut Budget,
+    ) -> usize {
+        let Form::Shared(format) = form else {
+            for (index, id) in members.iter().enumerate() {
+                if budget.is_spent() {
+                    return index;
                 }
+                budget.spend(cost::WRITE);
+                match form {
+                    Form::Lossy => self.send_lossy(io, slot, *id, items, budget),
+                    _ => self.send_individually(io, *id, items, budget),
+                }
+            }
+            return members.len();
+        };
+        let runs = Run::of(items, format);
+        let is_one_piece = runs.len() == 1;
+        let when = if is_one_piece { when } else { When::EndOfTurn };
+        let bytes: usize = runs.iter().map(|run| run.chunk.len()).sum();
+        let each = cost::WRITE + cost::bytes(bytes);
+        for (index, id) in members.iter().enumerate() {
+            if budget.is_spent() {
+                return index;
+            }
+            budget.spend(each);
+            let is_for_all = runs.iter().all(|run| run.is_for_all);
+            if is_for_all || self.gets_all(*id, items) {
+                self.send_runs(io, *id, &runs, when);
+            } else {
+                self.send_individually(io, *id, items, budget);
+            }
+        }
+        members.len()
+    }
+
+    /// Whether a connection gets all of these publications in the form that it shares with others, and by this
+    /// subscription.
+    fn gets_all(&mut self, id: ConnectionId, items: &[Item]) -> bool {
+        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+            return false;
+        };
+        let is_excluded = |item: &Item| item.publication.exclude == Some(state.key);
+        if state.layers.is_some() || items.iter().any(is_excluded) {
+            return false;
+        }
+        let round = self.core.topics.round.number;
+        let topics = state.topics.as_mut();
+        topics.is_some_and(|topics| {
+            topics.slots.len() == 1
+                || topics
+                    .received
+                    .take_all(round, items.iter().map(|item| item.mark))
+        })
+    }
+
+    /// Sends chunks to a member of a group.
+    fn send_runs(&mut self, io: &mut Io, id: ConnectionId, runs: &[Run], when: When) {
+        for run in runs {
+            if io.send_shared(id, &run.chunk, run.priority, when) {
+                self.core.counters.deliveries.add(run.messages);
+                self.core.counters.messages_sent.add(run.messages);
+                self.core.counters.bytes_sent.add(run.payload_bytes);
             }
         }
     }
 
-    /// Sends to members that have a policy for the time when they lag.
-    fn send_carefully(
+    /// Sends each publication to one connection by itself.
+    fn send_individually(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        items: &[Item],
+        budget: &mut Budget,
+    ) {
+        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        for item in items {
+            if self.core.is_first_way(state, item) {
+                budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
+                self.core.publish_to(io, state, &item.publication);
+            }
+        }
+    }
+
+    /// Sends to a connection whose subscription has a policy for the time when it lags.
+    fn send_lossy(
         &mut self,
         io: &mut Io,
         slot: Slot,
-        members: &[ConnectionId],
-        items: &[&Item],
+        id: ConnectionId,
+        items: &[Item],
+        budget: &mut Budget,
     ) {
         let limits = LagLimits::of(&self.core.shared.hub.limits);
-        for id in members {
-            let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        for item in items {
+            if !self.core.is_first_way(state, item) {
                 continue;
+            }
+            budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
+            let lags = lags(io, id);
+            let is_excluded = item.publication.exclude == Some(state.key);
+            let Some(topics) = &mut state.topics else {
+                break;
             };
-            for item in items {
-                if self.core.topics.comes_otherwise(*id, slot, item) {
-                    continue;
+            let Some(lossy) = topics.lossy.get_mut(&slot) else {
+                break;
+            };
+            if !lags && lossy.is_empty() {
+                self.core.publish_to(io, state, &item.publication);
+            } else if !is_excluded {
+                if lossy.is_empty() {
+                    topics.lagging.push_back(slot);
                 }
-                let lags = lags(io, *id);
-                let is_excluded = item.publication.exclude == Some(state.key);
-                let Some(careful) = careful_of(state, slot) else {
-                    break;
+                let others = topics.lagging_bytes - lossy.bytes();
+                let room = LAG_SHARES * limits.bytes_max;
+                let limits = LagLimits {
+                    bytes_max: limits.bytes_max.min(room.saturating_sub(others)),
+                    ..limits
                 };
-                if !lags && careful.is_empty() {
-                    self.core.publish_to(io, state, &item.publication);
-                } else if !is_excluded {
-                    let dropped = careful.push(Arc::clone(&item.publication), limits);
-                    self.core.counters.publications_dropped.add(dropped);
-                }
+                let dropped = lossy.push(Arc::clone(&item.publication), limits);
+                topics.lagging_bytes = others + lossy.bytes();
+                self.core.counters.publications_dropped.add(dropped);
             }
         }
     }
 
-    /// Sends what waited for a connection to take what it had been sent.
+    /// Sends what waited for a connection to take what it had been sent, as far as it takes it and the turn has time.
     pub(crate) fn send_waiting(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
             return;
@@ -231,22 +401,40 @@ impl<A: Application> EngineShard<A> {
         let Some(mut topics) = state.topics.take() else {
             return;
         };
-        for careful in &mut topics.careful {
-            while !lags(io, id)
-                && let Some(next) = careful.pop()
-            {
-                match next {
-                    Next::Gap(gap) => {
-                        self.core.counters.gaps_told.add(1);
-                        self.core.reply(io, state, &Reply::PublicationGap(gap));
-                    }
-                    Next::Publication(publication) => {
-                        self.core.publish_to(io, state, &publication);
-                    }
+        let mut budget = Budget::default();
+        while let Some(slot) = topics.lagging.front().copied() {
+            if lags(io, id) {
+                break;
+            }
+            let Some(next) = topics.next_waiting(slot) else {
+                topics.lagging.pop_front();
+                continue;
+            };
+            budget.spend(cost::SEND);
+            match next {
+                Next::Gap(gap) => {
+                    self.core.counters.gaps_told.add(1);
+                    self.core.reply(io, state, &Reply::PublicationGap(gap));
                 }
+                Next::Publication(publication) => {
+                    budget.spend(cost::bytes(publication.cost()));
+                    self.core.publish_to(io, state, &publication);
+                }
+            }
+            if budget.spent >= CONNECTION_WORK_PER_TURN {
+                // The others come first; the rest follows in the next turn.
+                self.core.topics.drained.push(id);
+                break;
             }
         }
         state.topics = Some(topics);
+    }
+
+    /// Goes on with those that had more waiting than a turn had time for.
+    pub(crate) fn send_waiting_on(&mut self, io: &mut Io) {
+        for id in std::mem::take(&mut self.core.topics.drained) {
+            self.send_waiting(io, id);
+        }
     }
 }
 
@@ -290,110 +478,87 @@ impl Core {
         self.send(io, state, payload);
     }
 
-    /// Sends the same frames to many, in one piece for each run of the same priority.
-    fn send_chunks(
-        &mut self,
-        io: &mut Io,
-        members: &[ConnectionId],
-        items: &[&Item],
-        format: Format,
-        when: When,
-    ) {
-        let is_one_piece = items
-            .windows(2)
-            .all(|pair| pair[0].publication.priority == pair[1].publication.priority);
-        let when = if is_one_piece { when } else { When::EndOfTurn };
-        for run in items.chunk_by(|a, b| a.publication.priority == b.publication.priority) {
-            let priority = run[0].publication.priority;
-            self.send_chunk(io, members, run, format, (priority, when));
-        }
+    /// Whether a publication has not come to a connection by another of its subscriptions. It has from now on.
+    fn is_first_way(&self, state: &mut State, item: &Item) -> bool {
+        let round = self.topics.round.number;
+        let topics = state.topics.as_mut();
+        topics.is_some_and(|topics| topics.received.take(round, item.mark))
     }
+}
 
-    fn send_chunk(
-        &mut self,
-        io: &mut Io,
-        members: &[ConnectionId],
-        items: &[&Item],
-        format: Format,
-        (priority, when): (Priority, When),
-    ) {
-        let mut chunk = Vec::with_capacity(items.len() * CHUNK_BYTES_EACH);
-        let mut payload_bytes = 0;
-        let mut excluded = Vec::new();
-        for item in items {
-            let payload = item.publication.payload(format);
-            payload_bytes += payload.write_frame(&mut chunk);
-            excluded.extend(item.publication.exclude);
-        }
-        let chunk = Arc::new(chunk);
-        let mut receivers = 0;
-        for id in members {
-            if excluded
-                .iter()
-                .any(|key| key.id == *id && key.shard == self.index)
-            {
-                self.send_to_excluded(io, *id, items, format);
-            } else if io.send_shared(*id, &chunk, priority, when) {
-                receivers += 1;
-            }
-        }
-        let messages = receivers * items.len() as u64;
-        self.counters.deliveries.add(messages);
-        self.counters.messages_sent.add(messages);
-        self.counters
-            .bytes_sent
-            .add(receivers * payload_bytes as u64);
-    }
-
-    /// Sends to a member what of a chunk is for it.
-    #[cold]
-    fn send_to_excluded(&mut self, io: &mut Io, id: ConnectionId, items: &[&Item], format: Format) {
-        for item in items {
-            let is_excluded = item
-                .publication
-                .exclude
-                .is_some_and(|key| key.id == id && key.shard == self.index);
-            if is_excluded {
-                continue;
-            }
-            if let Some(buffer) = io.buffer_in(id, item.publication.priority) {
-                let bytes = item.publication.payload(format).write_frame(buffer);
-                self.counters.deliveries.add(1);
-                self.count_sent(bytes);
-            }
-        }
+impl SessionTopics {
+    /// What a lagging subscription gets next.
+    fn next_waiting(&mut self, slot: Slot) -> Option<Next> {
+        let lossy = self.lossy.get_mut(&slot)?;
+        let others = self.lagging_bytes - lossy.bytes();
+        let next = lossy.pop();
+        self.lagging_bytes = others + lossy.bytes();
+        next
     }
 }
 
 impl LocalTopics {
     /// The publications of a batch that pass a filter.
-    fn passed<'a>(&self, batch: &'a [Item], filter: u32) -> Vec<&'a Item> {
-        batch
-            .iter()
-            .filter(|item| self.passes(&item.publication, filter))
-            .collect()
+    fn passed(&mut self, batch: &[Item], filter: u32, budget: &mut Budget) -> Vec<Item> {
+        let Some(filter) = self.filter(filter).cloned() else {
+            return batch.to_vec();
+        };
+        let before = budget.spent;
+        let passed = batch.iter().filter(|item| budget.passes(&filter, item));
+        let passed = passed.cloned().collect();
+        let _ = before;
+        passed
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, units: u64) {
+        self.spent += units;
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent >= DELIVERY_WORK_PER_TURN
+    }
+
+    /// Whether nothing more is gathered in this turn.
+    fn is_over(&self) -> bool {
+        self.is_spent() || self.bytes >= FANOUT_BYTES_PER_TURN
     }
 
     /// Whether a subscriber with this filter gets a publication. The protocol's own messages have no payload to
     /// look at.
-    pub(crate) fn passes(&self, publication: &Publication, filter: u32) -> bool {
-        let content = publication.content();
-        content.is_empty()
-            || self
-                .filter(filter)
-                .is_none_or(|filter| filter.matches(content))
+    fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
+        let content = item.publication.content();
+        if content.is_empty() {
+            return true;
+        }
+        self.spend(filter.match_cost(content.len()));
+        filter.matches(content)
     }
+}
 
-    /// Whether a connection gets a publication by another of its subscriptions that comes first.
-    fn comes_otherwise(&self, id: ConnectionId, slot: Slot, item: &Item) -> bool {
-        let Some(matching) = &item.matching else {
-            return false;
+impl Run {
+    /// Publications as frames, in one piece for each run of the same priority.
+    fn of(items: &[Item], format: Format) -> Vec<Self> {
+        let runs = items.chunk_by(|a, b| a.publication.priority == b.publication.priority);
+        let run = |items: &[Item]| {
+            let mut chunk = Vec::with_capacity(items.len() * CHUNK_BYTES_EACH);
+            let mut payload_bytes = 0;
+            let mut is_for_all = true;
+            for item in items {
+                let payload = item.publication.payload(format);
+                payload_bytes += payload.write_frame(&mut chunk) as u64;
+                is_for_all &= item.mark.is_none() && item.publication.exclude.is_none();
+            }
+            Self {
+                chunk: Arc::new(chunk),
+                priority: items[0].publication.priority,
+                messages: items.len() as u64,
+                payload_bytes,
+                is_for_all,
+            }
         };
-        matching
-            .iter()
-            .take_while(|other| **other != slot)
-            .filter_map(|other| self.filter_of(*other, id))
-            .any(|filter| self.passes(&item.publication, filter))
+        runs.map(run).collect()
     }
 }
 
@@ -404,14 +569,6 @@ impl LagLimits {
             bytes_max: limits.lag_bytes_max,
         }
     }
-}
-
-fn careful_of(state: &mut State, slot: Slot) -> Option<&mut Careful> {
-    let topics = state.topics.as_mut()?;
-    topics
-        .careful
-        .iter_mut()
-        .find(|careful| careful.slot == slot)
 }
 
 /// Whether a connection does not take what it has been sent. If it does not, it will be reported to have drained.
@@ -426,6 +583,13 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
 /// What one turn delivers, counted for each receiver, in bytes: some tens of milliseconds of work. With less the
 /// writes to thousands of subscribers would be too small.
 const FANOUT_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
+
+/// How many times what one lagging subscription may have waiting all of a connection may.
+const LAG_SHARES: usize = 16;
+
+/// What one turn delivers, in units of [work](crate::work): some 30 ms. The rest waits for the next turn, so that the
+/// sockets are read in between; with less, writes to thousands of subscribers would have too little in them.
+const DELIVERY_WORK_PER_TURN: u64 = 30_000_000;
 
 /// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
 const LAG_BYTES: usize = 64 * 1024;

@@ -138,6 +138,22 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         Ok(())
     }
 
+    /// Drops the messages that have waited longest until there is room for one of `bytes` bytes, as far as that helps;
+    /// gives how many it dropped. What members have is theirs.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> u64 {
+        let mut dropped = 0;
+        while self.waiting.len() >= self.waiting_max
+            || self.bytes.saturating_add(bytes) > self.bytes_max
+        {
+            let Some((_, oldest)) = self.waiting.take_first() else {
+                break;
+            };
+            self.bytes -= oldest.bytes;
+            dropped += 1;
+        }
+        dropped
+    }
+
     /// Assigns the first waiting message to the least busy member, if there is a message and a member with
     /// room. To be called until it gives `None`, after every other step.
     pub(crate) fn next(&mut self) -> Option<(M, Delivery<P>)> {

@@ -1,5 +1,6 @@
 //! Queue groups on their topics: who is in them on whatever shard, and what goes to whom.
 
+use super::config::GroupOverload;
 use super::group::QueueGroup;
 use super::hub::{Hub, Origin};
 use super::outlet::{Delivery, Target};
@@ -7,9 +8,12 @@ use super::publication::Publication;
 use crate::application::ConnectionKey;
 use crate::connection::State;
 use crate::core::Core;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tidewire_net::Io;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{GapReason, PublicationGap};
 
 /// The groups of one topic.
 #[derive(Debug, Default)]
@@ -25,6 +29,8 @@ struct NamedGroup {
     queue: QueueGroup<Seat, Arc<Publication>>,
     /// Since when it has no member, in milliseconds since 1970.
     idle_since_ms: Option<u64>,
+    /// Publications dropped since a member was told of it.
+    untold_drops: u64,
 }
 
 /// A member of a group.
@@ -54,6 +60,13 @@ pub(crate) struct GroupCounters {
     pub(crate) acknowledged: AtomicU64,
 }
 
+impl SessionGroup {
+    /// About what a member takes, and its group if it is the first, in bytes.
+    fn bytes(&self) -> usize {
+        GROUP_BYTES + self.topic.len() + 2 * self.group.len()
+    }
+}
+
 impl TopicGroups {
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
@@ -70,18 +83,23 @@ impl TopicGroups {
         self.groups.iter_mut().find(|group| &*group.name == name)
     }
 
-    fn find_or_make(&mut self, name: &Arc<str>, hub: &Hub) -> &mut NamedGroup {
+    /// The group of this name, which is made if there is none; `None` if the topic has as many as it may.
+    fn find_or_make(&mut self, name: &Arc<str>, hub: &Hub) -> Option<&mut NamedGroup> {
         let known = self.groups.iter().position(|group| group.name == *name);
+        let limits = &hub.limits;
+        if known.is_none() && self.groups.len() >= limits.groups_per_topic_max {
+            return None;
+        }
         let index = known.unwrap_or_else(|| {
-            let limits = &hub.limits;
             self.groups.push(NamedGroup {
                 name: Arc::clone(name),
                 queue: QueueGroup::new(limits.group_waiting_max, limits.group_waiting_bytes_max),
                 idle_since_ms: None,
+                untold_drops: 0,
             });
             self.groups.len() - 1
         });
-        &mut self.groups[index]
+        Some(&mut self.groups[index])
     }
 
     /// Lets every group have a publication of the topic.
@@ -96,21 +114,14 @@ impl TopicGroups {
         };
         for group in &mut self.groups {
             let bytes = message.cost();
-            if group.queue.push(Arc::clone(&message), bytes).is_err() {
-                hub.groups.dropped.fetch_add(1, Ordering::Relaxed);
-            }
+            let mut dropped = match hub.limits.group_overload {
+                GroupOverload::DropOldest => group.queue.make_room(bytes),
+                GroupOverload::DropNewest => 0,
+            };
+            dropped += u64::from(group.queue.push(Arc::clone(&message), bytes).is_err());
+            group.note_drops(hub, dropped);
             group.dispatch(hub, origin);
         }
-    }
-
-    /// Whether a group has no room for so many bytes.
-    pub(crate) fn are_full(&self, hub: &Hub, bytes: usize) -> bool {
-        let limits = &hub.limits;
-        self.groups.iter().any(|group| {
-            let counts = group.queue.counts();
-            counts.waiting >= limits.group_waiting_max
-                || counts.bytes + bytes > limits.group_waiting_bytes_max
-        })
     }
 
     /// Lets go of groups without members: at once if nothing waits, else after [`IDLE_MS_MAX`].
@@ -131,9 +142,50 @@ impl TopicGroups {
 }
 
 impl NamedGroup {
+    /// Counts publications that the group had no room for. The first of them is logged, and a member is told.
+    fn note_drops(&mut self, hub: &Hub, dropped: u64) {
+        if dropped == 0 {
+            return;
+        }
+        if self.untold_drops == 0 {
+            let counts = self.queue.counts();
+            tracing::warn!(
+                group = %self.name,
+                waiting = counts.waiting,
+                unacknowledged = counts.unacknowledged,
+                "a queue group is full: its members do not keep up, and publications are dropped",
+            );
+        }
+        self.untold_drops += dropped;
+        hub.groups.dropped.fetch_add(dropped, Ordering::Relaxed);
+    }
+
+    /// Tells the member that is served next how many publications the group has lost.
+    fn tell_drops(&mut self, hub: &Hub, topic: &Arc<str>, seat: Seat, origin: Origin) {
+        let gap = PublicationGap {
+            topic: topic.to_string(),
+            reason: GapReason::Dropped,
+            count: std::mem::take(&mut self.untold_drops),
+            range: None,
+        };
+        let publication = Arc::new(hub.gap_event(&gap));
+        let shard = seat.key.shard as usize;
+        let delivery = Delivery {
+            seq: 0,
+            target: Target::Connection(seat.key.id),
+            publication,
+        };
+        hub.outlets[shard].push(delivery, origin.is(shard));
+    }
+
     /// Gives waiting messages to members with room.
     fn dispatch(&mut self, hub: &Hub, origin: Origin) {
         while let Some((seat, delivery)) = self.queue.next() {
+            if self.untold_drops > 0
+                && let Some(topic) = delivery.message.topic.clone()
+            {
+                self.tell_drops(hub, &topic, seat, origin);
+            }
             let id = seat.key.id;
             let mut target = Target::Connection(id);
             let publication = if seat.acknowledges {
@@ -157,15 +209,18 @@ impl NamedGroup {
 }
 
 impl Hub {
-    /// A session comes to a group.
-    fn join_group(&self, seat: &SessionGroup, window: usize, origin: Origin) {
+    /// A session joins a group; whether it could.
+    fn join_group(&self, seat: &SessionGroup, window: usize, origin: Origin) -> bool {
         self.with_groups(&seat.topic, |groups| {
-            let group = groups.find_or_make(&seat.group, self);
+            let Some(group) = groups.find_or_make(&seat.group, self) else {
+                return false;
+            };
             let acknowledges = seat.seat.acknowledges;
             group.queue.join(seat.seat, window, acknowledges);
             group.idle_since_ms = None;
             group.dispatch(self, origin);
-        });
+            true
+        })
     }
 
     /// A session leaves a group; what it had not acknowledged goes to the others.
@@ -211,7 +266,13 @@ impl Core {
         topic: &Arc<str>,
         group: &str,
         (acknowledges, window): (bool, Option<u64>),
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), (ErrorCode, &'static str)> {
+        if !state.access.may_join_group(topic) {
+            self.counters.subscriptions_forbidden.add(1);
+            let words = "queue groups of this topic are not allowed";
+            return Err((ErrorCode::TopicForbidden, words));
+        }
+        let refuse = |words| Err((ErrorCode::LimitExceeded, words));
         let subscriptions_max = self.shared.hub.limits.subscriptions_per_connection_max;
         let key = state.key;
         let topics = state.topics.get_or_insert_default();
@@ -221,7 +282,7 @@ impl Core {
         }
         let tag = topics.next_group;
         if tag >= TAGS_MAX || topics.subscriptions() >= subscriptions_max {
-            return Err("this connection has as many topics as it may have");
+            return refuse("this connection has as many topics as it may have");
         }
         topics.next_group += 1;
         let seat = SessionGroup {
@@ -235,7 +296,15 @@ impl Core {
         };
         let window = window.map_or(WINDOW, |window| (window as usize).clamp(1, WINDOW_MAX));
         let origin = Origin::Shard(self.index);
-        self.shared.hub.join_group(&seat, window, origin);
+        let bytes = seat.bytes();
+        if let Err(words) = self.reserve(state, bytes) {
+            return refuse(words);
+        }
+        if !self.shared.hub.join_group(&seat, window, origin) {
+            self.release(state, bytes);
+            return refuse("the topic has as many queue groups as it may have");
+        }
+        let topics = state.topics.get_or_insert_default();
         topics.groups.insert(tag, seat);
         Ok(())
     }
@@ -248,12 +317,31 @@ impl Core {
         let now_ms = io.now().unix_ms;
         let origin = Origin::Shard(self.index);
         let is_meant = |seat: &SessionGroup| topic.is_none_or(|topic| topic == &*seat.topic);
+        let mut bytes = 0;
         topics.groups.retain(|_, seat| {
             if is_meant(seat) {
                 self.shared.hub.leave_group(seat, origin, now_ms);
+                bytes += seat.bytes();
             }
             !is_meant(seat)
         });
+        self.release(state, bytes);
+    }
+
+    /// Takes a session out of the groups that its rights no longer cover; their topics.
+    pub(crate) fn leave_forbidden_groups(&mut self, io: &Io, state: &mut State) -> Vec<String> {
+        let Some(topics) = &state.topics else {
+            return Vec::new();
+        };
+        let seats = topics.groups.values();
+        let forbidden = seats.map(|seat| Arc::clone(&seat.topic)).filter(|topic| {
+            !(state.access.may_subscribe(topic) && state.access.may_join_group(topic))
+        });
+        let forbidden: BTreeSet<Arc<str>> = forbidden.collect();
+        for topic in &forbidden {
+            self.leave_groups(io, state, Some(topic));
+        }
+        forbidden.iter().map(ToString::to_string).collect()
     }
 
     /// `publication_ack`: a member has done its work.
@@ -283,3 +371,6 @@ const WINDOW_MAX: usize = 10_000;
 
 /// How long what waits in a group is kept while nobody is in it, in milliseconds.
 const IDLE_MS_MAX: u64 = 60_000;
+
+/// What a queue group and a member of it take besides their names, in bytes.
+const GROUP_BYTES: usize = 1_000;

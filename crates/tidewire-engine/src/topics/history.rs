@@ -6,8 +6,8 @@
 //! counter, the topic's next life has another epoch. So a recovery either gives every publication after the
 //! position that it was asked for, or says that it cannot.
 //!
-//! Memory: the rings of publications share a budget in bytes. When it is used up, the topic that was used
-//! least recently loses its ring as a whole, but not its position, so that those who missed nothing can still
+//! Memory: the rings of publications share a budget in bytes. When it is used up, the owner with the most gives way:
+//! its topic that was used least recently loses its ring as a whole, but not its position, so that those who missed nothing can still
 //! prove it. The number of topics has a limit too: beyond it a topic is forgotten, those without publications
 //! first. A topic without publications costs 100 to 150 bytes, besides its name; this is not in the budget, nor
 //! are the free places of a ring, of which there are at most three times as many as publications.
@@ -21,6 +21,8 @@ use tidewire_wire::session::GapRange;
 
 use self::ring::Ring;
 use super::lru::{ENTRIES_MAX, List, Slots};
+use crate::fair::Shares;
+use crate::owner::OwnerId;
 
 /// The place of a publication in its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -62,14 +64,27 @@ impl HistoryLimits {
 pub(crate) struct HistoryStore<T> {
     topics: Slots<Topic<T>>,
     index: HashMap<Arc<str>, u32>,
-    /// The lists [`BARE`] and [`KEPT`].
-    lists: [List; 2],
+    /// The topics of each owner.
+    shelves: HashMap<OwnerId, Shelf>,
+    /// Who holds how many bytes, and how many topics.
+    byte_shares: Shares,
+    topic_shares: Shares,
     bytes: usize,
     bytes_max: usize,
     topics_max: usize,
     /// Where the next sweep goes on.
     swept: u32,
     counters: HistoryCounters,
+}
+
+/// The topics of one owner: the lists [`BARE`] and [`KEPT`].
+#[derive(Debug)]
+struct Shelf([List; 2]);
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self([List::EMPTY; 2])
+    }
 }
 
 /// What the store dropped since it was made.
@@ -92,9 +107,9 @@ pub(crate) struct HistoryCounters {
 pub(crate) struct Recovery<T> {
     /// Where the topic stands: what is published later has a greater offset, or another epoch.
     pub(crate) position: Position,
-    /// Whether `publications` is everything after the position that was asked for. False without one.
+    /// Whether everything after the position that was asked for is there. False without one.
     pub(crate) complete: bool,
-    /// The missed publications in order; empty unless complete.
+    /// The first of the missed publications in order; empty unless complete.
     pub(crate) publications: Vec<T>,
 }
 
@@ -119,6 +134,8 @@ struct Topic<T> {
     /// The offset of the newest publication.
     newest: u64,
     epoch: u32,
+    /// Who made it known.
+    owner: OwnerId,
 }
 
 impl Position {
@@ -150,7 +167,9 @@ impl<T: Clone> HistoryStore<T> {
         Self {
             topics: Slots::new(),
             index: HashMap::new(),
-            lists: [List::EMPTY; 2],
+            shelves: HashMap::new(),
+            byte_shares: Shares::new(BYTE_GRANULE),
+            topic_shares: Shares::new(1),
             bytes: 0,
             bytes_max,
             topics_max: topics_max.clamp(1, ENTRIES_MAX),
@@ -169,11 +188,11 @@ impl<T: Clone> HistoryStore<T> {
         topic: &Arc<str>,
         limits: &HistoryLimits,
         now_ms: u64,
-        random_epoch: u32,
+        (random_epoch, owner): (u32, OwnerId),
         bytes: usize,
         make: impl FnOnce(Position) -> T,
     ) -> (Position, T) {
-        let at = self.used(topic, random_epoch);
+        let at = self.used(topic, random_epoch, owner);
         self.topics[at].newest += 1;
         let position = self.topics[at].position();
         let publication = make(position);
@@ -193,22 +212,22 @@ impl<T: Clone> HistoryStore<T> {
     /// Where the topic stands; makes it known if it is not.
     #[cfg(test)]
     pub(crate) fn position(&mut self, topic: &Arc<str>, random_epoch: u32) -> Position {
-        let at = self.used(topic, random_epoch);
+        let at = self.used(topic, random_epoch, OwnerId::SERVER);
         self.topics[at].position()
     }
 
-    /// Everything that was published after `since`, if all of it is there still.
+    /// What was published after `since`, if all of it is there still: the first `limit` publications.
     ///
     /// Without `since` it gives only the position. Makes the topic known if it is not.
     pub(crate) fn recover(
         &mut self,
         topic: &Arc<str>,
-        since: Option<Position>,
+        (since, limit): (Option<Position>, usize),
         limits: &HistoryLimits,
         now_ms: u64,
-        random_epoch: u32,
+        (random_epoch, owner): (u32, OwnerId),
     ) -> Recovery<T> {
-        let at = self.used(topic, random_epoch);
+        let at = self.used(topic, random_epoch, owner);
         self.trim(at, limits, now_ms);
         let topic = &self.topics[at];
         let position = topic.position();
@@ -218,7 +237,11 @@ impl<T: Clone> HistoryStore<T> {
                 && since.offset >= topic.before_oldest()
         });
         let publications = match since {
-            Some(since) if complete => topic.between(since.offset, topic.newest),
+            Some(since) if complete => {
+                let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+                let end = topic.newest.min(since.offset.saturating_add(limit));
+                topic.between(since.offset, end)
+            }
             _ => Vec::new(),
         };
         Recovery {
@@ -326,15 +349,18 @@ impl<T: Clone> HistoryStore<T> {
     }
 
     /// The topic's index, with the topic made the most recently used one of its list.
-    fn used(&mut self, topic: &Arc<str>, random_epoch: u32) -> u32 {
+    fn used(&mut self, topic: &Arc<str>, random_epoch: u32, owner: OwnerId) -> u32 {
         if let Some(&at) = self.index.get(topic) {
             let list = self.topics[at].list();
             self.relink(at, list, list);
             return at;
         }
         if self.topics.len() >= self.topics_max {
-            let [bare, kept] = &self.lists;
-            if let Some(oldest) = bare.oldest().or(kept.oldest()) {
+            let yielding = self.topic_shares.first_to_yield(owner);
+            let shelf = yielding.and_then(|owner| self.shelves.get(&owner));
+            if let Some(Shelf([bare, kept])) = shelf
+                && let Some(oldest) = bare.oldest().or(kept.oldest())
+            {
                 self.counters.topics_forgotten += 1;
                 self.forget(oldest);
             }
@@ -344,21 +370,26 @@ impl<T: Clone> HistoryStore<T> {
             ring: None,
             newest: 0,
             epoch: random_epoch,
+            owner,
         });
-        self.topics.link(&mut self.lists[BARE], at);
+        let Shelf(lists) = self.shelves.entry(owner).or_default();
+        self.topics.link(&mut lists[BARE], at);
+        self.topic_shares.add(owner, 1);
         self.index.insert(Arc::clone(topic), at);
         at
     }
 
     fn keep(&mut self, at: u32, publication: T, now_ms: u64, charge: usize) {
         let topic = &mut self.topics[at];
-        let list = topic.list();
-        if topic.ring.is_none() {
-            self.bytes += Ring::<T>::BYTES_FIXED;
-        }
+        let (list, owner) = (topic.list(), topic.owner);
+        let fixed = match topic.ring {
+            Some(_) => 0,
+            None => Ring::<T>::BYTES_FIXED,
+        };
         let ring = topic.ring.get_or_insert_with(|| Box::new(Ring::new()));
         ring.push(publication, now_ms, charge);
-        self.bytes += charge;
+        self.bytes += charge + fixed;
+        self.byte_shares.add(owner, charge + fixed);
         self.relink(at, list, KEPT);
     }
 
@@ -371,11 +402,14 @@ impl<T: Clone> HistoryStore<T> {
         self.counters.publications_expired += expired;
     }
 
-    /// Drops other topics' publications, the least recently used topic first, and in the end the oldest ones
-    /// of this topic, until the budget is kept. The topic was used just now and its newest publication fits.
+    /// Drops other publications until the budget is kept: those of the owner with the most, the least recently used
+    /// topic first, and in the end the oldest ones of this topic. The topic was used just now and its newest
+    /// publication fits.
     fn keep_budget(&mut self, at: u32) {
         while self.bytes > self.bytes_max {
-            match self.lists[KEPT].oldest() {
+            let yielding = self.byte_shares.first_to_yield(self.topics[at].owner);
+            let shelf = yielding.and_then(|owner| self.shelves.get(&owner));
+            match shelf.and_then(|Shelf(lists)| lists[KEPT].oldest()) {
                 Some(other) if other != at => {
                     self.counters.rings_evicted += 1;
                     self.counters.publications_evicted += self.change(other, Ring::clear);
@@ -392,23 +426,39 @@ impl<T: Clone> HistoryStore<T> {
         };
         let before = ring.bytes();
         let dropped = drop_some(ring);
-        self.bytes -= before - ring.bytes();
-        if ring.len() == 0 {
+        let mut freed = before - ring.bytes();
+        let is_empty = ring.len() == 0;
+        if is_empty {
             self.topics[at].ring = None;
-            self.bytes -= Ring::<T>::BYTES_FIXED;
+            freed += Ring::<T>::BYTES_FIXED;
+        }
+        if freed > 0 {
+            self.bytes -= freed;
+            self.byte_shares.sub(self.topics[at].owner, freed);
+        }
+        if is_empty {
             self.relink(at, KEPT, BARE);
         }
         dropped as u64
     }
 
     fn relink(&mut self, at: u32, from: usize, to: usize) {
-        self.topics.unlink(&mut self.lists[from], at);
-        self.topics.link(&mut self.lists[to], at);
+        let owner = self.topics[at].owner;
+        let Shelf(lists) = self.shelves.entry(owner).or_default();
+        self.topics.unlink(&mut lists[from], at);
+        self.topics.link(&mut lists[to], at);
     }
 
     fn forget(&mut self, at: u32) {
         self.change(at, Ring::clear);
-        self.topics.unlink(&mut self.lists[BARE], at);
+        let owner = self.topics[at].owner;
+        if let Some(Shelf(lists)) = self.shelves.get_mut(&owner) {
+            self.topics.unlink(&mut lists[BARE], at);
+            if lists[BARE].oldest().is_none() && lists[KEPT].oldest().is_none() {
+                self.shelves.remove(&owner);
+            }
+        }
+        self.topic_shares.sub(owner, 1);
         if let Some(topic) = self.topics.remove(at) {
             self.index.remove(&topic.name);
         }
@@ -443,6 +493,9 @@ impl<T: Clone> Topic<T> {
         }
     }
 }
+
+/// Owners are compared by so many bytes of history.
+const BYTE_GRANULE: usize = 4 * 1024;
 
 /// The list of the topics of which only the position is known.
 const BARE: usize = 0;

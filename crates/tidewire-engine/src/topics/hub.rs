@@ -11,11 +11,14 @@ use super::publication::{Draft, Placed, Publication};
 use super::remembered::{IdKeys, Remembered};
 use super::trie::PatternTrie;
 use crate::application::ConnectionKey;
+use crate::core::unix_ms;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidewire_wire::envelope::SystemType;
+use tidewire_wire::session::{PublicationGap, write_gap_event};
+use tidewire_wire::uuid::uuid_v7;
 
 /// The topics of a server.
 #[derive(Debug)]
@@ -28,6 +31,8 @@ pub(crate) struct Hub {
     hasher: RandomState,
     patterns: RwLock<PatternTrie<ShardSet>>,
     has_patterns: AtomicBool,
+    /// Counts the changes of `patterns`.
+    pattern_changes: AtomicU64,
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
     epochs: AtomicU64,
@@ -43,6 +48,10 @@ struct Stripe {
     interest: HashMap<Arc<str>, Interest>,
     /// Topics of which a group has lost its last member.
     idle_groups: Vec<Arc<str>>,
+    /// The shards with patterns that match a topic, as long as the patterns stay the same.
+    matching: HashMap<Arc<str>, ShardSet>,
+    /// Which patterns `matching` is about.
+    pattern_changes: u64,
 }
 
 /// Who wants a topic.
@@ -158,6 +167,7 @@ impl Hub {
             hasher: RandomState::new(),
             patterns: RwLock::new(PatternTrie::new()),
             has_patterns: AtomicBool::new(false),
+            pattern_changes: AtomicU64::new(0),
             has_groups: AtomicBool::new(false),
             groups: GroupCounters::default(),
             epochs: AtomicU64::new(0),
@@ -174,9 +184,6 @@ impl Hub {
     ) -> Result<Published, PublishError> {
         check_topic(topic)?;
         self.check(draft, origin)?;
-        if self.has_groups.load(Ordering::Acquire) && self.groups_are_full(topic, draft) {
-            return Err(PublishError::Busy);
-        }
         let Some(id) = draft.id else {
             return Ok(Published {
                 position: self.place(topic, draft, origin, moment),
@@ -193,7 +200,7 @@ impl Hub {
             });
         }
         let position = self.place(topic, draft, origin, moment);
-        remembered.insert(key, position);
+        remembered.insert(moment.owner, key, position);
         Ok(Published {
             position,
             is_duplicate: false,
@@ -243,6 +250,17 @@ impl Hub {
     /// Hands one of the protocol's own messages to the subscribers of a topic.
     pub(crate) fn announce(&self, topic: &Arc<str>, publication: Publication, origin: Origin) {
         self.deliver_from(topic, Arc::new(publication), origin);
+    }
+
+    /// One of the protocol's own messages about publications that nobody gets.
+    pub(crate) fn gap_event(&self, gap: &PublicationGap) -> Publication {
+        let random = [(); 3].map(|()| self.random_epoch().to_le_bytes());
+        let mut bytes = [0; 10];
+        bytes.copy_from_slice(&random.as_flattened()[..10]);
+        let unix_ms = unix_ms();
+        let mut json = Vec::new();
+        write_gap_event(gap, uuid_v7(unix_ms, bytes), unix_ms, &mut json);
+        Publication::event(None, json)
     }
 
     /// A number for an epoch, for those who have no generator of their own.
@@ -324,6 +342,7 @@ impl Hub {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         patterns.insert(pattern).insert(shard);
+        self.pattern_changes.fetch_add(1, Ordering::Release);
         self.has_patterns.store(true, Ordering::Release);
     }
 
@@ -339,6 +358,7 @@ impl Hub {
                 patterns.remove(pattern);
             }
         }
+        self.pattern_changes.fetch_add(1, Ordering::Release);
         self.has_patterns
             .store(!patterns.is_empty(), Ordering::Release);
     }
@@ -414,13 +434,6 @@ impl Hub {
         self.broker.usage()
     }
 
-    fn groups_are_full(&self, topic: &str, draft: &Draft<'_>) -> bool {
-        let stripe = self.stripe(topic);
-        let interest = stripe.interest.get(topic);
-        let groups = interest.and_then(|interest| interest.groups.as_ref());
-        groups.is_some_and(|groups| groups.are_full(self, draft.payload.len() + KEPT_BYTES))
-    }
-
     fn check(&self, draft: &Draft<'_>, origin: Origin) -> Result<(), PublishError> {
         if draft.t.is_empty() || SystemType::parse(draft.t).is_some() {
             return Err(PublishError::Type);
@@ -484,8 +497,7 @@ impl Hub {
             }
         }
         if self.has_patterns.load(Ordering::Acquire) {
-            let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
-            patterns.for_each_match(topic, |matching| shards.0 |= matching.0);
+            shards.0 |= self.matching(&mut stripe, topic).0;
         }
         // While the topic is locked, so that all shards see one order.
         for shard in shards.iter() {
@@ -496,6 +508,24 @@ impl Hub {
             };
             self.outlets[shard].push(delivery, origin.is(shard));
         }
+    }
+
+    /// The shards with patterns that match a topic. The tree is walked for the first publication of a topic, not for
+    /// each.
+    fn matching(&self, stripe: &mut Stripe, topic: &Arc<str>) -> ShardSet {
+        let changes = self.pattern_changes.load(Ordering::Acquire);
+        if stripe.pattern_changes != changes || stripe.matching.len() >= MATCHING_MAX {
+            stripe.pattern_changes = changes;
+            stripe.matching.clear();
+        }
+        if let Some(shards) = stripe.matching.get(topic) {
+            return *shards;
+        }
+        let mut shards = ShardSet::default();
+        let patterns = self.patterns.read().unwrap_or_else(PoisonError::into_inner);
+        patterns.for_each_match(topic, |matching| shards.0 |= matching.0);
+        stripe.matching.insert(Arc::clone(topic), shards);
+        shards
     }
 
     fn stripe(&self, topic: &str) -> MutexGuard<'_, Stripe> {
@@ -526,6 +556,9 @@ const KEEP_NOTHING: HistoryLimits = HistoryLimits {
     bytes_max: 0,
     age_max_ms: 0,
 };
+
+/// Topics of a stripe whose patterns are remembered.
+const MATCHING_MAX: usize = 256;
 
 /// Locks that the topics are spread over.
 const STRIPES: usize = 64;

@@ -1,22 +1,29 @@
 //! What waits for a subscription that lags, when it is not to end its connection.
 
 use super::history::Position;
-use super::local::Slot;
 use super::publication::Publication;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tidewire_wire::session::{GapRange, GapReason, Overload, PublicationGap};
 
 /// A subscription with a policy of its own. While its connection keeps up nothing waits here.
 #[derive(Debug)]
-pub(crate) struct Careful {
-    pub(crate) slot: Slot,
+pub(crate) struct Lossy {
     topic: Arc<str>,
     conflates: bool,
-    waiting: VecDeque<Arc<Publication>>,
+    waiting: VecDeque<Option<Arc<Publication>>>,
+    /// How many places of `waiting` are taken.
+    len: usize,
+    /// The number of the first place.
+    first: u64,
+    /// The place of the newest publication of each key and topic, if it conflates.
+    newest: HashMap<Subject, u64>,
     waiting_bytes: usize,
     gap: Option<PublicationGap>,
 }
+
+/// What a publication is about.
+type Subject = (Option<Arc<str>>, Option<Box<str>>);
 
 /// What may wait.
 #[derive(Debug, Clone, Copy)]
@@ -32,19 +39,21 @@ pub(crate) enum Next {
     Publication(Arc<Publication>),
 }
 
-impl Careful {
+impl Lossy {
     /// `None` for the policy that ends the connection.
-    pub(crate) fn new(slot: Slot, topic: Arc<str>, overload: Overload) -> Option<Self> {
+    pub(crate) fn new(topic: Arc<str>, overload: Overload) -> Option<Self> {
         let conflates = match overload {
             Overload::Disconnect => return None,
             Overload::Conflate => true,
             Overload::DropOldest => false,
         };
         Some(Self {
-            slot,
             topic,
             conflates,
             waiting: VecDeque::new(),
+            len: 0,
+            first: 0,
+            newest: HashMap::new(),
             waiting_bytes: 0,
             gap: None,
         })
@@ -52,30 +61,48 @@ impl Careful {
 
     /// Takes over what waited for the subscription that this one replaces.
     pub(crate) fn adopt(&mut self, before: Self) {
-        self.waiting = before.waiting;
-        self.waiting_bytes = before.waiting_bytes;
-        self.gap = before.gap;
+        *self = Self {
+            topic: Arc::clone(&self.topic),
+            conflates: self.conflates,
+            newest: HashMap::new(),
+            ..before
+        };
+        self.close_ranks();
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.gap.is_none()
+        self.len == 0 && self.gap.is_none()
+    }
+
+    /// What waits, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     /// Lets a publication wait; how many others it takes the place of.
     pub(crate) fn push(&mut self, publication: Arc<Publication>, limits: LagLimits) -> u64 {
         let mut dropped = 0;
-        if self.conflates
-            && !publication.is_event()
-            && let Some(index) = self.find_older(&publication)
-        {
-            dropped += self.drop_at(index, GapReason::Conflated);
+        let place = self.first + self.waiting.len() as u64;
+        if self.conflates && !publication.is_event() {
+            let subject = (publication.topic.clone(), publication.key.clone());
+            if let Some(older) = self.newest.insert(subject, place) {
+                dropped += self.drop_at(older, GapReason::Conflated);
+            }
         }
         self.waiting_bytes += publication.cost();
-        self.waiting.push_back(publication);
-        while self.waiting.len() > limits.publications_max.max(1)
-            || (self.waiting_bytes > limits.bytes_max && self.waiting.len() > 1)
-        {
-            dropped += self.drop_at(0, GapReason::Dropped);
+        self.waiting.push_back(Some(publication));
+        self.len += 1;
+        // With no room at all not even one may wait.
+        let is_too_long = |lossy: &Self| {
+            lossy.waiting_bytes > limits.bytes_max && (lossy.len > 1 || limits.bytes_max == 0)
+        };
+        while self.len > limits.publications_max.max(1) || is_too_long(self) {
+            self.pass_vacant();
+            dropped += self.drop_at(self.first, GapReason::Dropped);
+        }
+        self.pass_vacant();
+        if self.waiting.len() > 2 * self.len + VACANT_MAX {
+            self.close_ranks();
         }
         dropped
     }
@@ -85,24 +112,47 @@ impl Careful {
         if let Some(gap) = self.gap.take() {
             return Some(Next::Gap(gap));
         }
-        let publication = self.waiting.pop_front()?;
+        self.pass_vacant();
+        let publication = self.waiting.pop_front()??;
+        self.first += 1;
+        self.len -= 1;
         self.waiting_bytes -= publication.cost();
+        if self.len == 0 {
+            self.waiting = VecDeque::new();
+            self.newest = HashMap::new();
+        }
         Some(Next::Publication(publication))
     }
 
-    /// Where a waiting publication is that this one replaces.
-    fn find_older(&self, publication: &Publication) -> Option<usize> {
-        self.waiting.iter().rposition(|waiting| {
-            let is_about_the_same =
-                waiting.key == publication.key && waiting.topic == publication.topic;
-            is_about_the_same && !waiting.is_event()
-        })
+    /// Drops the vacant places at the front.
+    fn pass_vacant(&mut self) {
+        while let Some(None) = self.waiting.front() {
+            self.waiting.pop_front();
+            self.first += 1;
+        }
     }
 
-    fn drop_at(&mut self, index: usize, reason: GapReason) -> u64 {
-        let Some(publication) = self.waiting.remove(index) else {
+    /// Drops all vacant places.
+    fn close_ranks(&mut self) {
+        self.waiting.retain(Option::is_some);
+        self.newest.clear();
+        let waiting = self.waiting.iter().flatten().enumerate();
+        for (index, publication) in waiting.filter(|_| self.conflates) {
+            if !publication.is_event() {
+                let subject = (publication.topic.clone(), publication.key.clone());
+                self.newest.insert(subject, self.first + index as u64);
+            }
+        }
+    }
+
+    /// Drops what waits at a place, if it still does.
+    fn drop_at(&mut self, place: u64, reason: GapReason) -> u64 {
+        let index = place.checked_sub(self.first);
+        let place = index.and_then(|index| self.waiting.get_mut(usize::try_from(index).ok()?));
+        let Some(publication) = place.and_then(Option::take) else {
             return 0;
         };
+        self.len -= 1;
         self.waiting_bytes -= publication.cost();
         self.note(&publication, reason);
         1
@@ -136,6 +186,9 @@ impl Careful {
     }
 }
 
+/// Vacant places that are kept.
+const VACANT_MAX: usize = 16;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,9 +211,9 @@ mod tests {
         }))
     }
 
-    fn drain(careful: &mut Careful) -> (Vec<PublicationGap>, Vec<u64>) {
+    fn drain(lossy: &mut Lossy) -> (Vec<PublicationGap>, Vec<u64>) {
         let (mut gaps, mut offsets) = (Vec::new(), Vec::new());
-        while let Some(next) = careful.pop() {
+        while let Some(next) = lossy.pop() {
             match next {
                 Next::Gap(gap) => gaps.push(gap),
                 Next::Publication(publication) => {
@@ -184,35 +237,66 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_the_gap_names_them() {
-        let mut careful = Careful::new(0, "a".into(), Overload::DropOldest).unwrap();
+        let mut lossy = Lossy::new("a".into(), Overload::DropOldest).unwrap();
         let dropped: u64 = (1..=5)
-            .map(|offset| careful.push(publication(offset, "k"), LIMITS))
+            .map(|offset| lossy.push(publication(offset, "k"), LIMITS))
             .sum();
         assert_eq!(dropped, 2);
         let gap = gap(GapReason::Dropped, 2, 1, 2);
-        assert_eq!(drain(&mut careful), (vec![gap], vec![3, 4, 5]));
-        assert!(careful.is_empty());
+        assert_eq!(drain(&mut lossy), (vec![gap], vec![3, 4, 5]));
+        assert!(lossy.is_empty());
     }
 
     #[test]
     fn of_each_key_the_newest_is_kept() {
-        let mut careful = Careful::new(0, "a".into(), Overload::Conflate).unwrap();
+        let mut lossy = Lossy::new("a".into(), Overload::Conflate).unwrap();
         for (offset, key) in [(1, "x"), (2, "y"), (3, "x"), (4, "x")] {
-            careful.push(publication(offset, key), LIMITS);
+            lossy.push(publication(offset, key), LIMITS);
         }
         let gap = gap(GapReason::Conflated, 2, 1, 3);
-        assert_eq!(drain(&mut careful), (vec![gap], vec![2, 4]));
+        assert_eq!(drain(&mut lossy), (vec![gap], vec![2, 4]));
+    }
+
+    #[test]
+    fn a_thousand_keys_conflate_in_their_order() {
+        let limits = LagLimits {
+            publications_max: 10_000,
+            bytes_max: 1 << 30,
+        };
+        let mut lossy = Lossy::new("a".into(), Overload::Conflate).unwrap();
+        for offset in 1..=5_000 {
+            lossy.push(publication(offset, &(offset % 1_000).to_string()), limits);
+        }
+        assert!(lossy.waiting.len() <= 2 * 1_000 + VACANT_MAX);
+        let (gaps, offsets) = drain(&mut lossy);
+        assert_eq!(gaps, [gap(GapReason::Conflated, 4_000, 1, 4_000)]);
+        assert_eq!(offsets, (4_001..=5_000).collect::<Vec<_>>());
+        assert_eq!(lossy.bytes(), 0);
+    }
+
+    #[test]
+    fn without_room_nothing_waits() {
+        let mut lossy = Lossy::new("a".into(), Overload::DropOldest).unwrap();
+        let limits = LagLimits {
+            publications_max: 3,
+            bytes_max: 0,
+        };
+        assert_eq!(lossy.push(publication(1, "k"), limits), 1);
+        assert_eq!(
+            drain(&mut lossy),
+            (vec![gap(GapReason::Dropped, 1, 1, 1)], vec![])
+        );
     }
 
     #[test]
     fn one_that_is_larger_than_the_limit_waits_alone() {
-        let mut careful = Careful::new(0, "a".into(), Overload::DropOldest).unwrap();
+        let mut lossy = Lossy::new("a".into(), Overload::DropOldest).unwrap();
         let limits = LagLimits {
             publications_max: 3,
             bytes_max: 1,
         };
-        careful.push(publication(1, "k"), limits);
-        careful.push(publication(2, "k"), limits);
-        assert_eq!(drain(&mut careful).1, [2]);
+        lossy.push(publication(1, "k"), limits);
+        lossy.push(publication(2, "k"), limits);
+        assert_eq!(drain(&mut lossy).1, [2]);
     }
 }

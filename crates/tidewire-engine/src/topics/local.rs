@@ -1,11 +1,13 @@
 //! The topics of one shard: who of its connections subscribes to what.
 
 use super::filter::Filter;
+use super::held_filters::Filters;
 use super::outlet::Delivery;
 use super::publication::Publication;
+use super::round::Round;
 use super::trie::PatternTrie;
 use slab::Slab;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
@@ -25,6 +27,17 @@ pub(crate) struct LocalTopics {
     pub(crate) queue: VecDeque<Delivery>,
     /// Topics with something in their batch.
     pub(crate) touched: Vec<Slot>,
+    pub(crate) round: Round,
+    /// What the turn had no time to deliver, in order.
+    pub(crate) pending: VecDeque<Pending>,
+    /// Who has left which topic since something is pending.
+    pub(crate) left: HashSet<PlaceKey>,
+    /// Of publications that were taken from the outlet and have not reached everyone.
+    pub(crate) unsettled_bytes: usize,
+    /// Connections that have taken what they had been sent, and have more waiting.
+    pub(crate) drained: Vec<ConnectionId>,
+    /// The patterns that match a topic, as long as the patterns stay the same.
+    found: HashMap<Arc<str>, Box<[Slot]>>,
 }
 
 /// Names a topic of the shard, as long as it has subscribers.
@@ -38,6 +51,8 @@ pub(crate) struct LocalTopic {
     /// The number of the last delivery that was gathered: what comes again, or before, is no subscriber's.
     seen: u64,
     subscribers: u32,
+    /// Those of them that have a filter.
+    filtered: u32,
     pub(crate) groups: Groups,
     /// Subscribers that came while deliveries were on their way which are not for them.
     #[expect(
@@ -55,8 +70,19 @@ pub(crate) struct LocalTopic {
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) publication: Arc<Publication>,
-    /// All topics and patterns that match it, if there are several.
-    pub(crate) matching: Option<Arc<[Slot]>>,
+    /// Its number in the round if several topics and patterns match it: each connection gets it once.
+    pub(crate) mark: Option<u32>,
+}
+
+/// Members of a group who are still to get a batch.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) slot: Slot,
+    pub(crate) form: Form,
+    /// What the items have yet to pass.
+    pub(crate) filter: Option<Arc<Filter>>,
+    pub(crate) items: Vec<Item>,
+    pub(crate) members: Vec<ConnectionId>,
 }
 
 /// The subscribers of a topic, by what they get. Most topics have few, so that the first has its place here.
@@ -88,9 +114,9 @@ pub(crate) enum Form {
     /// All the same frames.
     Shared(Format),
     /// Each member by itself, through its layers.
-    Apart,
+    Individual,
     /// Each member by itself, because what it does when it lags is its own.
-    Careful,
+    Lossy,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -112,7 +138,7 @@ struct Place {
 }
 
 /// A connection's index and a slot.
-type PlaceKey = u64;
+pub(crate) type PlaceKey = u64;
 
 const JOINING: u32 = u32::MAX;
 
@@ -129,6 +155,7 @@ impl LocalTopics {
             is_pattern,
             seen: 0,
             subscribers: 0,
+            filtered: 0,
             groups: Groups::Empty,
             joining: None,
             batch: Vec::new(),
@@ -137,6 +164,7 @@ impl LocalTopics {
         self.by_name.insert(Arc::clone(name), slot);
         if is_pattern {
             *self.patterns.insert(name) = slot;
+            self.found.clear();
         }
         (slot, true)
     }
@@ -149,6 +177,7 @@ impl LocalTopics {
         self.by_name.remove(&topic.name);
         if topic.is_pattern {
             self.patterns.remove(&topic.name);
+            self.found.clear();
         }
     }
 
@@ -167,6 +196,7 @@ impl LocalTopics {
             topic.seen = after;
         }
         topic.subscribers += 1;
+        topic.filtered += u32::from(key.filter != 0);
         let (group, member) = if after > topic.seen {
             let joining = topic.joining.get_or_insert_default();
             joining.push(Joiner { id, key, after });
@@ -201,10 +231,14 @@ impl LocalTopics {
         let topic = &mut self.topics[slot as usize];
         topic.subscribers -= 1;
         let (moved, filter) = topic.take(place);
+        topic.filtered -= u32::from(filter != 0);
         if let Some(moved) = moved
             && let Some(place_of_moved) = self.places.get_mut(&place_key(moved, slot))
         {
             place_of_moved.member = place.member;
+        }
+        if !self.pending.is_empty() {
+            self.left.insert(place_key(id, slot));
         }
         self.filters.release(filter);
         if topic.subscribers > 0 {
@@ -220,15 +254,23 @@ impl LocalTopics {
         self.by_name.get(name).copied()
     }
 
-    /// The filter of a connection that gets what a topic gathers now, 0 for none; `None` if it does not.
-    pub(crate) fn filter_of(&self, slot: Slot, id: ConnectionId) -> Option<u32> {
+    /// The filter of a connection's subscription, if it has one.
+    pub(crate) fn filter_of(&self, slot: Slot, id: ConnectionId) -> Option<Arc<Filter>> {
         let place = self.places.get(&place_key(id, slot))?;
-        let topic = self.topics.get(slot as usize)?;
-        // Those who wait get nothing of what is gathered now.
-        if place.group == JOINING {
-            return None;
-        }
-        Some(topic.key_of(*place)?.filter)
+        let key = self.topics.get(slot as usize)?.key_of(*place)?;
+        self.filter(key.filter).cloned()
+    }
+
+    /// Whether a connection has left a topic since something of it is pending.
+    pub(crate) fn has_left(&self, slot: Slot, id: ConnectionId) -> bool {
+        !self.left.is_empty() && self.left.contains(&place_key(id, slot))
+    }
+
+    /// A number in the round for a publication that matches several topics and patterns.
+    pub(crate) fn mark(&mut self, slots: &[Slot]) -> u32 {
+        // Who has several filters gets one publication by this and the next by that: not out of order.
+        let has_filters = |slot: &Slot| self.topics[*slot as usize].filtered > 0;
+        self.round.mark(slots.iter().any(has_filters))
     }
 
     /// Changes how a connection gets its messages in all its topics, but for those that it gets by itself anyway.
@@ -245,7 +287,7 @@ impl LocalTopics {
                 continue;
             }
             let key = GroupKey {
-                form: Form::Apart,
+                form: Form::Individual,
                 ..key
             };
             let new_place = if place.group == JOINING {
@@ -302,26 +344,48 @@ impl LocalTopics {
     }
 
     pub(crate) fn filter(&self, number: u32) -> Option<&Arc<Filter>> {
-        self.filters.by_number.get(&number).map(|held| &held.filter)
+        self.filters.by_number(number)
     }
 
     /// The topics and patterns that a publication goes to, appended to `slots`.
-    pub(crate) fn find(&self, topic: &str, slots: &mut Vec<Slot>) {
+    pub(crate) fn find(&mut self, topic: &Arc<str>, slots: &mut Vec<Slot>) {
         slots.extend(self.by_name.get(topic));
-        if !self.patterns.is_empty() {
-            let exact = slots.len();
+        slots.extend(self.found(topic));
+    }
+
+    /// The patterns that match a topic.
+    fn found(&mut self, topic: &Arc<str>) -> &[Slot] {
+        if self.patterns.is_empty() {
+            return &[];
+        }
+        if !self.found.contains_key(topic) {
+            if self.found.len() >= FOUND_MAX {
+                self.found.clear();
+            }
+            let mut slots = Vec::new();
             self.patterns
                 .for_each_match(topic, |slot| slots.push(*slot));
-            slots[exact..].sort_unstable();
+            slots.sort_unstable();
+            self.found.insert(Arc::clone(topic), slots.into());
         }
+        self.found.get(topic).map_or(&[], |slots| slots)
     }
 
     /// How many subscriptions a publication goes to.
-    pub(crate) fn receivers(&self, topic: &str) -> usize {
-        let count = |slot: &Slot| self.topics[*slot as usize].subscribers as usize;
-        let mut receivers = self.by_name.get(topic).map_or(0, count);
-        self.patterns
-            .for_each_match(topic, |slot| receivers += count(slot));
+    pub(crate) fn receivers(&mut self, topic: &Arc<str>) -> usize {
+        let slots: usize = self.found(topic).len();
+        let exact = self
+            .by_name
+            .get(topic)
+            .map(|slot| &self.topics[*slot as usize]);
+        let mut receivers = exact.map_or(0, |topic| topic.subscribers as usize);
+        if slots > 0 {
+            let slots = self.found.get(topic).map_or(&[][..], |slots| slots);
+            let counts = slots
+                .iter()
+                .map(|slot| self.topics[*slot as usize].subscribers);
+            receivers += counts.map(|count| count as usize).sum::<usize>();
+        }
         receivers
     }
 
@@ -502,55 +566,6 @@ fn push_into(groups: &mut Slab<Group>, key: GroupKey, id: ConnectionId) -> (u32,
     (index as u32, members.len() as u32 - 1)
 }
 
-/// The filters of a shard, each once however many subscriptions have it.
-#[derive(Debug, Default)]
-struct Filters {
-    by_source: HashMap<Arc<str>, u32>,
-    by_number: HashMap<u32, HeldFilter>,
-    last: u32,
-}
-
-#[derive(Debug)]
-struct HeldFilter {
-    filter: Arc<Filter>,
-    holders: usize,
-}
-
-impl Filters {
-    fn hold(&mut self, filter: &Arc<Filter>) -> u32 {
-        if let Some(number) = self.by_source.get(filter.source())
-            && let Some(held) = self.by_number.get_mut(number)
-        {
-            held.holders += 1;
-            return *number;
-        }
-        loop {
-            self.last = self.last.wrapping_add(1).max(1);
-            if !self.by_number.contains_key(&self.last) {
-                break;
-            }
-        }
-        self.by_source.insert(filter.source().into(), self.last);
-        let held = HeldFilter {
-            filter: Arc::clone(filter),
-            holders: 1,
-        };
-        self.by_number.insert(self.last, held);
-        self.last
-    }
-
-    fn release(&mut self, number: u32) {
-        let Some(held) = self.by_number.get_mut(&number) else {
-            return;
-        };
-        held.holders -= 1;
-        if held.holders == 0 {
-            self.by_source.remove(held.filter.source());
-            self.by_number.remove(&number);
-        }
-    }
-}
-
 fn place_key(id: ConnectionId, slot: Slot) -> PlaceKey {
     (id.index() as u64) << 32 | u64::from(slot)
 }
@@ -577,3 +592,6 @@ impl Hasher for PlaceHasher {
         self.0
     }
 }
+
+/// Topics whose patterns are remembered.
+const FOUND_MAX: usize = 1_024;

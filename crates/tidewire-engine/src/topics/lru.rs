@@ -120,7 +120,6 @@ impl<E> Slots<E> {
     }
 
     /// The next more recently used entry of the same list.
-    #[cfg(test)]
     pub(crate) fn newer(&self, index: u32) -> Option<u32> {
         some(self.slots[index as usize].newer)
     }

@@ -3,13 +3,17 @@
 use super::access::{Access, AccessRules, InvalidRules};
 use super::broker::PageQuery;
 use super::history::Position;
+use super::local::Slot;
 use super::name::{InvalidTopic, check_topic_or_pattern};
 use super::subscribe::Wanted;
+use super::subscription::Answer;
 use crate::application::{Application, ConnectionKey, Context};
 use crate::connection::State;
 use crate::core::{Core, unix_ms};
 use crate::handle::{Handle, SendError};
+use crate::jobs::Job;
 use crate::shard::{EngineShard, Mail};
+use crate::work::cost;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
@@ -120,8 +124,9 @@ impl Context<'_> {
             .map_err(ManageError::Limit)
     }
 
-    /// Gives the session of this call access rules of its own, in place of those of the server and of its token. They
-    /// hold for what the client asks from now on; what it is subscribed to stays.
+    /// Gives the session of this call access rules of its own, in place of those of the server and of its token. Every
+    /// right is checked anew: subscriptions of the client that the new rules do not allow end, and the client gets a
+    /// `subscription_update` about them. Those that the application has made for it stay.
     ///
     /// ```
     /// use tidewire_engine::{AccessRules, Application, Context, Message, Peer, Rules};
@@ -145,7 +150,7 @@ impl Context<'_> {
     /// [`ManageError::Access`]; nothing was changed.
     pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
         rules.check()?;
-        self.state.set_access(&Arc::new(rules));
+        self.core.set_access(self.state, &Arc::new(rules));
         Ok(())
     }
 
@@ -296,16 +301,79 @@ impl<A: Application> EngineShard<A> {
                 What::Subscription(Action::Unsubscribe, topic) => {
                     turn.core.unsubscribe_for(turn.io, state, topic);
                 }
-                What::Access(rules) => state.set_access(rules),
+                What::Access(rules) => turn.core.set_access(state, rules),
                 What::End(code, reason) => turn.start_close(state, *code, reason),
             });
         }
     }
 }
 
+/// The subscriptions of a session that have to be checked against new rights.
+#[derive(Debug)]
+pub(crate) struct Recheck {
+    slots: std::vec::IntoIter<Slot>,
+    ended: Vec<String>,
+}
+
+impl Core {
+    /// Gives a session other rights, and has its subscriptions checked against them.
+    pub(crate) fn set_access(&mut self, state: &mut State, rules: &Arc<AccessRules>) {
+        state.access = Access::bind(rules, state.user.as_deref());
+        let Some(topics) = &mut state.topics else {
+            return;
+        };
+        topics.published_to = None;
+        let slots = topics.slots.clone().into_iter();
+        let ended = Vec::new();
+        state.jobs.push(Job::Recheck(Recheck { slots, ended }));
+    }
+
+    /// Checks one subscription; what is left. At the end the queue groups follow, and the client is told.
+    pub(crate) fn step_recheck(
+        &mut self,
+        io: &mut Io,
+        state: &mut State,
+        mut recheck: Recheck,
+    ) -> Option<Recheck> {
+        let Some(slot) = recheck.slots.next() else {
+            recheck.ended.extend(self.leave_forbidden_groups(io, state));
+            if !recheck.ended.is_empty() {
+                let update = ended(recheck.ended);
+                self.reply(io, state, &update);
+            }
+            return None;
+        };
+        self.meter.spend(cost::CHECK + state.access.cost());
+        let topic = self.topics.topic(slot);
+        let topic = topic.filter(|_| self.topics.is_member(slot, state.key.id));
+        if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
+            && !state.access.may_subscribe(&name)
+            && !state.was_granted(&name)
+        {
+            self.meter.spend(cost::UNSUBSCRIBE);
+            self.leave(io, state, &name);
+            recheck.ended.push(name.to_string());
+        }
+        Some(recheck)
+    }
+}
+
 impl State {
-    fn set_access(&mut self, rules: &Arc<AccessRules>) {
-        self.access = Access::bind(rules, self.user.as_deref());
+    /// Whether the application has made this subscription.
+    fn was_granted(&self, name: &str) -> bool {
+        let topics = self.topics.as_ref();
+        topics.is_some_and(|topics| topics.granted.contains(name))
+    }
+}
+
+/// Tells a client that it is subscribed no longer.
+pub(crate) fn ended(topics: Vec<String>) -> Reply {
+    Reply::SubscriptionUpdate {
+        action: Action::Unsubscribe,
+        success_topics: topics,
+        failed_topics: Vec::new(),
+        recovery: Vec::new(),
+        correlation_id: None,
     }
 }
 
@@ -319,8 +387,12 @@ impl Core {
         if !state.can_subscribe() {
             return Err("the session has ended or is not encrypted yet");
         }
-        let mut answer = super::subscribe::Answer::default();
+        let mut answer = Answer::default();
         let result = self.enter_into(io, state, topic, &Wanted::default(), &mut answer);
+        if result.is_ok() {
+            let topics = state.topics.get_or_insert_default();
+            topics.granted.insert(Arc::clone(topic));
+        }
         self.answer_subscription(io, state, Action::Subscribe, answer, None);
         result
     }
@@ -328,14 +400,7 @@ impl Core {
     fn unsubscribe_for(&mut self, io: &mut Io, state: &mut State, topic: &str) -> bool {
         let was_in = self.leave(io, state, topic);
         if was_in {
-            let reply = Reply::SubscriptionUpdate {
-                action: Action::Unsubscribe,
-                success_topics: vec![topic.to_owned()],
-                failed_topics: Vec::new(),
-                recovery: Vec::new(),
-                correlation_id: None,
-            };
-            self.reply(io, state, &reply);
+            self.reply(io, state, &ended(vec![topic.to_owned()]));
         }
         was_in
     }

@@ -21,6 +21,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lru::{ENTRIES_MAX, List, Slots};
+use crate::fair::Shares;
+use crate::owner::OwnerId;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///
@@ -32,6 +34,8 @@ pub(crate) struct Producers {
     index: HashMap<Name, u32>,
     /// Those without a connection, in the order of their closing.
     closed: List,
+    /// Who owns how many of those.
+    closed_shares: Shares,
     producers_max: usize,
     closed_max_ms: u64,
     serial: u64,
@@ -84,6 +88,7 @@ type Name = (Arc<str>, Arc<str>);
 #[derive(Debug)]
 struct Producer {
     name: Name,
+    owner: OwnerId,
     epoch: u32,
     last: u64,
     /// The opening whose messages are taken.
@@ -107,6 +112,7 @@ impl Producers {
             producers: Slots::new(),
             index: HashMap::new(),
             closed: List::EMPTY,
+            closed_shares: Shares::new(1),
             producers_max: producers_max.clamp(1, ENTRIES_MAX),
             closed_max_ms,
             serial: 0,
@@ -119,7 +125,7 @@ impl Producers {
     /// how many producers a connection may open.
     pub(crate) fn open(
         &mut self,
-        user: &Arc<str>,
+        (user, owner): (&Arc<str>, OwnerId),
         producer: &Arc<str>,
         now_ms: u64,
         random_epoch: u32,
@@ -129,13 +135,15 @@ impl Producers {
         let known = known.filter(|at| !self.is_over(*at, now_ms));
         let at = match known {
             Some(at) => at,
-            None => self.add(name, random_epoch)?,
+            None => self.add(name, owner, random_epoch)?,
         };
         self.serial += 1;
         let producer = &mut self.producers[at];
         producer.serial = self.serial;
         if producer.closed_at_ms.take().is_some() {
+            let owner = producer.owner;
             self.producers.unlink(&mut self.closed, at);
+            self.closed_shares.sub(owner, 1);
         }
         let producer = &self.producers[at];
         Ok(Opened {
@@ -183,7 +191,9 @@ impl Producers {
         if self.opened(handle).is_none() {
             return;
         }
-        self.producers[handle.at].closed_at_ms = Some(now_ms);
+        let producer = &mut self.producers[handle.at];
+        producer.closed_at_ms = Some(now_ms);
+        self.closed_shares.add(producer.owner, 1);
         self.producers.link(&mut self.closed, handle.at);
     }
 
@@ -220,15 +230,16 @@ impl Producers {
     }
 
     /// Makes a producer known with a new epoch, in the place of its own past if that is over.
-    fn add(&mut self, name: Name, epoch: u32) -> Result<u32, TooManyProducers> {
+    fn add(&mut self, name: Name, owner: OwnerId, epoch: u32) -> Result<u32, TooManyProducers> {
         if let Some(&past) = self.index.get(&name) {
             self.forget(past);
         } else if self.producers.len() >= self.producers_max {
-            let oldest = self.closed.oldest().ok_or(TooManyProducers)?;
-            self.forget(oldest);
+            let yielding = self.to_forget(owner).ok_or(TooManyProducers)?;
+            self.forget(yielding);
         }
         let at = self.producers.insert(Producer {
             name: name.clone(),
+            owner,
             epoch,
             last: 0,
             serial: 0,
@@ -238,8 +249,22 @@ impl Producers {
         Ok(at)
     }
 
+    /// Which of the closed producers goes for a new one: the oldest of the owner with the most of them.
+    fn to_forget(&self, newcomer: OwnerId) -> Option<u32> {
+        let owner = self.closed_shares.first_to_yield(newcomer)?;
+        let mut next = self.closed.oldest();
+        while let Some(at) = next {
+            if self.producers[at].owner == owner {
+                return Some(at);
+            }
+            next = self.producers.newer(at);
+        }
+        None
+    }
+
     /// Forgets a closed producer.
     fn forget(&mut self, at: u32) {
+        self.closed_shares.sub(self.producers[at].owner, 1);
         self.producers.unlink(&mut self.closed, at);
         if let Some(producer) = self.producers.remove(at) {
             self.index.remove(&producer.name);
@@ -258,7 +283,9 @@ mod tests {
 
     fn open(producers: &mut Producers, name: &str, now_ms: u64, epoch: u32) -> Opened {
         let (user, producer) = (text("user"), text(name));
-        producers.open(&user, &producer, now_ms, epoch).unwrap()
+        producers
+            .open((&user, OwnerId(1)), &producer, now_ms, epoch)
+            .unwrap()
     }
 
     #[test]
@@ -302,9 +329,9 @@ mod tests {
     fn a_user_cannot_speak_for_another() {
         let mut producers = Producers::new(10, 1_000);
         let (ann, bob, name) = (text("ann"), text("bob"), text("a"));
-        let first = producers.open(&ann, &name, 0, 1).unwrap();
+        let first = producers.open((&ann, OwnerId(1)), &name, 0, 1).unwrap();
         producers.accept(first.handle, 1);
-        let other = producers.open(&bob, &name, 0, 2).unwrap();
+        let other = producers.open((&bob, OwnerId(2)), &name, 0, 2).unwrap();
         assert_eq!((other.epoch, other.last), (2, 0));
         assert_eq!(producers.accept(first.handle, 2), Verdict::Take);
     }
@@ -343,7 +370,7 @@ mod tests {
         assert_eq!(open(&mut producers, "d", 7, 2).last, 0);
         assert_eq!(producers.len(), 3);
         assert_eq!(open(&mut producers, "a", 7, 2).last, 1);
-        let refused = producers.open(&text("user"), &text("b"), 8, 2);
+        let refused = producers.open((&text("user"), OwnerId(1)), &text("b"), 8, 2);
         assert_eq!(refused, Err(TooManyProducers));
         assert_eq!(producers.accept(handles[2], 2), Verdict::Take);
         assert_eq!(producers.len(), 3);
@@ -407,5 +434,23 @@ mod tests {
                 prop_assert_eq!(&taken, &in_turn);
             }
         }
+    }
+
+    #[test]
+    fn who_opens_many_producers_loses_its_own() {
+        let mut producers = Producers::new(10, 1_000);
+        let mut open_and_close = |owner: u64, name: &str, epoch| {
+            let user = text(&owner.to_string());
+            let opened = producers.open((&user, OwnerId(owner)), &text(name), 0, epoch);
+            let opened = opened.unwrap();
+            producers.close(opened.handle, 0);
+            opened.epoch
+        };
+        assert_eq!(open_and_close(1, "ann", 7), 7);
+        for number in 0..1_000 {
+            open_and_close(2, &format!("bob {number}"), number);
+        }
+        assert_eq!(open_and_close(1, "ann", 8), 7, "it is remembered");
+        assert!(producers.len() <= 10);
     }
 }

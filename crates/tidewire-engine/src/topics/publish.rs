@@ -8,6 +8,7 @@ use crate::application::{Application, ConnectionKey, Context};
 use crate::connection::State;
 use crate::core::{Core, unix_ms};
 use crate::handle::Handle;
+use crate::owner::OwnerId;
 use crate::turn::Turn;
 use std::sync::Arc;
 use tidewire_net::Io;
@@ -105,7 +106,7 @@ impl Core {
             ttl_ms: request.ttl_ms,
         };
         let published = self
-            .publish(io, &topic, &draft)
+            .publish(io, &topic, &draft, state.owner)
             .map_err(|error| (error.code(), error.to_string()))?;
         let counter = if published.is_duplicate {
             &self.counters.publications_repeated
@@ -144,8 +145,9 @@ impl Core {
         io: &Io,
         topic: &Arc<str>,
         draft: &Draft<'_>,
+        owner: OwnerId,
     ) -> Result<Published, PublishError> {
-        let moment = self.moment(io);
+        let moment = self.moment(io, owner);
         let origin = Origin::Shard(self.index);
         let published = self.shared.hub.publish(topic, draft, origin, moment)?;
         self.backlog_is_full |= self.shared.hub.is_busy();
@@ -154,7 +156,7 @@ impl Core {
     }
 
     /// Counts what a payload of a topic makes this shard send, so that one client does not keep it from the others.
-    pub(crate) fn charge_fanout(&mut self, topic: &str, payload_bytes: usize) {
+    pub(crate) fn charge_fanout(&mut self, topic: &Arc<str>, payload_bytes: usize) {
         let receivers = self.topics.receivers(topic).max(1);
         self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * receivers;
     }
@@ -171,8 +173,12 @@ impl Context<'_> {
         publication: &NewPublication,
     ) -> Result<Published, PublishError> {
         publication.check_payload()?;
-        self.core
-            .publish(self.io, &topic.into(), &publication.draft())
+        self.core.publish(
+            self.io,
+            &topic.into(),
+            &publication.draft(),
+            OwnerId::SERVER,
+        )
     }
 }
 
@@ -190,6 +196,7 @@ impl Handle {
         let moment = Moment {
             now_ms: unix_ms(),
             random_epoch: self.shared.hub.random_epoch(),
+            owner: OwnerId::SERVER,
         };
         let hub = &self.shared.hub;
         hub.publish(&topic.into(), &publication.draft(), Origin::Outside, moment)

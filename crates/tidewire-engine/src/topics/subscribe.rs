@@ -1,28 +1,25 @@
-//! Subscriptions: into topics, out of them, and what was missed in between.
+//! Subscriptions of a session: into topics, and out of them.
 
 use super::attendance::who;
 use super::broker::{Missed, Moment};
+use super::catch_up::CatchUp;
 use super::filter::Filter;
 use super::groups::SessionGroup;
 use super::history::Position;
-use super::lag::Careful;
+use super::lag::Lossy;
 use super::local::{Form, GroupKey, Slot};
-use super::name::{Kind, check_topic_or_pattern, is_pattern};
-use super::presence::Change;
-use super::publication::Publication;
-use crate::application::Application;
+use super::name::is_pattern;
+use super::round::Received;
+use super::subscription::Answer;
 use crate::connection::State;
 use crate::core::Core;
-use crate::turn::Turn;
+use crate::owner::OwnerId;
 use rand::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::SystemType;
-use tidewire_wire::session::{
-    Action, Overload, RecoveryPosition, Reply, Subscription, TopicRecovery,
-};
+use tidewire_wire::session::{Overload, TopicRecovery};
 
 /// What a session has of topics.
 #[derive(Debug, Default)]
@@ -30,13 +27,27 @@ pub(crate) struct SessionTopics {
     /// The shard's slots of those it is in, in no order.
     pub(crate) slots: Vec<Slot>,
     /// Its subscriptions with a policy of their own.
-    pub(crate) careful: Vec<Careful>,
+    pub(crate) lossy: HashMap<Slot, Lossy>,
+    /// Those of them for which something waits, in the order in which it leaves.
+    pub(crate) lagging: VecDeque<Slot>,
+    /// What waits for them, in bytes.
+    pub(crate) lagging_bytes: usize,
+    /// What its subscriptions and groups are charged, in bytes.
+    pub(crate) charged_bytes: usize,
+    /// What it says about itself, by topic, in bytes.
+    pub(crate) presence_bytes: HashMap<Slot, usize>,
+    /// What it has got of the publications that come by several subscriptions.
+    pub(crate) received: Received,
+    /// How many of its subscriptions are patterns.
+    pub(crate) patterns: usize,
     /// Its queue groups. The index is part of the numbers of deliveries.
     pub(crate) groups: BTreeMap<u32, SessionGroup>,
     /// The index of the next one, so that none is used twice.
     pub(crate) next_group: u32,
     /// Where it published last, which it may.
     pub(crate) published_to: Option<Arc<str>>,
+    /// Those that the application has subscribed it to, whatever its rights are.
+    pub(crate) granted: HashSet<Arc<str>>,
 }
 
 impl SessionTopics {
@@ -56,162 +67,9 @@ pub(crate) struct Wanted {
     pub(crate) since: Option<Position>,
 }
 
-/// What became of a subscription.
-#[derive(Debug, Default)]
-struct Entered {
-    /// Where the topic stands, if it keeps history.
-    recovery: Option<TopicRecovery>,
-    /// What was missed, to be sent after the answer.
-    missed: Vec<Arc<Publication>>,
-    /// The user was not there before.
-    has_come: bool,
-}
-
-/// The answer to a request, as it grows.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    success_topics: Vec<String>,
-    failed_topics: Vec<String>,
-    recovery: Vec<TopicRecovery>,
-    /// What comes after the answer, with the filter that it has to pass.
-    missed: Vec<(Option<Arc<Filter>>, Arc<Publication>)>,
-    /// Whose coming is to be told.
-    joined: Vec<Arc<str>>,
-    presence: Option<Arc<str>>,
-    error: Option<(ErrorCode, String)>,
-}
-
-impl Answer {
-    fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
-        let error = || (code, format!("{topic}: {words}"));
-        self.error.get_or_insert_with(error);
-        self.failed_topics.push(topic);
-    }
-}
-
-impl<A: Application> Turn<'_, A> {
-    /// `subscription_update` from a client.
-    pub(crate) fn handle_subscription(
-        &mut self,
-        state: &mut State,
-        request: Subscription,
-        correlation_id: Option<String>,
-    ) {
-        if !state.can_subscribe() {
-            // This side has said its last: there is nobody to answer.
-            return;
-        }
-        let action = request.action;
-        let result = match action {
-            Action::Subscribe => self.core.subscribe_all(self.io, state, request),
-            Action::Unsubscribe => Ok(self.core.unsubscribe_all(self.io, state, request.topics)),
-        };
-        let answer = match result {
-            Ok(answer) => answer,
-            Err((code, words)) => {
-                let error = Reply::Error {
-                    code,
-                    message: words.into(),
-                    retry_after_s: None,
-                    refused: None,
-                    correlation_id,
-                };
-                return self.reply(state, &error);
-            }
-        };
-        self.core
-            .answer_subscription(self.io, state, action, answer, correlation_id);
-    }
-}
-
 impl Core {
-    fn subscribe_all(
-        &mut self,
-        io: &Io,
-        state: &mut State,
-        request: Subscription,
-    ) -> Result<Answer, (ErrorCode, String)> {
-        let refused = |words: String| (ErrorCode::InvalidSubscription, words);
-        let filter = match &request.filter {
-            Some(document) => {
-                let filter =
-                    Filter::compile(document).map_err(|error| refused(error.to_string()))?;
-                Some(Arc::new(filter))
-            }
-            None => None,
-        };
-        let presence = request.presence.as_ref().map(ToString::to_string);
-        let data_bytes_max = self.shared.hub.limits.presence_data_bytes_max;
-        if presence
-            .as_ref()
-            .is_some_and(|data| data.len() > data_bytes_max)
-        {
-            return Err(refused(format!(
-                "presence is longer than {data_bytes_max} bytes"
-            )));
-        }
-        let mut wanted = Wanted {
-            filter,
-            overload: request.overload,
-            presence: presence.map(Arc::from),
-            since: None,
-        };
-        let group = request.queue_group.as_deref();
-        let mut answer = Answer {
-            presence: wanted.presence.clone(),
-            ..Answer::default()
-        };
-        for topic in request.topics {
-            wanted.since = request
-                .recovery
-                .iter()
-                .find(|position| request.recover && position.topic == topic)
-                .and_then(position_of);
-            let name: Arc<str> = topic.as_str().into();
-            let Some(kind) = self.check_subscription(state, &topic, &mut answer) else {
-                continue;
-            };
-            match group {
-                Some(_) if kind == Kind::Pattern => {
-                    let words = "a queue group has one topic, not a pattern";
-                    answer.fail(topic, ErrorCode::InvalidSubscription, words);
-                }
-                Some(group) => {
-                    let how = (request.acknowledge, request.window);
-                    match self.enter_group(state, &name, group, how) {
-                        Ok(()) => answer.success_topics.push(topic),
-                        Err(words) => answer.fail(topic, ErrorCode::LimitExceeded, words),
-                    }
-                }
-                None => {
-                    // The answer says whether it was done.
-                    let _ = self.enter_into(io, state, &name, &wanted, &mut answer);
-                }
-            }
-        }
-        Ok(answer)
-    }
-
-    /// Whether a client may have a topic or pattern; if not, the answer says why.
-    fn check_subscription(
-        &mut self,
-        state: &State,
-        topic: &str,
-        answer: &mut Answer,
-    ) -> Option<Kind> {
-        match check_topic_or_pattern(topic) {
-            Err(error) => answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error),
-            Ok(kind) if state.access.may_subscribe(topic) => return Some(kind),
-            Ok(_) => {
-                self.counters.subscriptions_forbidden.add(1);
-                let words = "this topic is not allowed";
-                answer.fail(topic.to_owned(), ErrorCode::TopicForbidden, words);
-            }
-        }
-        None
-    }
-
-    /// Puts a session into a topic and notes in the answer what became of it.
+    /// Puts a session into a topic or pattern whose name is known to be one, and notes in the answer what became of
+    /// it. The words of an error are for the client.
     pub(crate) fn enter_into(
         &mut self,
         io: &Io,
@@ -220,120 +78,118 @@ impl Core {
         wanted: &Wanted,
         answer: &mut Answer,
     ) -> Result<(), &'static str> {
-        let entered = match self.enter(io, state, name, wanted) {
-            Ok(entered) => entered,
-            Err(words) => {
-                answer.fail(name.to_string(), ErrorCode::LimitExceeded, words);
-                return Err(words);
-            }
-        };
-        if entered.has_come {
-            answer.joined.push(Arc::clone(name));
-        }
-        answer.recovery.extend(entered.recovery);
-        let missed = entered.missed.into_iter();
-        answer
-            .missed
-            .extend(missed.map(|publication| (wanted.filter.clone(), publication)));
-        answer.success_topics.push(name.to_string());
-        Ok(())
-    }
-
-    fn unsubscribe_all(&mut self, io: &Io, state: &mut State, topics: Vec<String>) -> Answer {
-        for topic in &topics {
-            self.leave_groups(io, state, Some(topic));
-            self.leave(io, state, topic);
-        }
-        Answer {
-            success_topics: topics,
-            ..Answer::default()
-        }
-    }
-
-    pub(crate) fn answer_subscription(
-        &mut self,
-        io: &mut Io,
-        state: &mut State,
-        action: Action,
-        answer: Answer,
-        correlation_id: Option<String>,
-    ) {
-        let reply = Reply::SubscriptionUpdate {
-            action,
-            success_topics: answer.success_topics,
-            failed_topics: answer.failed_topics,
-            recovery: answer.recovery,
-            correlation_id,
-        };
-        self.reply(io, state, &reply);
-        if let Some((code, words)) = answer.error {
-            self.reply(io, state, &Reply::error(code, words));
-        }
-        for (filter, publication) in answer.missed {
-            let passes = |filter: Arc<Filter>| filter.matches(publication.content());
-            self.fanout_bytes += publication.cost();
-            if filter.is_none_or(passes) {
-                self.counters.publications_replayed.add(1);
-                self.publish_to(io, state, &publication);
-            }
-        }
-        for topic in answer.joined {
-            let data = answer.presence.as_deref();
-            self.tell_presence(io, state, &topic, SystemType::PresenceJoin, data);
-        }
-    }
-
-    /// Puts a session into a topic or pattern whose name is known to be one. The words of an error are for the
-    /// client.
-    fn enter(
-        &mut self,
-        io: &Io,
-        state: &mut State,
-        name: &Arc<str>,
-        wanted: &Wanted,
-    ) -> Result<Entered, &'static str> {
         let is_pattern = is_pattern(name);
-        let (mut slot, is_new) = self.topics.enter(name, is_pattern);
+        let (slot, is_new) = self.topics.enter(name, is_pattern);
         let is_member = self.topics.is_member(slot, state.key.id);
-        if let Err(words) = self.check_limits(state, slot, is_member) {
+        let changes = !is_member || wanted.filter.is_some() || wanted.overload.is_some();
+        let limits = self.check_limits(state, slot, is_member);
+        let bytes = subscription_bytes(name, wanted.filter.as_deref());
+        let reserved = limits.and_then(|()| match changes {
+            true => self.reserve(state, bytes),
+            false => Ok(()),
+        });
+        if let Err(words) = reserved {
             if is_new {
                 self.topics.forget(slot);
             }
+            answer.fail(name.to_string(), ErrorCode::LimitExceeded, words);
             return Err(words);
         }
-        // A subscription that is there already stays as it is, unless it is to be another.
-        let is_changed = wanted.filter.is_some() || wanted.overload.is_some();
-        let keeps_place = is_member && !is_changed;
         if is_new {
             self.add_interest(name, is_pattern);
         }
-        let mut entered = Entered::default();
-        let mut seq = 0;
-        if !is_pattern {
-            (entered.recovery, entered.missed, seq) = self.recover(io, name, wanted, is_member);
-        }
-        if !keeps_place {
-            let mut waiting = None;
-            if is_member {
-                // What is on its way to it still is; and the last one takes the slot with it.
-                seq = self.topics.seen(slot);
-                waiting = take_careful(state, slot);
-                self.move_out(state, slot);
-                (slot, _) = self.topics.enter(name, is_pattern);
-            }
-            self.join(state, slot, name, wanted, (seq, waiting));
-        }
+        answer.success_topics.push(name.to_string());
         if is_member {
-            // It has not come to where the topic stands.
-            entered.recovery = None;
+            self.change_subscription(state, slot, name, wanted);
+        } else {
+            let mut seq = 0;
+            if !is_pattern {
+                let (recovery, catch_up);
+                (recovery, catch_up, seq) = self.stand(io, state.owner, name, wanted);
+                answer.recovery.extend(recovery);
+                if let Some(catch_up) = catch_up {
+                    // It joins when it has caught up, after the answer.
+                    answer.catch_ups.push(catch_up);
+                    self.release(state, bytes);
+                    self.drop_unused(slot);
+                    return Ok(());
+                }
+            }
+            self.join(state, slot, name, wanted, (seq, None));
         }
         if !is_pattern && self.shared.hub.rules.of(name).presence {
-            entered.has_come = self.join_presence(io, state, name, wanted.presence.clone());
+            answer.entered.push(Arc::clone(name));
         }
-        Ok(entered)
+        Ok(())
     }
 
-    fn check_limits(&self, state: &State, slot: Slot, is_member: bool) -> Result<(), &'static str> {
+    /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as it is.
+    fn change_subscription(
+        &mut self,
+        state: &mut State,
+        slot: Slot,
+        name: &Arc<str>,
+        wanted: &Wanted,
+    ) {
+        if wanted.filter.is_none() && wanted.overload.is_none() {
+            return;
+        }
+        // What is on its way to it still is; and the last one takes the slot with it.
+        let seq = self.topics.seen(slot);
+        let waiting = take_waiting(state, slot);
+        self.move_out(state, slot);
+        let (slot, _) = self.topics.enter(name, is_pattern(name));
+        self.join(state, slot, name, wanted, (seq, waiting));
+    }
+
+    /// Charges a session for memory. The words of an error are for the client.
+    pub(crate) fn reserve(&mut self, state: &mut State, bytes: usize) -> Result<(), &'static str> {
+        let topics = state.topics.get_or_insert_default();
+        let limits = &self.shared.hub.limits;
+        if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
+            return Err("the subscriptions of this connection take as much memory as they may");
+        }
+        self.shared.accounts.charge(state.owner, bytes)?;
+        topics.charged_bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes back what a session was charged.
+    pub(crate) fn release(&mut self, state: &mut State, bytes: usize) {
+        if let Some(topics) = &mut state.topics {
+            topics.charged_bytes -= bytes;
+        }
+        self.shared.accounts.release(state.owner, bytes);
+    }
+
+    /// Forgets a topic that nobody here subscribes to.
+    pub(crate) fn drop_unused(&mut self, slot: Slot) {
+        let Some(topic) = self.topics.topic(slot) else {
+            return;
+        };
+        if topic.subscribers() > 0 {
+            return;
+        }
+        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
+        self.topics.forget(slot);
+        self.drop_interest(&name, is_pattern);
+    }
+
+    fn drop_interest(&mut self, name: &str, is_pattern: bool) {
+        let hub = &self.shared.hub;
+        if is_pattern {
+            hub.remove_pattern(name, self.index);
+        } else {
+            hub.remove_interest(name, self.index);
+        }
+    }
+
+    pub(crate) fn check_limits(
+        &self,
+        state: &State,
+        slot: Slot,
+        is_member: bool,
+    ) -> Result<(), &'static str> {
         if is_member {
             return Ok(());
         }
@@ -345,17 +201,21 @@ impl Core {
         if subscriptions >= limits.subscriptions_per_connection_max {
             return Err("this connection has as many topics as it may have");
         }
-        let subscribers = self
-            .topics
-            .topic(slot)
-            .map_or(0, |topic| topic.subscribers());
+        let topic = self.topics.topic(slot);
+        let patterns = state.topics.as_ref().map_or(0, |topics| topics.patterns);
+        if topic.is_some_and(|topic| topic.is_pattern)
+            && patterns >= limits.patterns_per_connection_max
+        {
+            return Err("this connection has as many patterns as it may have");
+        }
+        let subscribers = topic.map_or(0, |topic| topic.subscribers());
         if subscribers as usize >= limits.subscribers_per_topic_max {
             return Err("the topic has as many subscribers as it may have");
         }
         Ok(())
     }
 
-    fn add_interest(&mut self, name: &Arc<str>, is_pattern: bool) {
+    pub(crate) fn add_interest(&mut self, name: &Arc<str>, is_pattern: bool) {
         let hub = &self.shared.hub;
         if is_pattern {
             hub.add_pattern(name, self.index);
@@ -365,48 +225,58 @@ impl Core {
         self.counters.topics.set(self.topics.len() as u64);
     }
 
-    /// Where the topic stands and what was missed, and the number of the last delivery that this includes.
-    fn recover(
+    /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number of the last delivery
+    /// that this includes.
+    fn stand(
         &mut self,
         io: &Io,
+        owner: OwnerId,
         name: &Arc<str>,
         wanted: &Wanted,
-        is_member: bool,
-    ) -> (Option<TopicRecovery>, Vec<Arc<Publication>>, u64) {
-        let moment = self.moment(io);
+    ) -> (Option<TopicRecovery>, Option<CatchUp>, u64) {
+        let moment = self.moment(io, owner);
         let hub = &self.shared.hub;
-        // What a member missed is on its way to it.
         let missed = Missed {
-            since: wanted.since.filter(|_| !is_member),
-            or_newest: hub.rules.of(name).last_value && !is_member,
+            since: wanted.since,
+            or_newest: hub.rules.of(name).last_value,
+            limit: 0,
         };
         let Some((recovery, seq)) = hub.recover(name, missed, moment) else {
-            return (None, Vec::new(), hub.seq(name));
+            return (None, None, hub.seq(name));
         };
-        match (missed.since, recovery.complete) {
-            (None, _) => {}
-            (Some(_), true) => self.counters.recoveries_complete.add(1),
-            (Some(_), false) => self.counters.recoveries_incomplete.add(1),
+        let position = recovery.position;
+        let newest = recovery.publications.into_iter().next();
+        let mut count = u64::from(newest.is_some());
+        let mut at = position;
+        match missed.since {
+            None => {}
+            Some(since) if recovery.complete => {
+                self.counters.recoveries_complete.add(1);
+                count = position.offset - since.offset;
+                at = since;
+            }
+            Some(_) => self.counters.recoveries_incomplete.add(1),
         }
         let told = TopicRecovery {
             topic: name.to_string(),
-            epoch: recovery.position.epoch_hex(),
-            offset: recovery.position.offset,
+            epoch: position.epoch_hex(),
+            offset: position.offset,
             recovered: recovery.complete,
-            count: recovery.publications.len() as u64,
+            count,
         };
-        (Some(told), recovery.publications, seq)
+        let catch_up = (count > 0).then(|| CatchUp::new(name, wanted, at, newest));
+        (Some(told), catch_up, seq)
     }
 
     /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it; what waited for its
     /// subscription before still waits.
-    fn join(
+    pub(crate) fn join(
         &mut self,
         state: &mut State,
         slot: Slot,
         name: &Arc<str>,
         wanted: &Wanted,
-        (after, waiting): (u64, Option<Careful>),
+        (after, waiting): (u64, Option<Lossy>),
     ) {
         let filter = match &wanted.filter {
             Some(filter) => self.topics.hold_filter(filter),
@@ -419,16 +289,21 @@ impl Core {
             // What waits already cannot be sent before the connection keeps up.
             overload = Overload::DropOldest;
         }
-        let mut careful = Careful::new(slot, Arc::clone(name), overload);
-        if let (Some(careful), Some(waiting)) = (&mut careful, waiting) {
-            careful.adopt(waiting);
+        let mut lossy = Lossy::new(Arc::clone(name), overload);
+        if let (Some(lossy), Some(waiting)) = (&mut lossy, waiting) {
+            topics.lagging_bytes += waiting.bytes();
+            lossy.adopt(waiting);
+            topics.lagging.push_back(slot);
         }
-        let form = match (&careful, &state.layers, state.session.format()) {
-            (Some(_), _, _) => Form::Careful,
-            (None, Some(_), _) => Form::Apart,
+        let form = match (&lossy, &state.layers, state.session.format()) {
+            (Some(_), _, _) => Form::Lossy,
+            (None, Some(_), _) => Form::Individual,
             (None, None, format) => Form::Shared(format),
         };
-        topics.careful.extend(careful);
+        topics
+            .lossy
+            .extend(lossy.into_iter().map(|lossy| (slot, lossy)));
+        topics.patterns += usize::from(is_pattern(name));
         let key = GroupKey { form, filter };
         self.topics
             .join(slot, state.key.id, key, after, &mut topics.slots);
@@ -439,83 +314,111 @@ impl Core {
 
     /// Takes a session out of a topic that others may still want; `None` if they do.
     fn move_out(&mut self, state: &mut State, slot: Slot) -> Option<Arc<str>> {
+        let id = state.key.id;
+        let topic = self.topics.topic(slot)?;
+        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
+        if !self.topics.is_member(slot, id) {
+            return None;
+        }
+        let bytes = subscription_bytes(&name, self.topics.filter_of(slot, id).as_deref());
         let topics = state.topics.as_mut()?;
-        topics.careful.retain(|careful| careful.slot != slot);
-        self.topics.leave(slot, state.key.id, &mut topics.slots)
+        if let Some(lossy) = topics.lossy.remove(&slot) {
+            topics.lagging_bytes -= lossy.bytes();
+            topics.lagging.retain(|lagging| *lagging != slot);
+        }
+        topics.patterns -= usize::from(is_pattern);
+        let is_last = self.topics.leave(slot, id, &mut topics.slots);
+        self.release(state, bytes);
+        is_last
     }
 
     /// Takes a session out of a topic, if it is in it.
     pub(crate) fn leave(&mut self, io: &Io, state: &mut State, name: &str) -> bool {
+        if state.jobs.cancel(name) {
+            return true;
+        }
         let Some(slot) = self.topics.slot(name) else {
             return false;
         };
         if !self.topics.is_member(slot, state.key.id) {
             return false;
         }
-        self.leave_slot(io, state, slot);
+        if let Some(name) = self.leave_slot(state, slot) {
+            self.leave_presence(io, &name, &who(state), state.key);
+        }
         true
     }
 
-    /// Takes a session out of everything.
+    /// Takes a session that has ended out of everything.
     pub(crate) fn leave_topics(&mut self, io: &Io, state: &mut State) {
         self.leave_groups(io, state, None);
         let Some(topics) = &mut state.topics else {
             return;
         };
         for slot in topics.slots.clone() {
-            self.leave_slot(io, state, slot);
+            if let Some(name) = self.leave_slot(state, slot) {
+                self.depart(state, name);
+            }
         }
         state.topics = None;
     }
 
-    fn leave_slot(&mut self, io: &Io, state: &mut State, slot: Slot) {
-        let Some(topic) = self.topics.topic(slot) else {
-            return;
-        };
+    /// Takes a session out of a topic; its name if the session is present there.
+    fn leave_slot(&mut self, state: &mut State, slot: Slot) -> Option<Arc<str>> {
+        let topic = self.topics.topic(slot)?;
         let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
-        let is_last = self.move_out(state, slot).is_some();
-        let hub = &self.shared.hub;
-        if !is_pattern && hub.rules.keep_presence() && hub.rules.of(&name).presence {
-            let who = who(state);
-            let change = hub.leave_presence(&name, &who, state.key);
-            if change == Change::Left {
-                self.tell_presence(io, state, &name, SystemType::PresenceLeave, None);
-            }
+        if let Some(topics) = &mut state.topics {
+            topics.granted.remove(&name);
         }
-        let hub = &self.shared.hub;
-        match (is_last, is_pattern) {
-            (false, _) => {}
-            (true, true) => hub.remove_pattern(&name, self.index),
-            (true, false) => hub.remove_interest(&name, self.index),
+        if self.move_out(state, slot).is_some() {
+            self.drop_interest(&name, is_pattern);
         }
+        let presence_bytes = state
+            .topics
+            .as_mut()
+            .and_then(|topics| topics.presence_bytes.remove(&slot));
+        self.release(state, presence_bytes.unwrap_or_default());
+        let hub = &self.shared.hub;
         self.counters
             .subscriptions
             .set(self.topics.subscriptions() as u64);
         self.counters.topics.set(self.topics.len() as u64);
+        let keeps_presence =
+            !is_pattern && hub.rules.keep_presence() && hub.rules.of(&name).presence;
+        keeps_presence.then_some(name)
     }
 
-    /// The time, and chance for an epoch.
-    pub(crate) fn moment(&mut self, io: &Io) -> Moment {
+    /// The time, and chance for an epoch, for what is done for an owner.
+    pub(crate) fn moment(&mut self, io: &Io, owner: OwnerId) -> Moment {
         Moment {
             now_ms: io.now().unix_ms,
             random_epoch: self.rng.random(),
+            owner,
         }
     }
 }
 
 /// What waits for a subscription that lags, if anything.
-fn take_careful(state: &mut State, slot: Slot) -> Option<Careful> {
+fn take_waiting(state: &mut State, slot: Slot) -> Option<Lossy> {
     let topics = state.topics.as_mut()?;
-    let index = topics
-        .careful
-        .iter()
-        .position(|careful| careful.slot == slot)?;
-    Some(topics.careful.swap_remove(index)).filter(|careful| !careful.is_empty())
+    let lossy = topics.lossy.remove(&slot)?;
+    topics.lagging_bytes -= lossy.bytes();
+    topics.lagging.retain(|lagging| *lagging != slot);
+    Some(lossy).filter(|lossy| !lossy.is_empty())
 }
 
-fn position_of(told: &RecoveryPosition) -> Option<Position> {
-    Some(Position {
-        epoch: Position::parse_epoch(&told.epoch)?,
-        offset: told.offset,
-    })
+/// About what a subscription takes on its shard and in the hub, in bytes.
+pub(crate) fn subscription_bytes(name: &str, filter: Option<&Filter>) -> usize {
+    let text = if is_pattern(name) {
+        PATTERN_BYTES + 4 * name.len()
+    } else {
+        2 * name.len()
+    };
+    SUBSCRIPTION_BYTES + text + filter.map_or(0, Filter::bytes)
 }
+
+/// What a subscription takes besides its name.
+const SUBSCRIPTION_BYTES: usize = 400;
+
+/// What a pattern takes besides, in two trees.
+const PATTERN_BYTES: usize = 600;

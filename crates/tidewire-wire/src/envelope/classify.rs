@@ -179,6 +179,40 @@ pub fn classify_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
 }
 
 impl SystemType {
+    /// All types.
+    pub const ALL: [Self; 30] = [
+        Self::Ping,
+        Self::Pong,
+        Self::ClientHello,
+        Self::ServerReady,
+        Self::ServerHello,
+        Self::SubscriptionUpdate,
+        Self::SyncRequest,
+        Self::ConfigUpdate,
+        Self::ConfigResponse,
+        Self::HealthCheck,
+        Self::HealthCheckResponse,
+        Self::MetricsRequest,
+        Self::MetricsResponse,
+        Self::PresenceJoin,
+        Self::PresenceLeave,
+        Self::PresenceUpdate,
+        Self::Batch,
+        Self::KeyUpdate,
+        Self::RateLimitWarning,
+        Self::Error,
+        Self::PublishRequest,
+        Self::PublishResponse,
+        Self::PublicationGap,
+        Self::PublicationAck,
+        Self::PresenceRequest,
+        Self::PresenceResponse,
+        Self::MessageAck,
+        Self::CallRequest,
+        Self::CallResponse,
+        Self::Reconnect,
+    ];
+
     /// The spelling that this project writes.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -36,7 +36,9 @@ pub use request::{
     TOPICS_PER_PRESENCE_REQUEST_MAX,
 };
 pub use server::{PRODUCER_ID_BYTES_MAX, ServerProfile, ServerSession, SystemEvent};
-pub use subscription::{Action, Overload, RecoveryPosition, Subscription, TOPICS_PER_REQUEST_MAX};
+pub use subscription::{
+    Action, Overload, QUEUE_GROUP_BYTES_MAX, RecoveryPosition, Subscription, TOPICS_PER_REQUEST_MAX,
+};
 pub use walk::Refusal;
 
 use crate::envelope::EnvelopeHeader;

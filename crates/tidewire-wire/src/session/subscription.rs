@@ -113,8 +113,10 @@ pub(super) fn parse_subscription(
     let filter = parse_object(fields.remove("filter"), "filter is not an object")?;
     let queue_group = match fields.remove("queue_group") {
         None | Some(Value::Null) => None,
-        Some(Value::String(group)) if !group.is_empty() => Some(group),
-        Some(_) => return Err(wrong("queue_group is not a name")),
+        Some(Value::String(group)) if (1..=QUEUE_GROUP_BYTES_MAX).contains(&group.len()) => {
+            Some(group)
+        }
+        Some(_) => return Err(wrong("queue_group is not a name of 1 to 255 bytes")),
     };
     let overload = match fields.get("overload") {
         None | Some(Value::Null) => None,
@@ -201,6 +203,9 @@ fn parse_recovery(value: Option<Value>) -> Result<Vec<RecoveryPosition>, Objecti
     });
     positions.collect()
 }
+
+/// The longest name of a queue group, in bytes.
+pub const QUEUE_GROUP_BYTES_MAX: usize = 255;
 
 /// Topics that one `subscription_update` or `sync_request` may name.
 pub const TOPICS_PER_REQUEST_MAX: usize = 1000;

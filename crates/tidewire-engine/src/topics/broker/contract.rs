@@ -2,6 +2,7 @@
 
 use super::{Broker, Make, MemoryBroker, Missed, Moment, PageQuery, Sink};
 use crate::application::ConnectionKey;
+use crate::owner::OwnerId;
 use crate::topics::history::{HistoryLimits, Position};
 use crate::topics::presence::Change;
 use crate::topics::publication::{NewPublication, Placed, Publication};
@@ -84,6 +85,7 @@ fn moment(random_epoch: u32) -> Moment {
     Moment {
         now_ms: 1_000,
         random_epoch,
+        owner: OwnerId::SERVER,
     }
 }
 
@@ -112,6 +114,7 @@ fn since(epoch: u32, offset: u64) -> Missed {
     Missed {
         since: Some(Position { epoch, offset }),
         or_newest: false,
+        limit: usize::MAX,
     }
 }
 
@@ -168,6 +171,7 @@ fn the_newest_comes(broker: &dyn Broker) {
     let newest = |since| Missed {
         since,
         or_newest: true,
+        limit: usize::MAX,
     };
     assert!(recovered(broker, &topic, newest(None)).2.is_empty());
     let places = [1, 2].map(|_| publish(broker, &sink, &topic));

@@ -1,6 +1,7 @@
 //! The store against a naive model that keeps everything and marks what is still there.
 
 use super::*;
+use crate::owner::OwnerId;
 use proptest::prelude::*;
 
 /// What a publication is charged besides its bytes: an `u64` as a stored publication.
@@ -27,10 +28,14 @@ fn append(
     now_ms: u64,
     bytes: usize,
 ) -> Position {
-    let (position, publication) =
-        store.append(&name(topic), limits, now_ms, 7, bytes, |position| {
-            position.offset
-        });
+    let (position, publication) = store.append(
+        &name(topic),
+        limits,
+        now_ms,
+        (7, OwnerId::SERVER),
+        bytes,
+        |position| position.offset,
+    );
     assert_eq!(publication, position.offset);
     position
 }
@@ -42,7 +47,13 @@ fn since(
     offset: u64,
 ) -> Option<Vec<u64>> {
     let since = Position { epoch: 7, offset };
-    let recovery = store.recover(&name("t"), Some(since), limits, now_ms, 8);
+    let recovery = store.recover(
+        &name("t"),
+        (Some(since), usize::MAX),
+        limits,
+        now_ms,
+        (8, OwnerId::SERVER),
+    );
     assert!(recovery.complete || recovery.publications.is_empty());
     recovery.complete.then_some(recovery.publications)
 }
@@ -95,7 +106,13 @@ fn recovery_is_complete_or_says_that_it_is_not() {
         offset: 5,
     };
     for asked in [None, Some(other)] {
-        let recovery = store.recover(&name("t"), asked, &limits, 0, 8);
+        let recovery = store.recover(
+            &name("t"),
+            (asked, usize::MAX),
+            &limits,
+            0,
+            (8, OwnerId::SERVER),
+        );
         assert_eq!(
             recovery.position,
             Position {
@@ -217,7 +234,7 @@ fn a_sweep_goes_round_all_topics_some_at_a_time() {
 
 #[test]
 fn a_topic_without_publications_is_small() {
-    assert_eq!(size_of::<Option<Topic<u64>>>() + 8, 48);
+    assert_eq!(size_of::<Option<Topic<u64>>>() + 8, 56);
     assert_eq!(size_of::<(Arc<str>, u32)>(), 24);
     assert_eq!(Ring::<u64>::charge(0), PLACE);
     assert_eq!(Ring::<Arc<str>>::charge(100), 132);
@@ -373,7 +390,7 @@ proptest! {
             match step {
                 Step::Append { bytes } => {
                     let (position, publication) =
-                        store.append(name, &limits, now_ms, epoch, bytes, |position| position.offset);
+                        store.append(name, &limits, now_ms, (epoch, OwnerId::SERVER), bytes, |position| position.offset);
                     model.append(topic, &limits, now_ms, epoch, bytes);
                     let known = model.known.iter().find(|known| known.topic == topic).unwrap();
                     prop_assert_eq!((position.epoch, position.offset), (known.epoch, known.newest));
@@ -436,7 +453,13 @@ fn recover_both(
         epoch: if same_epoch { known.epoch } else { 0 },
         offset,
     };
-    let recovery = store.recover(&name, Some(since), &limits, now_ms, epoch);
+    let recovery = store.recover(
+        &name,
+        (Some(since), usize::MAX),
+        &limits,
+        now_ms,
+        (epoch, OwnerId::SERVER),
+    );
     let position = Position {
         epoch: known.epoch,
         offset: known.newest,
@@ -471,7 +494,8 @@ fn sweep_model(model: &mut Model, store: &HistoryStore<u64>, now_ms: u64) {
 /// The topics of one of the store's lists, the least recently used first.
 fn listed(store: &HistoryStore<u64>, list: usize) -> Vec<usize> {
     let mut topics = Vec::new();
-    let mut next = store.lists[list].oldest();
+    let shelf = store.shelves.get(&OwnerId::SERVER);
+    let mut next = shelf.and_then(|Shelf(lists)| lists[list].oldest());
     while let Some(at) = next {
         topics.push(store.topics[at].name.parse().unwrap());
         next = store.topics.newer(at);
@@ -497,4 +521,24 @@ fn check(store: &HistoryStore<u64>, model: &Model) -> Result<(), TestCaseError> 
         prop_assert_eq!(topic.between(topic.before_oldest(), topic.newest), kept);
     }
     Ok(())
+}
+
+/// Who fills the store drives out its own topics, not those of others.
+#[test]
+fn the_owner_with_the_most_gives_way() {
+    let (ann, bob) = (OwnerId(1), OwnerId(2));
+    let limits = HistoryLimits::of(10);
+    let mut store = HistoryStore::new(100 * 1024, 20);
+    let publish = |store: &mut HistoryStore<u64>, topic: &str, owner| {
+        store.append(&name(topic), &limits, 0, (7, owner), 1_000, |at| at.offset);
+    };
+    for _ in 0..5 {
+        publish(&mut store, "ann", ann);
+    }
+    for number in 0..1_000 {
+        publish(&mut store, &format!("bob.{number}"), bob);
+    }
+    assert!(store.topics() <= 20);
+    let page = store.page("ann", None, 10, false, &limits, 0);
+    assert_eq!(page.publications, [1, 2, 3, 4, 5]);
 }

@@ -1,0 +1,438 @@
+"""Attacks a server as a hostile client would, with default limits, and measures how long others wait.
+
+    make hostility                         every attack, five runs, writes bench/HOSTILITY.md
+    bench/hostility.py --only filters --runs 1
+    bench/hostility.py --before OLD/tidewire   another program beside ours, each run in turn
+
+Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
+server of its own: two seconds undisturbed, then the attack, which ends by itself after some seconds. The figure is the
+longest that one of the six had to wait for an answer; beside it stands the same while nobody attacks, and what the
+server's memory has grown to.
+"""
+
+import argparse
+import base64
+import json
+import multiprocessing
+import os
+import pathlib
+import re
+import select
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+WITNESSES = 6
+QUIET_S = 2.0
+ATTACK_S = 4.0
+# After an attack the witnesses go on for so long at most until one answer comes.
+ANSWER_S_MAX = 60.0
+DELAY_MS_MAX = 50.0
+
+
+class WebSocket:
+    """As much of a WebSocket client as an attack needs."""
+
+    def __init__(self, address, source="127.0.0.1"):
+        self.socket = socket.create_connection(address, timeout=30, source_address=(source, 0))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.socket.sendall(
+            f"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        self.buffer = b""
+        while b"\r\n\r\n" not in self.buffer:
+            self.buffer += self.socket.recv(65536)
+        head, _, self.buffer = self.buffer.partition(b"\r\n\r\n")
+        if b" 101 " not in head:
+            raise ConnectionError(head.decode(errors="replace"))
+
+    def send(self, message):
+        text = json.dumps(message, separators=(",", ":")).encode()
+        self.socket.sendall(frame(text))
+
+    def take(self):
+        """Reads and throws away whatever has come."""
+        while select.select([self.socket], [], [], 0)[0]:
+            if not self.socket.recv(1 << 20):
+                raise ConnectionError("the server has closed the connection")
+
+
+def frame(payload, opcode=1):
+    length = len(payload)
+    if length < 126:
+        head = struct.pack("!BB", 0x80 | opcode, 0x80 | length)
+    elif length < 65536:
+        head = struct.pack("!BBH", 0x80 | opcode, 0xFE, length)
+    else:
+        head = struct.pack("!BBQ", 0x80 | opcode, 0xFF, length)
+    # A mask of zeros is as legal as any other.
+    return head + b"\0\0\0\0" + payload
+
+
+def subscribe(topics, **fields):
+    return {"t": "subscription_update", "p": {"action": "subscribe", "topics": topics, **fields}}
+
+
+def publish(topic, payload):
+    return {"t": "publish_request", "p": {"topic": topic, "type": "x", "payload": payload}}
+
+
+def batch(messages):
+    return {"t": "batch", "p": {"messages": messages}}
+
+
+def flood(client, messages):
+    """Sends messages for as long as an attack lasts, reading what comes."""
+    ends_at = time.monotonic() + ATTACK_S
+    for message in messages:
+        if time.monotonic() > ends_at:
+            return
+        try:
+            client.send(message)
+            client.take()
+        except OSError:
+            return
+
+
+# The attacks. Each is called in a process of its own, and ends by itself.
+
+REGEXES = ["(?:a[ab]{10}|b[ab]{12}){2}c", "(?:b[ab]{9}|a[ab]{11}){2}c", "(?:a[ab]{8}|b[ab]{9}){3}c", "(a|b)*a[ab]{9}c"]
+# What the server takes of that kind.
+SMALL_REGEXES = ["(a|b)*a[ab]{4}c", "(b|a)*b[ab]{4}c", "(a|aa)+b$", "^(([a-z])+.)+[A-Z]"]
+
+
+def costly_filter(number, regexes):
+    conditions = [{"text": {"$regex": regex}} for regex in regexes]
+    return {"$or": [*conditions, {"n": number}]}
+
+
+def filters(address):
+    """1,500 distinct filters of one connection, and 4 KiB texts published to them."""
+    client = WebSocket(address)
+    for regexes in (REGEXES, SMALL_REGEXES):
+        requests = (subscribe(["public"], filter=costly_filter(n, regexes)) for n in range(40))
+        flood(client, requests)
+        client = WebSocket(address)
+    requests = (
+        subscribe([f"public.{n}"], filter=costly_filter(n, SMALL_REGEXES)) for n in range(1500)
+    )
+    flood(client, requests)
+    text = "ab" * 2000
+    publications = (publish(f"public.{n % 1500}", {"text": text}) for n in range(20_000))
+    flood(client, publications)
+
+
+def filtered_recovery(address):
+    """A small request for a long history through a costly filter."""
+    client = WebSocket(address)
+    for n in range(1000):
+        client.send(publish("kept.a", {"text": "ab" * 2000, "n": n}))
+    client.take()
+    recovery = {"kept.a": {"epoch": "00000000", "offset": 0}}
+    reader = WebSocket(address)
+    reader.send(subscribe(["kept.a"]))
+    time.sleep(0.3)
+    found = re.search(rb'"epoch":"([0-9a-f]{8})"', reader.socket.recv(1 << 20))
+    recovery["kept.a"]["epoch"] = found[1].decode() if found else "00000000"
+
+    def requests():
+        for n in range(1000):
+            for regexes in (REGEXES, SMALL_REGEXES):
+                fields = {"recover": True, "recovery": recovery, "filter": costly_filter(n, regexes)}
+                yield subscribe(["kept.a"], **fields)
+                yield {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": ["kept.a"]}}
+
+    flood(client, requests())
+
+
+def compile_filters(address):
+    """Filters in batches, for topics that this client may not have."""
+    one = [subscribe(["forbidden.x"], filter=costly_filter(n, REGEXES)) for n in range(1000)]
+    ends_at = time.monotonic() + ATTACK_S
+    while time.monotonic() < ends_at:
+        flood(WebSocket(address), [batch(one)])
+        time.sleep(0.2)
+
+
+def deep_patterns(address):
+    """10,000 patterns of 32 segments, and a publication that walks them."""
+    client = WebSocket(address)
+
+    def pattern(n):
+        segments = ["*" if n >> bit & 1 else "s" for bit in range(8)] + ["s"] * 22
+        return ".".join([*segments, f"n{n}", ">"])
+
+    for start in range(0, 10_000, 1000):
+        client.send(subscribe([pattern(n) for n in range(start, start + 1000)]))
+        client.take()
+    topic = ".".join(["s"] * 32)
+    flood(client, (publish(topic, {"n": n}) for n in range(100_000)))
+
+
+def presence_requests(address):
+    """A question of 1 KB that names one topic 100 times."""
+    crowd = [WebSocket(address) for _ in range(300)]
+    for client in crowd:
+        client.send(subscribe(["present.a"], presence={"says": "x" * 4000}))
+    for client in crowd:
+        client.take()
+    question = {"t": "presence_request", "cid": "p", "p": {"topics": ["present.a"] * 100}}
+    client = WebSocket(address)
+    flood(client, (question for _ in range(2000)))
+
+
+def queue_groups(address):
+    """8,192 groups on a topic, with long names, whose member never acknowledges."""
+    client = WebSocket(address)
+    requests = (
+        subscribe(["jobs.a"], queue_group=f"{n}" + "x" * 100_000, acknowledge=True) for n in range(200)
+    )
+    flood(client, requests)
+    requests = (subscribe(["jobs.a"], queue_group=f"g{n}", acknowledge=True) for n in range(8192))
+    flood(client, requests)
+    flood(client, (publish("jobs.a", {"text": "x" * 1000}) for _ in range(100_000)))
+
+
+def presence_updates(address):
+    """Presence of 4 KB on 1,000 topics, again and again, to others who subscribe to them."""
+    topics = [f"present.{n}" for n in range(1000)]
+    readers = [WebSocket(address) for _ in range(10)]
+    for reader in readers:
+        reader.send(subscribe(topics))
+    client = WebSocket(address)
+    ends_at = time.monotonic() + ATTACK_S
+    for n in range(1000):
+        if time.monotonic() > ends_at:
+            break
+        try:
+            client.send(subscribe(topics, presence={"n": n, "says": "x" * 4000}))
+            for reader in [client, *readers]:
+                reader.take()
+        except OSError:
+            break
+
+
+def conflating(address):
+    """10,000 conflating subscriptions of one connection that does not read."""
+    client = WebSocket(address)
+    for start in range(0, 10_000, 1000):
+        client.send(subscribe([f"lossy.{n}" for n in range(start, start + 1000)], overload="conflate"))
+    publisher = WebSocket(address)
+    payload = {"text": "x" * 1000}
+    flood(publisher, (publish(f"lossy.{n % 10_000}", payload) for n in range(200_000)))
+
+
+def nested_messages(address):
+    """1 MiB of small system messages inside each other."""
+    pings = [{"t": "ping"}] * 1000
+    topics = [f"t.{n}" for n in range(1000)]
+    update = subscribe(topics)
+    leave = {"t": "subscription_update", "p": {"action": "unsubscribe", "topics": topics}}
+    client = WebSocket(address)
+    flood(client, (batch([*pings[:900], *[update, leave] * 40]) for _ in range(1000)))
+
+
+def slow_pattern_readers(address):
+    """Subscribers of a pattern that never read, and somebody who publishes to it."""
+    readers = [WebSocket(address) for _ in range(200)]
+    for reader in readers:
+        reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.send(subscribe(["slow.*"]))
+    publisher = WebSocket(address)
+    flood(publisher, (publish(f"slow.{n % 10}", {"text": "x" * 1000}) for n in range(15_000)))
+
+
+def silent_handshakes(address):
+    """1,500 connections a second from another address that say nothing."""
+    ends_at = time.monotonic() + ATTACK_S
+    sockets = []
+    while time.monotonic() < ends_at:
+        for _ in range(15):
+            try:
+                sockets.append(socket.create_connection(address, timeout=1, source_address=("127.0.0.2", 0)))
+            except OSError:
+                break
+        time.sleep(0.01)
+
+
+ATTACKS = [
+    filters,
+    filtered_recovery,
+    compile_filters,
+    deep_patterns,
+    presence_requests,
+    queue_groups,
+    presence_updates,
+    conflating,
+    nested_messages,
+    slow_pattern_readers,
+    silent_handshakes,
+]
+
+
+class Server:
+    """A server with default limits, two shards, and rights of an ordinary user."""
+
+    def __init__(self, program):
+        groups = ["--client-queue-group-allow", "jobs.>"]
+        flags = ["--no-auth", "--app", "sink", "--listen", "127.0.0.1:0", "--shards", "2"]
+        topics = "public,public.>,kept.>,present.>,jobs.>,lossy.>,slow.>,s.>,*.>,t.>"
+        flags += ["--client-subscribe-allow", topics, "--client-subscribe-deny", "forbidden.>"]
+        flags += ["--client-publish-allow", ">", "--client-presence-allow", "present.>"]
+        flags += ["--history", "kept.>=1000", "--presence", "present.>"]
+        has_groups = "--client-queue-group-allow" in help_of(program)
+        command = [program, "serve", *flags, *(groups if has_groups else [])]
+        self.process = subprocess.Popen(
+            [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        for line in self.process.stdout:
+            found = re.search(r"127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.address = ("127.0.0.1", int(found[1]))
+                return
+        raise SystemExit(f"{program} does not start")
+
+    def memory_mb(self):
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
+
+    def stop(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def help_of(program):
+    return subprocess.run([program, "serve", "--help"], capture_output=True, text=True, check=False).stdout
+
+
+def witness(address, results, stop):
+    """Sends a ping every 5 ms from each of six connections and notes the longest wait since it was asked last."""
+    clients = [WebSocket(address) for _ in range(WITNESSES)]
+    for client in clients:
+        client.take()
+        client.socket.setblocking(False)
+    asked = dict.fromkeys(clients)
+    longest = 0.0
+    while True:
+        now = time.monotonic()
+        for client in clients:
+            if asked[client] is None and not stop.is_set():
+                client.socket.send(frame(b"w", opcode=9))
+                asked[client] = now
+        ready, _, _ = select.select([client.socket for client in clients], [], [], 0.005)
+        now = time.monotonic()
+        for client in clients:
+            if client.socket in ready:
+                data = client.socket.recv(65536)
+                if not data:
+                    results.put(("gone", 0.0))
+                    return
+                # A pong with one byte, among whatever else is said.
+                if b"\x8a\x01w" in data and asked[client] is not None:
+                    longest = max(longest, now - asked[client])
+                    asked[client] = None
+        waits = [now - since for since in asked.values() if since is not None]
+        if results.empty():
+            results.put(("longest", max([longest, *waits])))
+            longest = 0.0
+        if stop.is_set() and not waits:
+            return
+
+
+def longest_wait(results, seconds):
+    """The longest wait in the next so many seconds, in milliseconds."""
+    worst, ends_at = 0.0, time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        kind, wait = results.get(timeout=ANSWER_S_MAX)
+        if kind == "gone":
+            return float("inf")
+        worst = max(worst, wait * 1000)
+        time.sleep(0.02)
+    return worst
+
+
+def run(program, attack):
+    """One run: the longest wait without and with the attack, and the memory."""
+    server = Server(program)
+    results, stop = multiprocessing.Queue(), multiprocessing.Event()
+    watcher = multiprocessing.Process(target=witness, args=(server.address, results, stop), daemon=True)
+    watcher.start()
+    attacker = None
+    try:
+        longest_wait(results, 0.5)
+        quiet = longest_wait(results, QUIET_S)
+        attacker = multiprocessing.Process(target=attack, args=(server.address,), daemon=True)
+        attacker.start()
+        worst = 0.0
+        while attacker.is_alive():
+            worst = max(worst, longest_wait(results, 0.5))
+        # What the attack has left behind counts as well.
+        worst = max(worst, longest_wait(results, 1.0))
+        return quiet, worst, server.memory_mb()
+    finally:
+        for process in (attacker, watcher):
+            if process is not None:
+                process.kill()
+                process.join()
+        server.stop()
+
+
+def shown(values):
+    return f"{statistics.median(values):.0f}" if values else "-"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="*", metavar="ATTACK")
+    parser.add_argument("--before", metavar="PROGRAM", help="another version, measured in turns with ours")
+    parser.add_argument("--write", metavar="FILE", help="where the page goes")
+    arguments = parser.parse_args()
+    programs = [("ours", TARGET / "release" / "tidewire")]
+    if arguments.before:
+        programs.insert(0, ("before", arguments.before))
+    attacks = [a for a in ATTACKS if not arguments.only or a.__name__ in arguments.only]
+    lines = [
+        "# Hostile clients",
+        "",
+        "The longest wait of six well-behaved connections beside an attack, in milliseconds, and the largest resident",
+        f"memory of the server. Medians of {arguments.runs} runs, by `make hostility`; the rule is at most "
+        f"{DELAY_MS_MAX:.0f} ms.",
+        "Attacker, witnesses and server share two cores: part of each wait is the operating system's.",
+        "",
+        "| attack | " + " | ".join(f"{n}: undisturbed | attacked | memory" for n, _ in programs) + " |",
+        "|---|" + "---|" * 3 * len(programs),
+    ]
+    print(*lines, sep="\n", flush=True)
+    failed = []
+    for attack in attacks:
+        rows = {name: [] for name, _ in programs}
+        for _ in range(arguments.runs):
+            for name, program in programs:
+                rows[name].append(run(program, attack))
+        cells = []
+        for name, _ in programs:
+            quiet, worst, memory = ([row[i] for row in rows[name]] for i in range(3))
+            cells += [f"{shown(quiet)} ms", f"{shown(worst)} ms", f"{shown(memory)} MB"]
+            if name == "ours" and statistics.median(worst) > DELAY_MS_MAX:
+                failed.append(attack.__name__)
+        does = " ".join(attack.__doc__.split())
+        lines.append(f"| {does} (`{attack.__name__}`) | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    if arguments.write:
+        pathlib.Path(arguments.write).write_text("\n".join(lines) + "\n")
+    if failed:
+        print(f"above {DELAY_MS_MAX:.0f} ms: {', '.join(failed)}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
