@@ -227,6 +227,9 @@ pub struct Limits {
     pub errors_window_ms: u64,
     /// What may wait to be sent, in bytes; past it the connection is closed. Default 16 MiB.
     pub outbox_bytes_max: usize,
+    /// What may wait for all connections together, in bytes; what many share counts once on each shard. Past it a
+    /// connection for which more than 64 KiB wait is closed. Default 1 GiB.
+    pub outboxes_bytes_max: usize,
     /// Past this many waiting bytes nothing more is read from the connection, until they have left.
     /// At most half of `outbox_bytes_max`, to which more is lowered. Default 1 MiB.
     pub outbox_pause_bytes: usize,
@@ -319,6 +322,7 @@ impl Default for Limits {
             errors_max: 50,
             errors_window_ms: 10_000,
             outbox_bytes_max: 16 * 1024 * 1024,
+            outboxes_bytes_max: 1024 * 1024 * 1024,
             outbox_pause_bytes: 1024 * 1024,
             ping_interval_ms: 25_000,
             idle_timeout_ms: 60_000,

@@ -352,6 +352,7 @@ pub(crate) fn assemble<A: Application>(
         let core = Core::new(index, &shared, random(index));
         let shard_config = ShardConfig {
             outbox_bytes_max: shared.config.limits.outbox_bytes_max,
+            outboxes_bytes_max: shared.config.limits.outboxes_bytes_max / shared.config.shards,
             ..ShardConfig::default()
         };
         let handler = EngineShard::new(core, application(index));

@@ -140,6 +140,7 @@ plain! {
     errors_max: limits.errors_max;
     errors_window_ms: limits.errors_window_ms;
     outbox_bytes_max: limits.outbox_bytes_max;
+    outboxes_bytes_max: limits.outboxes_bytes_max;
     outbox_pause_bytes: limits.outbox_pause_bytes;
     ping_interval_ms: limits.ping_interval_ms;
     idle_timeout_ms: limits.idle_timeout_ms;

@@ -2,10 +2,12 @@
 
 mod writing;
 
-pub use writing::When;
+pub use writing::{OUTBOX_SHARE_BYTES, When};
 
 use crate::handler::Closed;
+use crate::ledger::Ledger;
 use crate::outbox::Spares;
+use crate::shard::ShardConfig;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{Stream, TlsStream};
 use crate::timer::{Entry, TimerWheel};
@@ -62,12 +64,14 @@ pub struct Io {
     spares: Spares,
     next_generation: u32,
     outbox_bytes_max: usize,
+    /// The memory of all outboxes.
+    pub(crate) ledger: Ledger,
     started: Instant,
     now: Now,
 }
 
 impl Io {
-    pub(crate) fn new(registry: mio::Registry, outbox_bytes_max: usize) -> Self {
+    pub(crate) fn new(registry: mio::Registry, config: &ShardConfig) -> Self {
         let mut io = Self {
             registry,
             sockets: Slab::new(),
@@ -83,7 +87,8 @@ impl Io {
             is_simulated: false,
             spares: Spares::default(),
             next_generation: 0,
-            outbox_bytes_max,
+            outbox_bytes_max: config.outbox_bytes_max,
+            ledger: Ledger::new(config.outboxes_bytes_max),
             started: Instant::now(),
             now: Now::default(),
         };
@@ -340,6 +345,7 @@ impl Io {
         let mut socket = self.sockets.remove(id.index());
         // Closing the descriptor would do it as well; this keeps mio's own books on other systems.
         let _ = socket.stream.deregister(&self.registry);
+        self.ledger.change_own(socket.own_bytes, 0);
         socket.outbox.recycle(&mut self.spares);
     }
 

@@ -10,6 +10,7 @@
 mod handler;
 mod id;
 mod io;
+mod ledger;
 mod listener;
 mod mailbox;
 mod outbox;
@@ -23,7 +24,7 @@ pub mod tls;
 
 pub use handler::{Closed, Handler};
 pub use id::{ConnectionId, ListenerId};
-pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, When};
+pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
 pub use listener::bind;
 pub use mailbox::{Mailbox, MailboxError};
 pub use shard::{Shard, ShardConfig};

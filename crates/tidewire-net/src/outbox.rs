@@ -17,6 +17,8 @@ pub(crate) struct Queue {
     lanes: [VecDeque<Segment>; LANES],
     /// Unsent bytes, without what was appended to the open segment since it was handed out.
     counted_bytes: usize,
+    /// Of them those of shared segments, with what has been sent of the first.
+    shared_bytes: usize,
     open: Option<Open>,
     /// The lane whose first segment has to be finished before any other's.
     begun_lane: Option<usize>,
@@ -60,6 +62,13 @@ impl Outbox {
         self.0.as_ref().map_or(0, |queue| queue.len())
     }
 
+    /// Unsent bytes that no other outbox shares.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.0
+            .as_ref()
+            .map_or(0, |queue| queue.len().saturating_sub(queue.shared_bytes))
+    }
+
     /// The buffer to append whole frames to. A full segment, or one that is on its way, is left
     /// alone, so that a higher lane need not wait for what comes after it.
     pub(crate) fn buffer(&mut self, priority: Priority, spares: &mut Spares) -> &mut Vec<u8> {
@@ -89,6 +98,7 @@ impl Outbox {
         let queue = self.queue(spares);
         queue.count_open();
         queue.counted_bytes += segment.bytes().len();
+        queue.shared_bytes += segment.shared_bytes();
         queue.lanes[priority.lane()].push_back(segment);
     }
 
@@ -106,6 +116,7 @@ impl Outbox {
         queue.counted_bytes = segment.bytes().len() - sent_bytes;
         queue.begun_lane = Some(priority.lane());
         queue.begun_bytes = sent_bytes;
+        queue.shared_bytes = segment.shared_bytes();
         queue.lanes[priority.lane()].push_back(segment);
     }
 
@@ -224,8 +235,10 @@ impl Queue {
             bytes -= left;
             self.begun_lane = None;
             self.begun_bytes = 0;
-            if let Some(Segment::Own(buffer)) = self.lanes[lane].pop_front() {
-                spares.give_buffer(buffer);
+            match self.lanes[lane].pop_front() {
+                Some(Segment::Own(buffer)) => spares.give_buffer(buffer),
+                Some(segment) => self.shared_bytes -= segment.shared_bytes(),
+                None => {}
             }
             shrink(&mut self.lanes[lane]);
         }
@@ -233,6 +246,13 @@ impl Queue {
 }
 
 impl Segment {
+    fn shared_bytes(&self) -> usize {
+        match self {
+            Self::Own(_) => 0,
+            Self::Shared(bytes) => bytes.len(),
+        }
+    }
+
     #[inline]
     fn bytes(&self) -> &[u8] {
         match self {
@@ -267,6 +287,7 @@ impl Spares {
         }
         if self.queues.len() < SPARE_QUEUES {
             queue.counted_bytes = 0;
+            queue.shared_bytes = 0;
             queue.open = None;
             queue.begun_lane = None;
             queue.begun_bytes = 0;

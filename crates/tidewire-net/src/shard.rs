@@ -25,6 +25,10 @@ pub struct ShardConfig {
     /// What may wait for one connection to take it, in bytes; past it the connection ends with
     /// [`Closed::OutboxOverflow`]. Default 16 MiB.
     pub outbox_bytes_max: usize,
+    /// What may wait in all outboxes together, in bytes; chunks that several share count once. Past it a connection
+    /// for which more than [`OUTBOX_SHARE_BYTES`](crate::OUTBOX_SHARE_BYTES) wait ends with
+    /// [`Closed::OutboxOverflow`]. Default 1 GiB.
+    pub outboxes_bytes_max: usize,
     /// Mail that may wait. Default 4096; at least 1.
     pub mailbox_capacity: usize,
 }
@@ -34,6 +38,7 @@ impl Default for ShardConfig {
         Self {
             read_buffer_bytes: 128 * 1024,
             outbox_bytes_max: 16 * 1024 * 1024,
+            outboxes_bytes_max: 1024 * 1024 * 1024,
             mailbox_capacity: 4096,
         }
     }
@@ -76,7 +81,7 @@ impl<H: Handler> Shard<H> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         let (mailbox, letters) = mailbox(waker, config.mailbox_capacity);
-        let io = Io::new(poll.registry().try_clone()?, config.outbox_bytes_max);
+        let io = Io::new(poll.registry().try_clone()?, config);
         let shard = Self {
             handler,
             io,

@@ -13,6 +13,8 @@ pub(crate) struct Socket {
     /// Received but not used by the handler yet.
     pub(crate) tail: Vec<u8>,
     pub(crate) outbox: Outbox,
+    /// What the ledger knows of the outbox's own bytes.
+    pub(crate) own_bytes: usize,
     pub(crate) timer: Timer,
     /// When lingering ends in any case.
     pub(crate) linger_until_ms: u64,
@@ -70,6 +72,7 @@ impl Socket {
             phase,
             tail: Vec::new(),
             outbox: Outbox::default(),
+            own_bytes: 0,
             timer: Timer {
                 due_ms: NEVER,
                 queued_ms: NEVER,

@@ -13,6 +13,7 @@ use tidewire_net::{Closed, ConnectionId, Handler, Io, Shard, ShardConfig, When, 
 use tidewire_wire::envelope::Priority;
 
 const OUTBOX_BYTES: usize = 1 << 20;
+const OUTBOXES_BYTES: usize = 8 << 20;
 
 fn server_config() -> Arc<tls::ServerConfig> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -35,6 +36,24 @@ fn pair_with(lab: Lab, is_tls: bool) -> (Running, ConnectionId, Box<dyn Read + S
     let stream = dial(server.address);
     let id = server.accepted();
     (server, id, peer_of(stream, is_tls))
+}
+
+/// A server with several peers that never read, and a limit for all outboxes together.
+fn many(connections: usize) -> (Running, Vec<ConnectionId>, Vec<TcpStream>) {
+    let config = ShardConfig {
+        outboxes_bytes_max: OUTBOXES_BYTES,
+        ..ShardConfig::default()
+    };
+    let server = Running::start(Lab::echo(), "127.0.0.1:0", None, &config);
+    let mut peers = Vec::new();
+    let mut ids = Vec::new();
+    for _ in 0..connections {
+        peers.push(dial(server.address));
+        let id = server.accepted();
+        block(&server, id);
+        ids.push(id);
+    }
+    (server, ids, peers)
 }
 
 fn peer_of(stream: TcpStream, is_tls: bool) -> Box<dyn Read + Send> {
@@ -219,6 +238,35 @@ fn shared_chunks_count_against_the_limit() {
         assert_eq!(Arc::strong_count(&chunk), 1);
         server.stop();
     }
+}
+
+/// All outboxes together have a limit, in which a chunk counts once for all that share it.
+#[test]
+fn all_outboxes_together_are_limited() {
+    const CONNECTIONS: usize = 8;
+    let (server, ids, _peers) = many(CONNECTIONS);
+    let chunk = Arc::new(vec![7; 64 * 1024]);
+    for _ in 0..OUTBOXES_BYTES / chunk.len() / 2 {
+        let (chunk, ids) = (Arc::new(chunk.to_vec()), ids.clone());
+        server.ask(move |_, io| {
+            for id in ids {
+                assert!(io.send_shared(id, &chunk, Priority::Normal, When::EndOfTurn));
+            }
+        });
+    }
+    // Eight times half of the limit, but shared.
+    assert_eq!(server.ask(|_, io| io.connections()), CONNECTIONS);
+    server.ask(move |_, io| {
+        for id in ids {
+            assert!(io.send(id, &vec![7; OUTBOXES_BYTES / 4]));
+        }
+    });
+    assert!(matches!(server.closed(), Closed::OutboxOverflow));
+    assert!(
+        server.ask(|_, io| io.connections()) > 0,
+        "not all have to go"
+    );
+    server.stop();
 }
 
 #[test]

@@ -87,6 +87,9 @@ class ServerOptions(TypedDict, total=False):
     errors_window_ms: int
     #: What may wait to be sent before the connection is closed. Default 16777216.
     outbox_bytes_max: int
+    #: What may wait for all connections together, in bytes; past it a connection for which more than 64 KiB wait is
+    #: closed. Default 1 GiB.
+    outboxes_bytes_max: int
     #: What may wait to be sent before nothing more is read. Default 1048576.
     outbox_pause_bytes: int
     #: Time between the server's pings. Default 25000.

@@ -146,6 +146,9 @@ struct LimitFlags {
     /// What may wait to be sent before the connection is closed
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outbox_bytes_max)]
     outbox_bytes_max: usize,
+    /// What may wait for all connections together; past it a connection for which more than 64 KiB wait is closed
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outboxes_bytes_max)]
+    outboxes_bytes_max: usize,
     /// What may wait to be sent before nothing more is read
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outbox_pause_bytes)]
     outbox_pause_bytes: usize,
@@ -300,6 +303,7 @@ impl LimitFlags {
             errors_max: self.errors_max,
             errors_window_ms: self.errors_window_ms,
             outbox_bytes_max: self.outbox_bytes_max,
+            outboxes_bytes_max: self.outboxes_bytes_max,
             outbox_pause_bytes: self.outbox_pause_bytes,
             ping_interval_ms: self.ping_interval_ms,
             idle_timeout_ms: self.idle_timeout_ms,

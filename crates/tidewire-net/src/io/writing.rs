@@ -192,7 +192,11 @@ impl Io {
         }
         let was_blocked = socket.flags.blocked;
         let waiting_bytes = socket.outbox.len();
-        match socket.write_outbox(&mut self.spares) {
+        let written = socket.write_outbox(&mut self.spares);
+        let own_bytes = socket.outbox.own_bytes();
+        let before = std::mem::replace(&mut socket.own_bytes, own_bytes);
+        self.ledger.change_own(before, own_bytes);
+        match written {
             Ok(true) => {
                 std::mem::take(&mut socket.outbox).recycle(&mut self.spares);
                 if socket.phase == Phase::Lingering && !socket.flags.write_ended {
@@ -229,6 +233,22 @@ impl Io {
         if !waits_for_report || socket.outbox.len() > outbox_bytes_max {
             self.write_socket(id);
         }
+        self.count_outbox(id);
+    }
+
+    /// Counts what waits for a connection now. If it is too much together with what waits for the others, and not
+    /// little, the connection ends.
+    pub(crate) fn count_outbox(&mut self, id: ConnectionId) {
+        let Some(socket) = socket_of(&mut self.sockets, id) else {
+            return;
+        };
+        let own_bytes = socket.outbox.own_bytes();
+        let before = std::mem::replace(&mut socket.own_bytes, own_bytes);
+        let waiting_bytes = socket.outbox.len();
+        self.ledger.change_own(before, own_bytes);
+        if waiting_bytes > OUTBOX_SHARE_BYTES && self.ledger.is_over() {
+            self.kill(id, Closed::OutboxOverflow);
+        }
     }
 
     /// TLS may have answered what it has just read, or be able to send what waited for its handshake.
@@ -263,7 +283,8 @@ impl Io {
         };
         let segment = Segment::Shared(Arc::clone(chunk));
         socket.outbox.push(segment, priority, &mut self.spares);
-        if !socket.flags.dirty && !socket.flags.blocked {
+        self.ledger.note_chunk(chunk);
+        if !socket.flags.dirty {
             socket.flags.dirty = true;
             self.dirty.push(id);
         }
@@ -317,6 +338,9 @@ impl Io {
 fn socket_of(sockets: &mut slab::Slab<Socket>, id: ConnectionId) -> Option<&mut Socket> {
     sockets.get_mut(id.index()).filter(|socket| socket.id == id)
 }
+
+/// A connection for which no more than this waits does not end because all outboxes together are too large.
+pub const OUTBOX_SHARE_BYTES: usize = 64 * 1024;
 
 /// What is corked before it is written although the handler goes on.
 const CORK_BYTES: usize = 256 * 1024;
