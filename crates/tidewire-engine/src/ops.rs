@@ -112,6 +112,7 @@ impl Ops {
             read_buffer_bytes: READ_BUFFER_BYTES,
             outbox_bytes_max: OUTBOX_BYTES_MAX,
             mailbox_capacity: CONNECTIONS_MAX,
+            ..ShardConfig::default()
         };
         let listener = Listener::new(source, office.clone());
         let (mut shard, mailbox) = Shard::new(&config, listener)?;

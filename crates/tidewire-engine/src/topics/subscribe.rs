@@ -51,6 +51,17 @@ pub(crate) struct SessionTopics {
 }
 
 impl SessionTopics {
+    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes, and those of many are
+    /// dropped together.
+    fn forget_lossy(&mut self, lossy: &Lossy) {
+        self.lagging_bytes -= lossy.bytes();
+        if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
+            let (lossy, mut seen) = (&self.lossy, HashSet::new());
+            self.lagging
+                .retain(|slot| lossy.contains_key(slot) && seen.insert(*slot));
+        }
+    }
+
     pub(crate) fn subscriptions(&self) -> usize {
         self.slots.len() + self.groups.len()
     }
@@ -323,8 +334,7 @@ impl Core {
         let bytes = subscription_bytes(&name, self.topics.filter_of(slot, id).as_deref());
         let topics = state.topics.as_mut()?;
         if let Some(lossy) = topics.lossy.remove(&slot) {
-            topics.lagging_bytes -= lossy.bytes();
-            topics.lagging.retain(|lagging| *lagging != slot);
+            topics.forget_lossy(&lossy);
         }
         topics.patterns -= usize::from(is_pattern);
         let is_last = self.topics.leave(slot, id, &mut topics.slots);
@@ -402,8 +412,7 @@ impl Core {
 fn take_waiting(state: &mut State, slot: Slot) -> Option<Lossy> {
     let topics = state.topics.as_mut()?;
     let lossy = topics.lossy.remove(&slot)?;
-    topics.lagging_bytes -= lossy.bytes();
-    topics.lagging.retain(|lagging| *lagging != slot);
+    topics.forget_lossy(&lossy);
     Some(lossy).filter(|lossy| !lossy.is_empty())
 }
 
@@ -422,3 +431,6 @@ const SUBSCRIPTION_BYTES: usize = 400;
 
 /// What a pattern takes besides, in two trees.
 const PATTERN_BYTES: usize = 600;
+
+/// Places of subscriptions that have ended in the list of those that lag, at most.
+const LAGGING_SLACK: usize = 64;
