@@ -253,6 +253,7 @@ fn refusal(error: ResponseError, bytes: &[u8]) -> RelayRefused {
             status,
             reason,
             retry_after,
+            ..
         } => {
             let body = body_of(bytes);
             RelayRefused {

@@ -7,7 +7,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::format::Format;
 use tidewire_wire::handshake::client::{
@@ -157,6 +157,7 @@ async fn exchange(
 ) -> Result<(Vec<u8>, Option<DeflateParameters>), Error> {
     let lost = |error: io::Error| Error::connect(format!("{host}: {error}"));
     stream.write_all(request).await.map_err(lost)?;
+    stream.flush().await.map_err(lost)?;
     let mut answer = Vec::with_capacity(1_024);
     loop {
         if let Some(response) = parse_response(&answer, offer, HEAD_BYTES_MAX).map_err(refused)? {
@@ -184,14 +185,25 @@ fn refused(error: ResponseError) -> Error {
         ResponseError::Refused {
             status,
             retry_after,
+            ref retry_at,
             ..
-        } => Error::Connect {
-            reason: error.to_string(),
-            status: Some(status),
-            retry_after: retry_after.map(|seconds| Duration::from_secs(seconds.min(RETRY_S_MAX))),
-        },
+        } => {
+            let seconds = retry_after.map(Duration::from_secs);
+            let until = retry_at.as_deref().and_then(time_until);
+            Error::Connect {
+                reason: error.to_string(),
+                status: Some(status),
+                retry_after: seconds.or(until).map(|after| after.min(RETRY_MAX)),
+            }
+        }
         other => Error::connect(other.to_string()),
     }
+}
+
+/// The time until an HTTP date (RFC 9110, section 5.6.7), none if it is over; `None` if it is no date.
+fn time_until(date: &str) -> Option<Duration> {
+    let date = httpdate::parse_http_date(date).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
 fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
@@ -266,4 +278,26 @@ impl AsyncWrite for Stream {
 /// Bytes that the head of an answer may have.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-const RETRY_S_MAX: u64 = 24 * 3_600;
+const RETRY_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_all_three_forms() {
+        let later = SystemTime::now() + Duration::from_secs(1_000);
+        let left = time_until(&httpdate::fmt_http_date(later)).unwrap();
+        assert!(left > Duration::from_secs(900) && left <= Duration::from_secs(1_000));
+        for over in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
+            assert_eq!(time_until(over), Some(Duration::ZERO), "{over}");
+        }
+        for wrong in ["", "soon", "-1", "99999999999999999999999"] {
+            assert_eq!(time_until(wrong), None, "{wrong}");
+        }
+    }
+}

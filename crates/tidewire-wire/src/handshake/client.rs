@@ -127,6 +127,8 @@ pub enum ResponseError {
         reason: String,
         /// `Retry-After` in seconds, if it was given as a number.
         retry_after: Option<u64>,
+        /// `Retry-After` as it stands, if it was not: an HTTP date, if it is anything.
+        retry_at: Option<String>,
     },
     /// Not HTTP/1.1.
     #[error("the answer is not HTTP: {0}")]
@@ -174,12 +176,15 @@ pub fn parse_response(
     let status = parsed.code.unwrap_or_default();
     let headers = Headers(parsed.headers);
     if status != 101 {
+        let retry = headers.first("retry-after");
+        let retry_after = retry.and_then(|value| value.parse().ok());
         return Err(ResponseError::Refused {
             status,
             reason: parsed.reason.unwrap_or_default().to_owned(),
-            retry_after: headers
-                .first("retry-after")
-                .and_then(|value| value.parse().ok()),
+            retry_after,
+            retry_at: retry
+                .filter(|_| retry_after.is_none())
+                .map(str::to_owned),
         });
     }
     if parsed.version != Some(1) {
@@ -333,6 +338,7 @@ mod tests {
             status: 503,
             reason,
             retry_after: Some(7),
+            retry_at: None,
         };
         assert_eq!(refused, expected);
     }
