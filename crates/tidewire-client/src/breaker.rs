@@ -112,6 +112,16 @@ impl Breaker {
         }
     }
 
+    /// The milliseconds until it lets an attempt through; 0 if it does now.
+    #[must_use]
+    pub fn wait_ms(&self, now_ms: u64) -> u64 {
+        match self.state {
+            State::Open { until_ms } => until_ms.saturating_sub(now_ms),
+            State::HalfOpen { trial: true, .. } => TRIAL_MS,
+            State::Closed { .. } | State::HalfOpen { .. } => 0,
+        }
+    }
+
     /// What it lets through.
     #[must_use]
     pub fn state(&self, now_ms: u64) -> BreakerState {

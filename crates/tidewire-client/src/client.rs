@@ -5,17 +5,20 @@ use crate::check::{check_message, check_payload, check_publication, check_text};
 use crate::command::Command;
 use crate::config::Config;
 use crate::connect::Connector;
-use crate::driver::{Driver, Shared, State};
+use crate::dial::Dialer;
+use crate::driver::Driver;
 use crate::endpoints::EndpointHealth;
 use crate::event::{Batch, Message};
 use crate::events::Events;
 use crate::inbox::Bell;
+use crate::life::State;
 use crate::priority_queue::Priority;
 use crate::quality::Quality;
 use crate::queue::QueueDepth;
-use crate::queue::worker::StoreHandle;
+use crate::queue::handle::StoreHandle;
 use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
 use crate::session::Session;
+use crate::shared::Shared;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use std::fmt;
@@ -65,7 +68,7 @@ struct Alive(Arc<Shared>);
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        self.0.close.request(CloseCode::NORMAL, "");
+        self.0.life.request_close(CloseCode::NORMAL, "");
     }
 }
 
@@ -87,8 +90,7 @@ impl Client {
     /// # Errors
     /// The configuration cannot be used.
     pub fn start_once(config: Config) -> Result<Self, Error> {
-        let attempts = config.endpoints.len();
-        Self::spawn(config, Some(attempts))
+        Self::spawn(config, Some(Vec::new()))
     }
 
     /// Starts to connect and returns at once; the client goes on until it has a session. For clients that put
@@ -100,7 +102,8 @@ impl Client {
         Self::spawn(config, None)
     }
 
-    fn spawn(config: Config, first_attempts: Option<usize>) -> Result<Self, Error> {
+    /// `first_round` holds the endpoints that were tried for the first session, if somebody waits for it.
+    fn spawn(config: Config, first_round: Option<Vec<usize>>) -> Result<Self, Error> {
         if config.endpoints.is_empty() {
             return Err(Error::invalid("a client needs an endpoint"));
         }
@@ -123,13 +126,14 @@ impl Client {
         if let Some(store) = &store {
             session.set_store(store.clone());
         }
+        let dialer = Dialer::new(config, connector, StdRng::from_rng(&mut random));
         let driver = Driver {
             shared: shared.clone(),
-            connector,
+            dialer,
             session,
             store: store_receiver,
             random,
-            first_attempts,
+            first_round,
         };
         runtime.spawn(driver.run());
         Ok(Self {
@@ -153,7 +157,7 @@ impl Client {
         self.shared
             .inbox
             .try_take()
-            .map_err(|()| self.closed_error())
+            .map_err(|()| self.shared.closed_error())
     }
 
     /// [`Self::next_batch`] that blocks this thread, which must not be one of the runtime's, for up to `timeout`;
@@ -165,7 +169,7 @@ impl Client {
         self.shared
             .inbox
             .wait(timeout)
-            .map_err(|()| self.closed_error())
+            .map_err(|()| self.shared.closed_error())
     }
 
     /// One event after another.
@@ -192,8 +196,7 @@ impl Client {
     pub async fn send(&self, t: &str, payload: &str) -> Result<(), Error> {
         check_message(t, payload)?;
         let outbox = &self.shared.outbox;
-        outbox
-            .wait(|| outbox.try_send(t, payload.as_bytes(), Priority::Normal))
+        self.with_room(|| outbox.try_send(t, payload.as_bytes(), Priority::Normal))
             .await
     }
 
@@ -223,8 +226,7 @@ impl Client {
     /// # Errors
     /// The client is closed.
     pub async fn room(&self) -> Result<(), Error> {
-        let outbox = &self.shared.outbox;
-        outbox.wait(|| outbox.check_room()).await
+        self.with_room(|| self.shared.outbox.check_room()).await
     }
 
     /// Asks the server's application and returns its answer, JSON text. `timeout` is in place of the configured one.
@@ -405,7 +407,7 @@ impl Client {
     /// # Errors
     /// The client is closed.
     pub async fn sync(&self, topics: Vec<String>) -> Result<(), Error> {
-        self.shared.outbox.command(Command::Sync { topics }).await
+        self.command(Command::Sync { topics }).await
     }
 
     /// Tells the server that deliveries to a member of a queue group are done. Those of another session are passed
@@ -425,13 +427,11 @@ impl Client {
             .collect();
         for chunk in deliveries.chunks(DELIVERIES_PER_ACK_MAX) {
             let deliveries = chunk.to_vec();
-            self.shared
-                .outbox
-                .command(Command::Acknowledge {
-                    session,
-                    deliveries,
-                })
-                .await?;
+            let command = Command::Acknowledge {
+                session,
+                deliveries,
+            };
+            self.command(command).await?;
         }
         Ok(())
     }
@@ -456,7 +456,7 @@ impl Client {
     /// How the client stands.
     #[must_use]
     pub fn state(&self) -> State {
-        self.shared.state.borrow().clone()
+        self.shared.life.state()
     }
 
     /// What is known of each endpoint.
@@ -485,21 +485,11 @@ impl Client {
     /// # Errors
     /// The client is closed, or has given up.
     pub async fn connected(&self) -> Result<(), Error> {
-        let mut state = self.shared.state.subscribe();
-        loop {
-            match &*state.borrow_and_update() {
-                State::Connected => return Ok(()),
-                State::Closed(error) => return Err(error.clone()),
-                State::Connecting | State::Waiting => {}
-            }
-            if state.changed().await.is_err() {
-                return Err(self.closed_error());
-            }
-        }
+        self.shared.life.connected().await
     }
 
     /// Sends what waits, closes the connection and returns when it is closed, after 6 seconds at the latest. Events
-    /// that came before can still be taken.
+    /// that came before can still be taken. Who gives up waiting does not take it back.
     pub async fn close(&self) {
         self.close_with(1000, "").await;
     }
@@ -507,34 +497,71 @@ impl Client {
     /// [`Self::close`] with a code of 1000, or 3000 to 4999, and a reason of up to 123 bytes. Another code counts as
     /// 1000.
     pub async fn close_with(&self, code: u16, reason: &str) {
-        let code = CloseCode::from_wire(code).filter(|code| matches!(code.value(), 1000 | 3000..));
-        self.shared
-            .close
-            .request(code.unwrap_or(CloseCode::NORMAL), reason);
-        let mut state = self.shared.state.subscribe();
-        // The sender lives as long as this client.
-        let _ = state
-            .wait_for(|state| matches!(state, State::Closed(_)))
-            .await;
+        self.request_close(code, reason);
+        self.closed().await;
     }
 
+    /// Starts what [`Self::close_with`] does, and returns at once; [`Self::closed`] waits for it. The first request
+    /// counts.
+    pub fn request_close(&self, code: u16, reason: &str) {
+        let code = CloseCode::from_wire(code).filter(|code| matches!(code.value(), 1000 | 3000..));
+        let code = code.unwrap_or(CloseCode::NORMAL);
+        self.shared.life.request_close(code, reason);
+    }
+
+    /// Returns when there will be no further connection, and why: the client was closed, or has given up.
+    pub async fn closed(&self) -> Error {
+        self.shared.life.ended().await
+    }
+
+    /// Does what may find no room, as soon as there is some.
+    async fn with_room<T>(
+        &self,
+        mut attempt: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        match attempt() {
+            Err(Error::Full) => {
+                let attempts = self.shared.outbox.wait(attempt);
+                self.shared.life.run(attempts).await
+            }
+            done => done,
+        }
+    }
+
+    /// Puts a command behind what waits to be sent, as soon as there is room.
+    async fn command(&self, command: Command) -> Result<(), Error> {
+        let mut kept = Some(Box::new(command));
+        self.with_room(|| match kept.take() {
+            None => Ok(()),
+            Some(command) => {
+                let put = self.shared.outbox.try_command(command);
+                put.map_err(|(error, command)| {
+                    kept = Some(command);
+                    error
+                })
+            }
+        })
+        .await
+    }
+
+    /// Asks the server something, and waits for the answer for as long as `limit` and the client last.
     async fn ask<T>(
         &self,
         limit: Duration,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,
     ) -> Result<T, Error> {
+        let call = self.shared.calls.open()?;
         let (reply, answer) = oneshot::channel();
         let command = command(reply);
         let asked = async {
-            self.shared.outbox.command(command).await?;
-            answer.await.unwrap_or_else(|_| Err(self.closed_error()))
+            self.command(command).await?;
+            let answer = answer.await;
+            answer.unwrap_or_else(|_| Err(self.shared.closed_error()))
         };
-        timeout(limit, asked).await.unwrap_or(Err(Error::TimedOut))
-    }
-
-    pub(crate) fn closed_error(&self) -> Error {
-        let closed = self.shared.outbox.closed();
-        closed.unwrap_or_else(|| Error::Closed("by the application".to_owned()))
+        let result = timeout(limit, self.shared.life.run(asked)).await;
+        let result = result.map_err(|_| Error::TimedOut)?;
+        call.handle_answer();
+        result
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Config {
     pub endpoints: Vec<Endpoint>,
     /// Which of several endpoints comes next. Default: by weight and health.
     pub choice: Choice,
-    /// The circuit breaker of each endpoint.
+    /// The circuit breaker of each endpoint. With one endpoint it is open for no longer than [`Reconnect::max`]: there is
+    /// no other to go to, and the back-off alone says how often to try.
     pub breaker: BreakerConfig,
     /// Where the token comes from. Default: there is none.
     pub token: Token,
@@ -54,7 +55,8 @@ pub struct Config {
     pub outbox_bytes_max: usize,
     /// What may wait for the application, in bytes; past it the connection is not read. Default 4 MiB.
     pub inbox_bytes_max: usize,
-    /// Requests that may wait for an answer; past it further ones wait to be sent. Default 10,000.
+    /// Requests that may be open: those that wait to be sent, for want of a connection, and those that wait for an
+    /// answer. One more is refused with [`Error::Full`](crate::Error::Full). Default 10,000.
     pub requests_max: usize,
     /// For how long a publication that comes before its turn waits for those before it. Default 5 s.
     pub reorder_window: Duration,
@@ -75,7 +77,8 @@ pub enum Token {
     None,
     /// Always the same.
     Fixed(String),
-    /// Asked for before each connection, so that it can be a fresh one.
+    /// Asked for before each connection, so that it can be a fresh one. It is asked once at a time: one that takes
+    /// longer than a connection may is not asked again, and its answer is for the next.
     Provider(TokenProvider),
 }
 
@@ -203,6 +206,15 @@ impl Config {
             client_version: concat!("tidewire-client/", env!("CARGO_PKG_VERSION")).to_owned(),
             queue: None,
         }
+    }
+
+    /// The circuit breaker that each endpoint gets.
+    pub(crate) fn effective_breaker(&self) -> BreakerConfig {
+        let mut breaker = self.breaker.clone();
+        if let (1, Some(reconnect)) = (self.endpoints.len(), &self.reconnect) {
+            breaker.open_for = breaker.open_for.min(reconnect.max);
+        }
+        breaker
     }
 
     /// The same with a token that is always the same.

@@ -1,12 +1,14 @@
 //! One connection at work: bytes in and out of the socket, with the session between.
 
+use crate::clock::after;
 use crate::connect::{Opened, Stream};
-use crate::driver::Shared;
 use crate::error::Ending;
 use crate::event::BatchBuilder;
 use crate::outbox::Burst;
-use crate::queue::worker::StoreEvent;
+use crate::queue::handle::StoreEvent;
 use crate::session::Session;
+use crate::shared::Shared;
+use std::io;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, Role};
@@ -31,8 +33,11 @@ struct Connection<'a> {
     written_at: Instant,
     /// How much of `out` answers the server at most.
     reply_bytes: usize,
+    /// The socket may keep back what was written, until it is flushed: TLS does.
+    is_buffered: bool,
+    has_to_flush: bool,
     batch: BatchBuilder,
-    /// When the session has to be established, and later when the close has to be over.
+    /// When the session has to be established, or what the close waits for has to be there.
     limit: Option<Instant>,
     closing: Closing,
 }
@@ -40,6 +45,8 @@ struct Connection<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Closing {
     No,
+    /// Nothing can be sent before the server's hello, which is waited for.
+    Greeting,
     /// What waits is still sent.
     Draining,
     /// Our close has been sent; the server's is waited for.
@@ -62,6 +69,7 @@ pub(crate) async fn run(
     let rest_bytes = opened.rest.len();
     let mut input = opened.rest;
     input.resize(rest_bytes.max(READ_BYTES_MIN), 0);
+    let is_buffered = matches!(opened.stream, Stream::Tls(_));
     let (mut receiver, mut sender) = split(opened.stream);
     let batch = BatchBuilder::new(session.serial());
     let mut connection = Connection {
@@ -76,6 +84,8 @@ pub(crate) async fn run(
         written: 0,
         written_at: Instant::now(),
         reply_bytes: 0,
+        is_buffered,
+        has_to_flush: false,
         batch,
         limit: Some(deadline),
         closing: Closing::No,
@@ -105,7 +115,7 @@ impl Connection<'_> {
         let timer = sleep_until(self.deadline());
         tokio::pin!(timer);
         loop {
-            if self.has_more && self.shared.inbox.has_room() {
+            if self.has_more && self.may_read() {
                 self.read_events()?;
             }
             self.fill_out()?;
@@ -118,8 +128,9 @@ impl Connection<'_> {
             let wants_more =
                 can_send && self.burst.is_empty() && self.pending_bytes() < OUT_BYTES_MAX;
             let input = &mut self.input[self.unread.end..];
+            let has_to_write = self.written < self.out.len() || self.has_to_flush;
             tokio::select! {
-                written = sender.write(&self.out[self.written..]), if self.written < self.out.len() => {
+                written = write_or_flush(sender, &self.out[self.written..]), if has_to_write => {
                     self.handle_written(written)?;
                 }
                 read = receiver.read(input), if can_read => {
@@ -130,7 +141,7 @@ impl Connection<'_> {
                     self.session.handle_heard(self.shared.moment());
                 }
                 () = self.shared.outbox.filled(), if wants_more => self.let_more_come().await,
-                () = self.shared.close.requested(), if self.closing == Closing::No => self.start_close(),
+                () = self.shared.life.closing(), if self.closing == Closing::No => self.start_close(),
                 Some(event) = store.recv() => self.handle_store(event)?,
                 () = timer.as_mut() => self.handle_timeout()?,
             }
@@ -152,15 +163,23 @@ impl Connection<'_> {
                     .handle_burst(burst, bytes_max, moment, out, &mut self.batch)?;
             }
         }
-        if self.closing == Closing::Draining && !(self.session.is_accepted() && self.has_to_send())
-        {
-            self.closing = Closing::Sent;
-            let (code, reason) = self.shared.close.code_and_reason();
-            let payload = close_payload(code, &reason);
-            self.session
-                .write_control(OpCode::Close, &payload, &mut self.out);
+        match self.closing {
+            Closing::Greeting if self.session.is_established() => {
+                self.closing = Closing::Draining;
+                self.limit = Some(after(CLOSE_TIMEOUT));
+            }
+            Closing::Draining if !self.has_to_send() => self.send_close(),
+            _ => {}
         }
         Ok(())
+    }
+
+    fn send_close(&mut self) {
+        self.closing = Closing::Sent;
+        let (code, reason) = self.shared.life.close_code_and_reason();
+        let payload = close_payload(code, &reason);
+        self.session
+            .write_control(OpCode::Close, &payload, &mut self.out);
     }
 
     /// An application that sends one message after another, and shares a core or a thread with this task, would have
@@ -177,12 +196,17 @@ impl Connection<'_> {
         !self.burst.is_empty() || self.shared.outbox.waiting_bytes() > 0
     }
 
-    fn handle_written(&mut self, written: std::io::Result<usize>) -> Result<(), Ending> {
-        let written = written.map_err(|error| Ending::lost(error.to_string()))?;
-        if written == 0 {
-            return Err(Ending::lost("the connection takes no more bytes"));
-        }
+    fn handle_written(&mut self, written: io::Result<Option<usize>>) -> Result<(), Ending> {
+        let written = match written.map_err(|error| Ending::lost(error.to_string()))? {
+            None => {
+                self.has_to_flush = false;
+                return Ok(());
+            }
+            Some(0) => return Err(Ending::lost("the connection takes no more bytes")),
+            Some(written) => written,
+        };
         self.written += written;
+        self.has_to_flush = self.is_buffered;
         self.written_at = Instant::now();
         self.reply_bytes = self.reply_bytes.min(self.pending_bytes());
         if self.written == self.out.len() {
@@ -265,12 +289,14 @@ impl Connection<'_> {
 
     fn handle_timeout(&mut self) -> Result<(), Ending> {
         if self.limit.is_some_and(|limit| limit <= Instant::now()) {
+            let (code, _) = self.shared.life.close_code_and_reason();
             return Err(match self.closing {
                 Closing::No => Ending::lost("the server did not establish the session in time"),
-                Closing::Draining => {
-                    let (code, _) = self.shared.close.code_and_reason();
-                    Ending::ours(code, "what waited could not be sent in time")
+                Closing::Greeting => {
+                    let words = "the server did not say hello; what waited for it was not sent";
+                    Ending::ours(code, words)
                 }
+                Closing::Draining => Ending::ours(code, "what waited could not be sent in time"),
                 Closing::Sent => Ending::lost("the server did not answer the close in time"),
             });
         }
@@ -287,14 +313,27 @@ impl Connection<'_> {
     }
 
     fn start_close(&mut self) {
-        self.closing = Closing::Draining;
-        self.limit = Some(Instant::now() + CLOSE_TIMEOUT);
+        let has_to_wait = !self.session.is_established() && self.has_to_send();
+        if has_to_wait && self.session.is_accepted() {
+            self.closing = Closing::Greeting;
+            self.limit = Some(after(HELLO_TIMEOUT));
+            return;
+        }
+        self.limit = Some(after(CLOSE_TIMEOUT));
+        if has_to_wait {
+            // A server that has not even let the client in will not take anything.
+            self.send_close();
+        } else {
+            self.closing = Closing::Draining;
+        }
     }
 
     fn flush_batch(&mut self) {
         let serial = self.session.serial();
         let batch = std::mem::replace(&mut self.batch, BatchBuilder::new(serial));
-        self.shared.inbox.push(batch);
+        if self.may_keep() {
+            self.shared.inbox.push(batch);
+        }
     }
 
     /// Sends our close or the answer to the server's, as far as the socket takes it.
@@ -329,18 +368,38 @@ impl Connection<'_> {
         }
         // The quality is told and forgotten requests are purged at least so often.
         let wait_ms = deadline_ms.saturating_sub(moment.ms()).clamp(1, TICK_MS);
-        let deadline = Instant::now() + Duration::from_millis(wait_ms);
+        let deadline = after(Duration::from_millis(wait_ms));
         self.limit.map_or(deadline, |limit| limit.min(deadline))
     }
 
     /// Whether nothing is read, because the application has not taken what was.
     fn is_full(&self) -> bool {
-        self.has_more || !self.shared.inbox.has_room()
+        self.closing != Closing::Sent && (self.has_more || !self.shared.inbox.has_room())
+    }
+
+    /// Whether what was received may be read. Behind our close it always is, because the server's close is there too.
+    fn may_read(&self) -> bool {
+        self.closing == Closing::Sent || self.shared.inbox.has_room()
+    }
+
+    /// Whether the application gets what was read. Behind our close there may be no room for it, and nobody who makes
+    /// some: who closes may well have stopped to take.
+    fn may_keep(&self) -> bool {
+        self.closing != Closing::Sent || self.shared.inbox.has_room()
     }
 
     fn pending_bytes(&self) -> usize {
         self.out.len() - self.written
     }
+}
+
+/// Writes some of `bytes`, and says how many; flushes if there are none. Who gives up waiting has lost nothing.
+async fn write_or_flush(sender: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    if bytes.is_empty() {
+        sender.flush().await?;
+        return Ok(None);
+    }
+    sender.write(bytes).await.map(Some)
 }
 
 fn close_payload(code: CloseCode, reason: &str) -> Vec<u8> {
@@ -365,6 +424,9 @@ const REPLY_BYTES_MAX: usize = 1024 * 1024;
 /// Something to send that comes so soon after the last write is part of a stream; an answer to what the server says to
 /// that takes longer.
 const STREAMING: Duration = Duration::from_micros(20);
+
+/// How long a close waits for the server's hello, which is one time there and back after the client was let in.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// For how long the server's close is waited for, and what waits is sent before ours.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -2,180 +2,36 @@
 
 use crate::Error;
 use crate::backoff::{Attempt, Backoff};
-use crate::config::{Config, Token};
-use crate::connect::{Connector, Opened};
+use crate::clock::after;
+use crate::config::Token;
+use crate::connect::Opened;
 use crate::connection;
 use crate::counts::{Counted, connections};
-use crate::endpoints::{EndpointHealth, Endpoints};
+use crate::dial::Dialer;
 use crate::error::Ending;
 use crate::event::BatchBuilder;
-use crate::inbox::Inbox;
-use crate::outbox::{Burst, Outbox};
-use crate::quality::{Quality, QualityMeter};
-use crate::queue::worker::StoreEvent;
-use crate::session::{Hints, Moment, Session};
+use crate::life::State;
+use crate::outbox::Burst;
+use crate::queue::handle::StoreEvent;
+use crate::session::{Hints, Session};
+use crate::shared::Shared;
 use rand::RngCore as _;
 use rand::rngs::StdRng;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tidewire_wire::close::CloseCode;
+use std::sync::Arc;
+use std::time::Duration;
 use tidewire_wire::codes::{Condition, Retry};
-use tidewire_wire::session::Now;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
-
-/// How a client stands.
-#[derive(Debug, Clone, PartialEq)]
-pub enum State {
-    /// A connection is being opened.
-    Connecting,
-    /// A server has let this client in.
-    Connected,
-    /// The connection is gone; the next one is tried later.
-    Waiting,
-    /// There will be no further connection, for this reason.
-    Closed(Error),
-}
-
-/// What the driver and the application's handles have in common.
-pub(crate) struct Shared {
-    pub(crate) config: Arc<Config>,
-    pub(crate) outbox: Arc<Outbox>,
-    pub(crate) inbox: Inbox,
-    pub(crate) close: CloseRequest,
-    pub(crate) state: watch::Sender<State>,
-    quality: Mutex<Quality>,
-    endpoints: Mutex<Endpoints>,
-    /// The endpoint that is being tried, and since when.
-    current: Mutex<Option<(usize, u64)>>,
-    started: Instant,
-    /// What the ids of this client's publications begin with.
-    id_prefix: String,
-    ids: AtomicU64,
-}
-
-/// The application's wish to end the connection.
-#[derive(Debug, Default)]
-pub(crate) struct CloseRequest {
-    wanted: Mutex<Option<(CloseCode, String)>>,
-    notify: Notify,
-}
-
-impl Shared {
-    pub(crate) fn new(config: Arc<Config>, id_prefix: String) -> Self {
-        let endpoints = Endpoints::new(config.endpoints.clone(), config.choice, &config.breaker);
-        Self {
-            outbox: Arc::new(Outbox::new(config.outbox_bytes_max)),
-            inbox: Inbox::new(config.inbox_bytes_max),
-            close: CloseRequest::default(),
-            state: watch::Sender::new(State::Connecting),
-            quality: Mutex::new(QualityMeter::default().quality(0)),
-            endpoints: Mutex::new(endpoints),
-            current: Mutex::default(),
-            started: Instant::now(),
-            id_prefix,
-            ids: AtomicU64::new(0),
-            config,
-        }
-    }
-
-    /// An idempotency key that nobody else uses.
-    pub(crate) fn next_id(&self) -> String {
-        format!(
-            "{}-{}",
-            self.id_prefix,
-            self.ids.fetch_add(1, Ordering::Relaxed)
-        )
-    }
-
-    pub(crate) fn moment(&self) -> Moment {
-        let us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Moment {
-            now: Now {
-                monotonic_ms: us / 1_000,
-                unix_ms: unix.as_millis() as u64,
-            },
-            us,
-        }
-    }
-
-    /// A server has let this client in.
-    pub(crate) fn handle_accepted(&self) {
-        self.state.send_replace(State::Connected);
-    }
-
-    pub(crate) fn handle_established(&self) {
-        if let Some((index, since_ms)) = lock(&self.current).take() {
-            let connect_ms = self.moment().ms().saturating_sub(since_ms);
-            lock(&self.endpoints).handle_success(index, connect_ms);
-        }
-    }
-
-    /// Nothing is sent or received any more.
-    fn close_for(&self, words: &str, reason: Error) {
-        self.outbox.close(words);
-        self.state.send_replace(State::Closed(reason));
-        self.inbox.close();
-    }
-
-    pub(crate) fn set_quality(&self, quality: Quality) {
-        *lock(&self.quality) = quality;
-    }
-
-    pub(crate) fn quality(&self) -> Quality {
-        *lock(&self.quality)
-    }
-
-    pub(crate) fn endpoints(&self) -> Vec<EndpointHealth> {
-        lock(&self.endpoints).health(self.moment().ms())
-    }
-}
-
-impl CloseRequest {
-    /// Asks for an end; the first request counts.
-    pub(crate) fn request(&self, code: CloseCode, reason: &str) {
-        lock(&self.wanted).get_or_insert_with(|| (code, reason.to_owned()));
-        self.notify.notify_waiters();
-    }
-
-    pub(crate) fn is_requested(&self) -> bool {
-        lock(&self.wanted).is_some()
-    }
-
-    pub(crate) fn code_and_reason(&self) -> (CloseCode, String) {
-        lock(&self.wanted)
-            .clone()
-            .unwrap_or((CloseCode::NORMAL, String::new()))
-    }
-
-    /// Returns when an end has been asked for.
-    pub(crate) async fn requested(&self) {
-        loop {
-            let waiting = self.notify.notified();
-            tokio::pin!(waiting);
-            waiting.as_mut().enable();
-            if self.is_requested() {
-                return;
-            }
-            waiting.await;
-        }
-    }
-}
 
 /// The task of one client.
 pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) connector: Connector,
+    pub(crate) dialer: Dialer,
     pub(crate) session: Session,
     pub(crate) store: UnboundedReceiver<StoreEvent>,
     pub(crate) random: StdRng,
-    /// How many attempts may fail before the first session; `None` for as many as the policy allows.
-    pub(crate) first_attempts: Option<usize>,
+    /// Before the first session, if somebody waits for it: the endpoints that were tried. Each is tried once.
+    pub(crate) first_round: Option<Vec<usize>>,
 }
 
 /// What became of an attempt, and what to do next.
@@ -183,7 +39,7 @@ pub(crate) struct Driver {
 struct Outcome {
     ending: Ending,
     next: Next,
-    /// The same for those who wait for the first session.
+    /// The same as the reason why the client ends, if it does.
     error: Error,
 }
 
@@ -198,12 +54,13 @@ enum Next {
 }
 
 impl Drop for Driver {
-    /// A panic, such as one of the application's in its token provider, or the end of the runtime: nobody may wait
-    /// for a client without a task.
+    /// The end of a client that was not closed: a panic, such as one of the application's in its token provider, or the
+    /// end of the runtime. Nobody may wait for a client without a task, and no file be held for it.
     fn drop(&mut self) {
-        if !matches!(*self.shared.state.borrow(), State::Closed(_)) {
-            let words = "its task has ended before it was closed".to_owned();
-            self.shared.close_for(&words, Error::Closed(words.clone()));
+        if self.shared.life.reason().is_none() {
+            self.session.abandon_store();
+            let words = "its task has ended before it was closed";
+            self.shared.end(Error::Closed(words.to_owned()));
         }
     }
 }
@@ -213,30 +70,39 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         let mut burst = Burst::default();
         let reason = self.work(&mut burst).await;
-        let words = match &reason {
-            Error::Closed(words) => words.clone(),
-            other => other.to_string(),
-        };
-        burst.fail(&Error::Closed(words.clone()));
-        self.session.handle_over(&words);
+        let closed = reason.clone().into_closed();
+        burst.fail(&closed);
+        self.session.handle_over(&closed);
         self.session.close_store().await;
-        self.shared.close_for(&words, reason);
+        self.shared.end(reason);
     }
 
+    /// Opens one connection after another; why there is no further one.
     async fn work(&mut self, burst: &mut Burst) -> Error {
         let policy = self.shared.config.reconnect.clone();
         let mut backoff = Backoff::new(policy.clone().unwrap_or_default());
         loop {
-            self.shared.state.send_replace(State::Connecting);
+            let endpoint = match self.choose() {
+                Ok(endpoint) => endpoint,
+                // Only if a clock is coarser than it should be: the last wait went on until one may be tried.
+                Err(wait_ms) => {
+                    self.wait(wait_ms).await;
+                    if self.shared.life.is_closing() {
+                        return Error::closed_by_application();
+                    }
+                    continue;
+                }
+            };
+            self.shared.life.set_state(State::Connecting);
             let Outcome {
                 ending,
                 next,
                 error,
-            } = self.attempt(burst, &mut backoff).await;
+            } = self.attempt(endpoint, burst, &mut backoff).await;
             let now_ms = self.shared.moment().ms();
             let attempt = match next {
-                _ if self.shared.close.is_requested() => Attempt::GiveUp,
-                _ if self.is_first_over() || policy.is_none() => Attempt::GiveUp,
+                _ if self.shared.life.is_closing() => Attempt::GiveUp,
+                _ if self.is_first_round_over() || policy.is_none() => Attempt::GiveUp,
                 Next::Stop => Attempt::GiveUp,
                 // A second time in a row it would be a storm that the server's word makes.
                 Next::At(after_ms) if backoff.failures() > 0 => {
@@ -245,60 +111,66 @@ impl Driver {
                 Next::At(after_ms) => backoff.next_at(after_ms, now_ms),
                 Next::Retry { hint_ms } => backoff.next(hint_ms, now_ms, self.random.next_u64()),
             };
-            let Attempt::After(wait_ms) = attempt else {
+            let Attempt::After(backoff_ms) = attempt else {
                 self.tell_end(&ending, None);
-                return if self.shared.close.is_requested() {
-                    by_application()
+                return if self.shared.life.is_closing() {
+                    Error::closed_by_application()
                 } else {
                     error
                 };
             };
-            // The first session is waited for: another endpoint is tried at once.
-            let wait_ms = if self.first_attempts.is_some() {
-                0
-            } else {
-                wait_ms
-            };
+            let wait_ms = self.wait_ms(backoff_ms);
             self.tell_end(&ending, Some(Duration::from_millis(wait_ms)));
-            self.shared.state.send_replace(State::Waiting);
+            self.shared.life.set_state(State::Waiting);
             self.wait(wait_ms).await;
-            if self.shared.close.is_requested() {
-                return by_application();
+            if self.shared.life.is_closing() {
+                return Error::closed_by_application();
             }
         }
     }
 
+    /// The endpoint for the next attempt, or how long none may be tried.
+    fn choose(&mut self) -> Result<usize, u64> {
+        let (now_ms, random) = (self.shared.moment().ms(), self.random.next_u64());
+        let endpoints = &self.shared.config.endpoints;
+        let urls = endpoints.iter().map(|endpoint| endpoint.url.as_str());
+        let connections = connections(urls);
+        let tried = self.first_round.as_deref().unwrap_or_default();
+        let chosen = self
+            .shared
+            .with_endpoints(|endpoints| endpoints.choose(now_ms, random, &connections, tried))?;
+        if let Some(tried) = &mut self.first_round {
+            tried.push(chosen);
+        }
+        Ok(chosen)
+    }
+
+    /// How long to wait before the next attempt: as long as the back-off says, and until a circuit breaker lets one
+    /// through.
+    fn wait_ms(&self, backoff_ms: u64) -> u64 {
+        // The first session is waited for: another endpoint is tried at once.
+        if self.first_round.is_some() {
+            return 0;
+        }
+        let now_ms = self.shared.moment().ms();
+        let breaker_ms = self
+            .shared
+            .with_endpoints(|endpoints| endpoints.wait_ms(now_ms));
+        backoff_ms.max(breaker_ms)
+    }
+
     /// Opens one connection and runs it to its end.
-    async fn attempt(&mut self, burst: &mut Burst, backoff: &mut Backoff) -> Outcome {
+    async fn attempt(
+        &mut self,
+        endpoint: usize,
+        burst: &mut Burst,
+        backoff: &mut Backoff,
+    ) -> Outcome {
         let shared = self.shared.clone();
-        let (now_ms, random) = (shared.moment().ms(), self.random.next_u64());
-        let urls = shared
-            .config
-            .endpoints
-            .iter()
-            .map(|endpoint| endpoint.url.as_str());
-        let chosen = lock(&shared.endpoints).choose(now_ms, random, &connections(urls));
-        let index = match chosen {
-            Ok(index) => index,
-            Err(wait_ms) => {
-                let words = "every endpoint has failed too often";
-                return Outcome {
-                    ending: Ending::lost(words),
-                    next: Next::At(wait_ms),
-                    error: Error::connect(words),
-                };
-            }
-        };
-        let url = lock(&shared.endpoints).url(index).to_owned();
-        *lock(&shared.current) = Some((index, now_ms));
-        let deadline = Instant::now() + shared.config.connect_timeout;
-        let opened = tokio::select! {
-            opened = timeout_at(deadline, self.open(&url)) => {
-                opened.unwrap_or_else(|_| Err(Error::connect(format!("{url}: no answer in time"))))
-            }
-            () = shared.close.requested() => Err(by_application()),
-        };
-        let opened = opened.and_then(|opened| {
+        let url = shared.config.endpoints[endpoint].url.clone();
+        shared.handle_attempt(endpoint);
+        let deadline = after(shared.config.connect_timeout);
+        let opened = self.open(&url, deadline).await.and_then(|opened| {
             self.session
                 .handle_connected(url.clone(), opened.deflate, shared.moment())?;
             Ok(opened)
@@ -306,10 +178,10 @@ impl Driver {
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                lock(&shared.endpoints).handle_failure(index, shared.moment().ms());
-                let ending = Ending::lost(error.to_string());
+                let now_ms = shared.moment().ms();
+                shared.with_endpoints(|endpoints| endpoints.handle_failure(endpoint, now_ms));
                 return Outcome {
-                    ending,
+                    ending: Ending::lost(error.to_string()),
                     next: self.after_failure(&error),
                     error,
                 };
@@ -321,66 +193,64 @@ impl Driver {
         let ending = connection::run(opened, deadline, &shared, session, burst, store).await;
         let hints = self.session.handle_disconnected();
         let lasted_ms = shared.moment().ms() - began_ms;
-        self.judge(index, &ending, hints, lasted_ms, backoff);
-        let next = self.after_ending(&ending, hints);
-        let error = Error::connect(format!("{url}: {}", ending.reason));
+        self.judge(endpoint, &ending, hints, lasted_ms, backoff);
         Outcome {
+            next: self.after_ending(&ending, hints),
+            error: reason_of_end(&url, &ending, shared.life.is_connected()),
             ending,
-            next,
-            error,
+        }
+    }
+
+    /// Opens a connection in time, unless the application closes the client. The store goes on meanwhile.
+    async fn open(&mut self, url: &str, deadline: Instant) -> Result<Opened, Error> {
+        let shared = self.shared.clone();
+        let dial = timeout_at(deadline, self.dialer.dial(url));
+        tokio::pin!(dial);
+        loop {
+            tokio::select! {
+                opened = &mut dial => {
+                    let late = || Error::connect(format!("{url}: no answer in time"));
+                    return opened.unwrap_or_else(|_| Err(late()));
+                }
+                () = shared.life.closing() => return Err(Error::closed_by_application()),
+                Some(event) = self.store.recv() => handle_store(&shared, &mut self.session, event),
+            }
         }
     }
 
     /// Takes note of how an endpoint did.
     fn judge(
         &mut self,
-        index: usize,
+        endpoint: usize,
         ending: &Ending,
         hints: Hints,
         lasted_ms: u64,
         backoff: &mut Backoff,
     ) {
-        let now_ms = self.shared.moment().ms();
-        if *self.shared.state.borrow() == State::Connected {
+        let shared = &self.shared;
+        if shared.life.is_connected() {
             // Who waited for the first session has been told.
-            self.first_attempts = None;
+            self.first_round = None;
         }
         // A server that takes clients only to lose them at once is no success for the back-off.
         if hints.was_established && lasted_ms >= STEADY_MS {
             backoff.handle_success();
         }
         // One that ended in the moment in which it was established did not count as a success.
-        let was_success = hints.was_established && lock(&self.shared.current).is_none();
+        let was_success = hints.was_established && shared.has_succeeded();
         let was_lost = !ending.by_server && lasted_ms < STEADY_MS;
         if !was_success || was_lost {
-            lock(&self.shared.endpoints).handle_failure(index, now_ms);
+            let now_ms = shared.moment().ms();
+            shared.with_endpoints(|endpoints| endpoints.handle_failure(endpoint, now_ms));
         }
     }
 
-    async fn open(&mut self, url: &str) -> Result<Opened, Error> {
-        let config = self.shared.config.clone();
-        let token = match &config.token {
-            Token::None => None,
-            Token::Fixed(token) => Some(token.clone()),
-            Token::Provider(provider) => {
-                let token = provider().await;
-                Some(token.map_err(|words| Error::connect(format!("no token: {words}")))?)
-            }
-        };
-        let mut key = [0; 16];
-        self.random.fill_bytes(&mut key);
-        self.connector
-            .open(&config, url, token.as_deref(), &key)
-            .await
-    }
-
-    /// Until the first session as many attempts may fail as there are endpoints, if somebody waits for it.
-    fn is_first_over(&mut self) -> bool {
-        let Some(left) = &mut self.first_attempts else {
-            return false;
-        };
-        *left = left.saturating_sub(1);
-        *left == 0
+    /// Whether somebody waits for the first session, and every endpoint has been tried for it.
+    fn is_first_round_over(&self) -> bool {
+        let count = self.shared.config.endpoints.len();
+        self.first_round
+            .as_ref()
+            .is_some_and(|tried| tried.len() >= count)
     }
 
     fn after_failure(&self, error: &Error) -> Next {
@@ -424,30 +294,38 @@ impl Driver {
 
     /// Waits for the next attempt, or until the application closes the client. The store goes on meanwhile.
     async fn wait(&mut self, wait_ms: u64) {
-        let until = Instant::now() + Duration::from_millis(wait_ms);
+        let until = after(Duration::from_millis(wait_ms));
         loop {
             tokio::select! {
                 () = sleep_until(until) => return,
-                () = self.shared.close.requested() => return,
+                () = self.shared.life.closing() => return,
                 Some(event) = self.store.recv() => {
-                    let mut batch = BatchBuilder::new(self.session.serial());
-                    let moment = self.shared.moment();
-                    // Without a connection nothing is written, and so nothing fails.
-                    let _ = self.session.handle_store(event, moment, &mut Vec::new(), &mut batch);
-                    self.shared.inbox.push(batch);
+                    handle_store(&self.shared, &mut self.session, event);
                 }
             }
         }
     }
 }
 
-fn by_application() -> Error {
-    Error::Closed("by the application".to_owned())
+/// Takes what the store has to say while there is no connection.
+fn handle_store(shared: &Shared, session: &mut Session, event: StoreEvent) {
+    let mut batch = BatchBuilder::new(session.serial());
+    // Without a connection nothing is written, and so nothing fails.
+    let _ = session.handle_store(event, shared.moment(), &mut Vec::new(), &mut batch);
+    shared.inbox.push(batch);
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while it was held cannot have left it half changed.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Why a client ends with this connection, if it does. One that nobody has seen connected was not.
+fn reason_of_end(url: &str, ending: &Ending, was_connected: bool) -> Error {
+    if !was_connected {
+        return Error::connect(format!("{url}: {}", ending.reason));
+    }
+    let code = ending.code.map(|code| code.value());
+    let reason = match code {
+        Some(code) => format!("{} ({code})", ending.reason),
+        None => ending.reason.clone(),
+    };
+    Error::Ended { code, reason }
 }
 
 /// A session that lasted so long was no failure.

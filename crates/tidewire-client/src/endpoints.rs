@@ -85,7 +85,7 @@ impl Endpoints {
 
     /// Chooses the endpoint for the next attempt, whose end is then to be told by [`Self::handle_success`] or
     /// [`Self::handle_failure`]. `random` is any number; `connections` says how many connections of this process
-    /// each endpoint has, in their order, and missing ones count as 0.
+    /// each endpoint has, in their order, and missing ones count as 0. Those in `left_out` are not chosen.
     ///
     /// # Errors
     /// The milliseconds until one of the circuit breakers lets an attempt through.
@@ -94,8 +94,10 @@ impl Endpoints {
         now_ms: u64,
         random: u64,
         connections: &[usize],
+        left_out: &[usize],
     ) -> Result<usize, u64> {
         let mut order = self.order(random, connections);
+        order.retain(|index| !left_out.contains(index));
         let mut soonest_ms = u64::MAX;
         // Those in trouble come after the others, however they were chosen.
         order.sort_by_key(|index| self.entries[*index].health < HEALTH_POOR);
@@ -109,6 +111,16 @@ impl Endpoints {
             }
         }
         Err(soonest_ms)
+    }
+
+    /// The milliseconds until one of the circuit breakers lets an attempt through; 0 if one does now.
+    #[must_use]
+    pub fn wait_ms(&self, now_ms: u64) -> u64 {
+        let waits = self
+            .entries
+            .iter()
+            .map(|entry| entry.breaker.wait_ms(now_ms));
+        waits.min().unwrap_or_default()
     }
 
     /// Takes note that a session was established after so many milliseconds.
@@ -248,7 +260,7 @@ mod tests {
         let mut rng = rand::rngs::StdRng::seed_from_u64(7);
         let mut counts = vec![0.0; endpoints.len()];
         for _ in 0..rounds {
-            counts[endpoints.choose(0, rng.next_u64(), &[]).unwrap()] += 1.0;
+            counts[endpoints.choose(0, rng.next_u64(), &[], &[]).unwrap()] += 1.0;
         }
         counts.iter().map(|count| count / rounds as f64).collect()
     }
@@ -282,7 +294,7 @@ mod tests {
     #[test]
     fn in_turn_and_past_what_is_broken() {
         let mut three = endpoints(&[1, 1, 1], Choice::RoundRobin);
-        let next = |three: &mut Endpoints, now_ms| three.choose(now_ms, 0, &[]);
+        let next = |three: &mut Endpoints, now_ms| three.choose(now_ms, 0, &[], &[]);
         let turn: Vec<_> = (0..4).map(|_| next(&mut three, 0).unwrap()).collect();
         assert_eq!(turn, [0, 1, 2, 0]);
         for _ in 0..3 {
@@ -301,22 +313,34 @@ mod tests {
                 pair.handle_failure(usize::from(now_ms > 0), now_ms);
             }
         }
-        assert_eq!(pair.choose(1_000, 0, &[]), Err(9_000));
-        assert_eq!(pair.choose(10_000, 0, &[]), Ok(0));
+        assert_eq!(pair.choose(1_000, 0, &[], &[]), Err(9_000));
+        assert_eq!((pair.wait_ms(1_000), pair.wait_ms(10_000)), (9_000, 0));
+        assert_eq!(pair.choose(10_000, 0, &[], &[]), Ok(0));
+    }
+
+    #[test]
+    fn those_left_out_are_not_chosen() {
+        let mut three = endpoints(&[1_000_000, 1, 1], Choice::Weighted);
+        let mut tried = Vec::new();
+        for random in [0, 1 << 40, u64::MAX] {
+            tried.push(three.choose(0, random, &[], &tried).unwrap());
+        }
+        tried.sort_unstable();
+        assert_eq!(tried, [0, 1, 2]);
     }
 
     #[test]
     fn the_least_connections_win() {
         let mut three = endpoints(&[1, 1, 1], Choice::LeastConnections);
-        assert_eq!(three.choose(0, 0, &[2, 0, 1]), Ok(1));
+        assert_eq!(three.choose(0, 0, &[2, 0, 1], &[]), Ok(1));
         assert_eq!(
-            three.choose(0, 0, &[2, 3, 2]),
+            three.choose(0, 0, &[2, 3, 2], &[]),
             Ok(2),
             "in turn among equals"
         );
         three.handle_failure(2, 0);
         assert_eq!(
-            three.choose(0, 0, &[2, 3, 2]),
+            three.choose(0, 0, &[2, 3, 2], &[]),
             Ok(0),
             "the healthier among equals"
         );

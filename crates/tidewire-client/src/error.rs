@@ -24,6 +24,15 @@ pub enum Error {
     /// The server does not accept the token, and there is no other: the caller's fault.
     #[error("the server does not accept the token: {0}")]
     Unauthorized(String),
+    /// The session ended, and no other follows: the server does not want this client back, or the client does not
+    /// reconnect.
+    #[error("the session ended: {reason}")]
+    Ended {
+        /// The close code, if there was one.
+        code: Option<u16>,
+        /// Why, in words.
+        reason: String,
+    },
     /// The client is closed: nothing can be sent or received any more.
     #[error("the client is closed: {0}")]
     Closed(String),
@@ -65,6 +74,7 @@ impl Error {
             Self::Invalid(_) => "INVALID_ARGUMENT",
             Self::Connect { .. } => "CONNECT_FAILED",
             Self::Unauthorized(_) => "AUTH_FAILED",
+            Self::Ended { .. } => "SESSION_ENDED",
             Self::Closed(_) => "CLOSED",
             Self::Full => "BUSY",
             Self::Refused { code, .. } => code,
@@ -84,11 +94,16 @@ impl Error {
                 Some(Fault::Caller)
             }
             Self::Refused { code, .. } => match ErrorCode::parse(code).map(ErrorCode::fault) {
-                // The table speaks to who receives the code, which is us.
-                Some(Fault::Peer) => Some(Fault::Caller),
-                Some(_) => Some(Fault::Server),
                 None => Some(Fault::Peer),
+                known => known.map(from_here),
             },
+            Self::Ended { code, .. } => {
+                let code = code.and_then(CloseCode::from_wire);
+                Some(
+                    code.and_then(CloseCode::fault)
+                        .map_or(Fault::Server, from_here),
+                )
+            }
             Self::Connect { .. } | Self::Unsupported(_) => Some(Fault::Server),
             Self::Full | Self::TimedOut | Self::ConnectionLost | Self::Expired => None,
         }
@@ -122,6 +137,26 @@ impl Error {
 
     pub(crate) fn invalid(reason: impl Into<String>) -> Self {
         Self::Invalid(reason.into())
+    }
+
+    pub(crate) fn closed_by_application() -> Self {
+        Self::Closed("by the application".to_owned())
+    }
+
+    /// What calls are told after a client has ended for this reason.
+    pub(crate) fn into_closed(self) -> Self {
+        match self {
+            Self::Closed(_) => self,
+            reason => Self::Closed(reason.to_string()),
+        }
+    }
+}
+
+/// The tables of codes speak to who receives the code, which is this side.
+fn from_here(fault: Fault) -> Fault {
+    match fault {
+        Fault::Peer => Fault::Caller,
+        _ => Fault::Server,
     }
 }
 

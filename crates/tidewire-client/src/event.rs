@@ -1,5 +1,6 @@
 //! What a client hears.
 
+use crate::priority_queue::Priority;
 use crate::responder::Responder;
 use crate::sequencer::Position;
 use bytes::Bytes;
@@ -7,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
 use tidewire_wire::format::Format;
@@ -36,8 +38,8 @@ pub enum Event {
     RateLimitWarning(Box<RateLimitWarning>),
     /// The server refused something that nobody waits for, or names the reason of a failure.
     Error(Box<ServerError>),
-    /// Of so many queued messages it is not known whether the server took them, because it has forgotten this client.
-    Uncertain(usize),
+    /// Of these queued messages it is not known whether the server took them, because it has forgotten this client.
+    Uncertain(Box<Uncertain>),
     /// So many queued messages were too old to be sent.
     Expired(usize),
     /// The queue of unacknowledged messages does not work.
@@ -158,7 +160,105 @@ pub struct ServerError {
     pub refused: u64,
 }
 
+/// Queued messages of which it is not known whether the server took them.
+///
+/// With [`config::Uncertain::Drop`](crate::config::Uncertain::Drop) they are in the queue until the application has taken
+/// this, which is when it drops what an iterator has given it. So one that dies before is told again when it starts
+/// anew. There may be further ones, which are told after that.
+pub struct Uncertain {
+    /// Which, in the order in which they were stored.
+    pub messages: Vec<QueuedMessage>,
+    /// Whether they are sent again; otherwise it is for the application to decide.
+    pub is_resent: bool,
+    is_taken: AtomicBool,
+    when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
+
+/// A message that was in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuedMessage {
+    /// The topic of a publication; `None` for a message to the server's application.
+    pub topic: Option<String>,
+    /// The type.
+    pub t: String,
+    /// The payload, JSON text.
+    pub payload: String,
+    /// What was to go first.
+    pub priority: Priority,
+    /// The conflation key of a publication.
+    pub key: Option<String>,
+}
+
+impl Uncertain {
+    /// `when_taken` is called when the application has taken it.
+    pub(crate) fn new(
+        messages: Vec<QueuedMessage>,
+        when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
+    ) -> Self {
+        Self {
+            messages,
+            is_resent: when_taken.is_none(),
+            is_taken: AtomicBool::new(false),
+            when_taken,
+        }
+    }
+
+    /// Says whether the application gets this now. For bindings, which take events out of a [`Batch`] before the
+    /// application looks at them.
+    pub fn set_taken(&self, is_taken: bool) {
+        self.is_taken.store(is_taken, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        let bytes = |message: &QueuedMessage| message.payload.len() + message.t.len() + ENTRY_BYTES;
+        self.messages.iter().map(bytes).sum()
+    }
+}
+
+impl Drop for Uncertain {
+    fn drop(&mut self) {
+        if let Some(when_taken) = self.when_taken.take()
+            && *self.is_taken.get_mut()
+        {
+            when_taken();
+        }
+    }
+}
+
+impl fmt::Debug for Uncertain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Uncertain")
+            .field("messages", &self.messages)
+            .field("is_resent", &self.is_resent)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Event {
+    /// What happened, in one word, as bindings name it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Message(_) => "message",
+            Self::Connected(_) => "connected",
+            Self::Disconnected(_) => "disconnected",
+            Self::Gap(_) => "gap",
+            Self::Unrecovered(_) => "unrecovered",
+            Self::SubscriptionLost(_) => "subscription_lost",
+            Self::Presence(presence) => match presence.change {
+                PresenceChange::Join => "presence_join",
+                PresenceChange::Leave => "presence_leave",
+                PresenceChange::Update => "presence_update",
+            },
+            Self::Call(_) => "request",
+            Self::RateLimitWarning(_) => "rate_limit_warning",
+            Self::Error(_) => "error",
+            Self::Uncertain(_) => "uncertain",
+            Self::Expired(_) => "expired",
+            Self::QueueFailed(_) => "queue_failed",
+        }
+    }
+
     /// The bytes of its texts, which the server chose.
     fn text_bytes(&self) -> usize {
         match self {
@@ -172,6 +272,7 @@ impl Event {
                 connected.connection_id.len() + connected.server_version.len()
             }
             Self::SubscriptionLost(topics) => topics.iter().map(String::len).sum(),
+            Self::Uncertain(uncertain) => uncertain.bytes(),
             Self::Gap(gap) => gap.topic.len(),
             _ => 0,
         }
@@ -287,7 +388,12 @@ impl Iterator for Batch {
 
     fn next(&mut self) -> Option<Event> {
         Some(match self.entries.next()? {
-            Entry::Event(event) => event,
+            Entry::Event(event) => {
+                if let Event::Uncertain(uncertain) = &event {
+                    uncertain.set_taken(true);
+                }
+                event
+            }
             Entry::Message {
                 start,
                 end,

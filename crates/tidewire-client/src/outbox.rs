@@ -21,7 +21,9 @@ pub(crate) struct Outbox {
 struct State {
     burst: Burst,
     /// Why nothing can be sent any more.
-    closed: Option<String>,
+    closed: Option<Error>,
+    /// Calls for which nobody waits any more; most of their commands are still in the burst.
+    abandoned: usize,
 }
 
 /// What was put in, in its order.
@@ -136,24 +138,12 @@ impl Outbox {
         }
     }
 
-    /// Appends a command as soon as there is room.
-    pub(crate) async fn command(&self, command: Command) -> Result<(), Error> {
-        let mut kept = Some(Box::new(command));
-        self.wait(|| match kept.take() {
-            None => Ok(()),
-            Some(command) => self.try_command(command).map_err(|(error, command)| {
-                kept = Some(command);
-                error
-            }),
-        })
-        .await
-    }
-
     /// Takes everything; `spent` is given for it, so that its memory is used again.
     pub(crate) fn take(&self, spent: &mut Burst) {
         spent.clear();
         let mut state = self.lock();
         std::mem::swap(&mut state.burst, spent);
+        state.abandoned = 0;
         drop(state);
         if !spent.is_empty() {
             self.room.notify_waiters();
@@ -173,18 +163,30 @@ impl Outbox {
         }
     }
 
-    /// Nothing is taken any more. What waited is gone, and its commands tell it to who waits for them.
-    pub(crate) fn close(&self, reason: &str) {
+    /// Somebody has given up waiting for a call. Commands that are not sent yet and that nobody waits for are thrown
+    /// away when they are as many as the rest, so that each is looked at a few times at most.
+    pub(crate) fn handle_abandoned(&self) {
         let mut state = self.lock();
-        state.closed.get_or_insert_with(|| reason.to_owned());
-        let mut burst = std::mem::take(&mut state.burst);
+        state.abandoned += 1;
+        if state.abandoned < ABANDONED_MIN || 2 * state.abandoned < state.burst.records.len() {
+            return;
+        }
+        state.abandoned = 0;
+        let dropped = state.burst.take_abandoned();
         drop(state);
-        burst.fail(&Error::Closed(reason.to_owned()));
-        self.room.notify_waiters();
+        if !dropped.is_empty() {
+            self.room.notify_waiters();
+        }
     }
 
-    pub(crate) fn closed(&self) -> Option<Error> {
-        self.lock().closed.clone().map(Error::Closed)
+    /// Nothing is taken any more. What waited is gone, and its commands tell it to who waits for them.
+    pub(crate) fn close(&self, reason: &Error) {
+        let mut state = self.lock();
+        state.closed.get_or_insert_with(|| reason.clone());
+        let mut burst = std::mem::take(&mut state.burst);
+        drop(state);
+        burst.fail(reason);
+        self.room.notify_waiters();
     }
 
     /// What waits, in bytes.
@@ -196,7 +198,7 @@ impl Outbox {
     fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>, Error> {
         let state = self.lock();
         if let Some(reason) = &state.closed {
-            return Err(Error::Closed(reason.clone()));
+            return Err(reason.clone());
         }
         let size = state.burst.size();
         if size > 0 && size.saturating_add(bytes) > self.bytes_max {
@@ -260,6 +262,27 @@ impl Burst {
         })
     }
 
+    /// Takes out the commands that nobody waits for.
+    fn take_abandoned(&mut self) -> Vec<Record> {
+        let is_abandoned =
+            |record: &Record| matches!(record, Record::Command(command) if command.is_abandoned());
+        let (mut abandoned, mut kept) = (Vec::new(), VecDeque::new());
+        for record in self.records.drain(..) {
+            if is_abandoned(&record) {
+                abandoned.push(record);
+            } else {
+                kept.push_back(record);
+            }
+        }
+        self.records = kept;
+        for record in &abandoned {
+            if let Record::Command(command) = record {
+                self.command_bytes -= command.bytes();
+            }
+        }
+        abandoned
+    }
+
     /// Tells all commands that they are not carried out.
     pub(crate) fn fail(&mut self, error: &Error) {
         for record in self.records.drain(..) {
@@ -283,6 +306,9 @@ impl Burst {
         self.bytes.len() - self.at + self.command_bytes + self.records.len() * size_of::<Record>()
     }
 }
+
+/// So many commands that nobody waits for are not looked for.
+const ABANDONED_MIN: usize = 32;
 
 /// Memory of an empty burst that is kept for the next.
 const BYTES_KEPT_MAX: usize = 256 * 1024;

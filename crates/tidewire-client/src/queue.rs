@@ -3,12 +3,19 @@
 //! A [`Store`] holds them, numbers them when they are sent, and lets go of them when they are acknowledged. It is
 //! used from one thread ([`worker`]), so that a disk delays nobody but those who wait for it.
 
+pub(crate) mod handle;
+#[cfg(feature = "offline-queue")]
+mod lock;
 mod memory;
+mod receipts;
+#[cfg(feature = "offline-queue")]
+mod schema;
 #[cfg(feature = "offline-queue")]
 mod sqlite;
-pub(crate) mod worker;
+mod worker;
 
 use crate::config::{Queue, Uncertain};
+use crate::event::QueuedMessage;
 use crate::priority_queue::Priority;
 use std::fmt;
 
@@ -42,8 +49,11 @@ pub(crate) struct Numbered {
 pub(crate) struct Resumed {
     /// The server had taken them already.
     pub(crate) acknowledged: Vec<u64>,
-    /// Whether the server took them is not known.
+    /// Whether the server took them is not known. With [`Uncertain::Drop`] they are not sent any more, and stay until
+    /// [`Store::forget`]; [`Store::uncertain`] gives them. With [`Uncertain::Resend`] they wait to be sent again.
     pub(crate) uncertain: Vec<u64>,
+    /// With [`Uncertain::Resend`], the same messages.
+    pub(crate) resent: Vec<QueuedMessage>,
 }
 
 /// The messages to send next.
@@ -73,6 +83,15 @@ pub(crate) enum StoreError {
     Failed(String),
 }
 
+impl From<StoreError> for crate::Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Full => Self::Full,
+            StoreError::Failed(words) => Self::Queue(words),
+        }
+    }
+}
+
 /// Keeps messages. What a call has returned survives whatever the store promises to survive.
 pub(crate) trait Store: Send + fmt::Debug {
     /// The producer's id, always the same for one store.
@@ -82,7 +101,7 @@ pub(crate) trait Store: Send + fmt::Debug {
     fn push(&mut self, messages: &[Durable], now_unix_ms: u64) -> Result<Vec<u64>, StoreError>;
 
     /// A connection knows the producer in `epoch` and has taken all numbers up to `last`. What was numbered and not
-    /// taken is given out again by [`Self::take`].
+    /// taken is given out again by [`Self::take`]. All of it is done, or nothing.
     fn resume(
         &mut self,
         epoch: u32,
@@ -105,10 +124,30 @@ pub(crate) trait Store: Send + fmt::Debug {
     /// Numbers after `last` have to be given out again.
     fn rewind(&mut self, last: u64);
 
+    /// Messages of which it is not known whether the server took them, with their rows and in their order: at least one
+    /// if there is any, and not all if they are many.
+    fn uncertain(&mut self, bytes_max: usize) -> Result<Vec<(u64, Durable)>, StoreError>;
+
+    /// The application knows of these uncertain messages, and they are gone.
+    fn forget(&mut self, rows: &[u64]) -> Result<(), StoreError>;
+
     /// Messages past that size are not given out any more, but those that are numbered already. 0 for any size.
     fn limit_messages(&mut self, bytes_max: usize);
 
     fn depth(&self) -> QueueDepth;
+}
+
+impl From<Durable> for QueuedMessage {
+    fn from(message: Durable) -> Self {
+        Self {
+            topic: message.topic,
+            t: message.t,
+            // It was checked when it was stored.
+            payload: String::from_utf8(message.payload).unwrap_or_default(),
+            priority: message.priority,
+            key: message.key,
+        }
+    }
 }
 
 impl Durable {
@@ -264,8 +303,37 @@ mod tests {
                     Uncertain::Drop => assert_eq!(again, named(&[(1, "c")])),
                     Uncertain::Resend => assert_eq!(again, named(&[(1, "a"), (2, "b"), (3, "c")])),
                 }
+                let resent: Vec<_> = match uncertain {
+                    Uncertain::Drop => Vec::new(),
+                    Uncertain::Resend => messages[..2].iter().cloned().map(Into::into).collect(),
+                };
+                assert_eq!(resumed.resent, resent);
             });
         }
+    }
+
+    #[test]
+    fn what_is_uncertain_stays_until_it_is_forgotten() {
+        each(&Queue::default(), |store| {
+            let messages: Vec<_> = ["a", "b", "c"].map(|t| message(t, Priority::Normal)).into();
+            let rows = store.push(&messages, 0).unwrap();
+            store.resume(1, 0, Uncertain::Drop).unwrap();
+            store.take(2, 1_000, 0).unwrap();
+            store.resume(2, 0, Uncertain::Drop).unwrap();
+            // Another one of the same number, from another epoch.
+            store.take(1, 1_000, 0).unwrap();
+            store.resume(3, 0, Uncertain::Drop).unwrap();
+            assert_eq!(store.depth().messages, 3);
+            assert!(store.take(9, 1_000, 0).unwrap().messages.is_empty());
+            assert_eq!(store.acknowledge(u64::MAX), Ok(Vec::new()));
+            let first = store.uncertain(3).unwrap();
+            assert_eq!(first, [(rows[0], messages[0].clone())]);
+            assert_eq!(store.uncertain(1_000).unwrap().len(), 3);
+            store.forget(&[rows[0], rows[2], 4_711]).unwrap();
+            let left = store.uncertain(1_000).unwrap();
+            assert_eq!(left, [(rows[1], messages[1].clone())]);
+            assert_eq!(store.depth().messages, 1);
+        });
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Answers to the server's calls.
 
 use crate::Error;
-use crate::check::check_payload;
+use crate::check::{check_payload, check_text};
 use crate::command::Command;
 use crate::outbox::Outbox;
 use std::sync::Arc;
-use tidewire_wire::session::CallError;
+use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
 
 /// Answers a call of the server's. Dropped without an answer it tells that the application failed.
 #[derive(Debug)]
@@ -37,8 +37,10 @@ impl Responder {
     /// Answers that it did not work: one of the protocol's error codes or a word of the application's own.
     ///
     /// # Errors
-    /// There is no room.
+    /// The code is empty or longer than 128 bytes, or there is no room: then the server is told that the application
+    /// failed.
     pub fn fail(mut self, code: &str, message: &str) -> Result<(), Error> {
+        check_text("the code", code, TYPE_BYTES_MAX)?;
         self.send(Err(CallError {
             code: code.to_owned(),
             message: message.to_owned(),

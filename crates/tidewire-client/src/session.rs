@@ -23,7 +23,7 @@ use crate::error::Ending;
 use crate::event::{BatchBuilder, Disconnected, Event, HeldMessage, ServerError};
 use crate::outbox::Outbox;
 use crate::quality::{Quality, QualityMeter};
-use crate::queue::worker::{StoreEvent, StoreHandle};
+use crate::queue::handle::{StoreEvent, StoreHandle};
 use crate::rate::RateLimit;
 use crate::sequencer::{Sequencer, SequencerLimits};
 use pending::Pending;
@@ -215,16 +215,23 @@ impl Session {
         }
     }
 
-    /// Lets go of the store and its file.
+    /// Lets go of the store and its file, and returns when that is done.
     pub(crate) async fn close_store(&self) {
         if let Some(queue) = &self.queue {
             queue.store.close().await;
         }
     }
 
+    /// Lets go of the store and its file without waiting for it.
+    pub(crate) fn abandon_store(&self) {
+        if let Some(queue) = &self.queue {
+            queue.store.abandon();
+        }
+    }
+
     /// There will be no further connection.
-    pub(crate) fn handle_over(&mut self, reason: &str) {
-        self.pending.fail_all(&Error::Closed(reason.to_owned()));
+    pub(crate) fn handle_over(&mut self, reason: &Error) {
+        self.pending.fail_all(reason);
     }
 
     /// Whether the server has let this client in. What it then sends waits for the session to be established, which
@@ -349,7 +356,7 @@ impl Session {
                 queue.has_more = true;
                 queue.last_sent = queue.last_acknowledged;
             }
-            StoreEvent::Uncertain(messages) => batch.push(Event::Uncertain(messages)),
+            StoreEvent::Uncertain(uncertain) => batch.push(Event::Uncertain(uncertain)),
             StoreEvent::Expired(messages) => batch.push(Event::Expired(messages)),
             StoreEvent::NotResumed => queue.resumes = queue.resumes.saturating_sub(1),
             StoreEvent::TooLarge(messages) => {
@@ -362,11 +369,11 @@ impl Session {
                     refused: messages as u64,
                 })));
             }
-            StoreEvent::Failed(words) => {
+            StoreEvent::Failed(words) => batch.push(Event::QueueFailed(words)),
+            StoreEvent::NotTaken => {
                 queue.is_taking = false;
                 queue.has_more = true;
                 queue.paused_until_ms = moment.ms().saturating_add(STORE_PAUSE_MS);
-                batch.push(Event::QueueFailed(words));
             }
             StoreEvent::Taken(messages) => {
                 if !queue.is_ready {

@@ -2,8 +2,9 @@
 
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
 use crate::config::{Queue, Uncertain};
+use crate::event::QueuedMessage;
 use crate::priority_queue::{PriorityQueue, QueueLimits};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug)]
 pub(super) struct MemoryStore {
@@ -13,6 +14,9 @@ pub(super) struct MemoryStore {
     /// In the order of their numbers.
     numbered: VecDeque<Numbered>,
     numbered_bytes: u64,
+    /// By row: whether the server took them is not known, and the application has not been told.
+    uncertain: BTreeMap<u64, Durable>,
+    uncertain_bytes: u64,
     message_bytes_max: usize,
     epoch: Option<u32>,
     /// The last number that was given out on this connection.
@@ -41,6 +45,8 @@ impl MemoryStore {
             waiting: PriorityQueue::new(limits),
             numbered: VecDeque::new(),
             numbered_bytes: 0,
+            uncertain: BTreeMap::new(),
+            uncertain_bytes: 0,
             message_bytes_max: 0,
             epoch: None,
             sent: 0,
@@ -53,6 +59,24 @@ impl MemoryStore {
         let (priority, bytes) = (waiting.message.priority, waiting.message.payload.len());
         // It has no limits of its own, so there is room.
         let _ = self.waiting.push(priority, bytes, waiting);
+    }
+
+    /// Puts numbered messages before what was never sent, in their order; the same messages.
+    fn send_again(&mut self, numbered: VecDeque<Numbered>) -> Vec<QueuedMessage> {
+        let later = self.waiting.remove_unless(|_| false);
+        let mut resent = Vec::with_capacity(numbered.len());
+        for Numbered { row, message, .. } in numbered {
+            resent.push(message.clone().into());
+            self.append(Waiting {
+                row,
+                message,
+                expires_unix_ms: None,
+            });
+        }
+        later
+            .into_iter()
+            .for_each(|(_, waiting)| self.append(waiting));
+        resent
     }
 
     /// Lets go of all numbers up to `last`.
@@ -113,22 +137,15 @@ impl Store for MemoryStore {
             .is_some_and(|known| known != epoch)
         {
             let numbered = std::mem::take(&mut self.numbered);
-            self.numbered_bytes = 0;
+            let bytes = std::mem::take(&mut self.numbered_bytes);
             resumed.uncertain = numbered.iter().map(|message| message.row).collect();
-            if uncertain == Uncertain::Resend {
-                // Before what was never sent, in their order.
-                let later = self.waiting.remove_unless(|_| false);
-                for Numbered { row, message, .. } in numbered {
-                    let expires_unix_ms = None;
-                    self.append(Waiting {
-                        row,
-                        message,
-                        expires_unix_ms,
-                    });
+            match uncertain {
+                Uncertain::Drop => {
+                    self.uncertain_bytes += bytes;
+                    let marked = numbered.into_iter().map(|one| (one.row, one.message));
+                    self.uncertain.extend(marked);
                 }
-                later
-                    .into_iter()
-                    .for_each(|(_, waiting)| self.append(waiting));
+                Uncertain::Resend => resumed.resent = self.send_again(numbered),
             }
             self.next_number = last.saturating_add(1);
         } else {
@@ -210,14 +227,34 @@ impl Store for MemoryStore {
         self.sent = self.sent.min(last);
     }
 
+    fn uncertain(&mut self, bytes_max: usize) -> Result<Vec<(u64, Durable)>, StoreError> {
+        let mut bytes = 0;
+        let fits = |(_, message): &(&u64, &Durable)| {
+            let is_first = bytes == 0;
+            bytes += message.payload.len().max(1);
+            is_first || bytes <= bytes_max
+        };
+        let page = self.uncertain.iter().take_while(fits);
+        Ok(page.map(|(row, message)| (*row, message.clone())).collect())
+    }
+
+    fn forget(&mut self, rows: &[u64]) -> Result<(), StoreError> {
+        for row in rows {
+            if let Some(message) = self.uncertain.remove(row) {
+                self.uncertain_bytes -= message.payload.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
     fn limit_messages(&mut self, bytes_max: usize) {
         self.message_bytes_max = bytes_max;
     }
 
     fn depth(&self) -> QueueDepth {
         QueueDepth {
-            messages: self.waiting.len() + self.numbered.len(),
-            bytes: self.waiting.bytes() as u64 + self.numbered_bytes,
+            messages: self.waiting.len() + self.numbered.len() + self.uncertain.len(),
+            bytes: self.waiting.bytes() as u64 + self.numbered_bytes + self.uncertain_bytes,
         }
     }
 }

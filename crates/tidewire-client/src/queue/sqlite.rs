@@ -5,16 +5,20 @@
 //! stored is there even after a power cut. That costs a sync of the disk for each commit, not for each message,
 //! because whatever waits is committed together.
 
+use super::lock::{FileLock, in_use};
+use super::schema::{meta, prepare};
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+use rusqlite::{Connection, Row, params};
 use std::path::Path;
 
 #[derive(Debug)]
 pub(super) struct SqliteStore {
     config: Queue,
     connection: Connection,
+    /// Behind the connection, which is closed first.
+    _lock: FileLock,
     producer: String,
     message_bytes_max: usize,
     epoch: Option<u32>,
@@ -26,8 +30,9 @@ pub(super) struct SqliteStore {
 impl SqliteStore {
     /// Opens or makes the file; `fresh_id` becomes the producer's id of a new one.
     pub(super) fn open(path: &Path, config: &Queue, fresh_id: &str) -> Result<Self, StoreError> {
+        let lock = FileLock::acquire(path)?;
         let mut connection = Connection::open(path).map_err(failed)?;
-        // A second process finds the file locked, and does not speak for the same producer.
+        // Programs of others find the file locked, too, and cannot change it in between.
         connection
             .pragma_update(None, "locking_mode", "EXCLUSIVE")
             .map_err(failed)?;
@@ -38,7 +43,7 @@ impl SqliteStore {
             .pragma_update(None, "synchronous", "FULL")
             .map_err(failed)?;
         let transaction = connection.transaction().map_err(failed)?;
-        create(&transaction, fresh_id)?;
+        prepare(&transaction, fresh_id)?;
         let producer = meta(&transaction, "producer")?.unwrap_or_else(|| fresh_id.to_owned());
         let epoch = meta(&transaction, "epoch")?.and_then(|epoch| epoch.parse().ok());
         let (messages, bytes, last): (u64, u64, u64) = transaction
@@ -53,6 +58,7 @@ impl SqliteStore {
         Ok(Self {
             config: config.clone(),
             connection,
+            _lock: lock,
             producer,
             message_bytes_max: 0,
             epoch,
@@ -65,51 +71,15 @@ impl SqliteStore {
         })
     }
 
-    /// Deletes what `condition` names, and says which rows those were.
-    fn delete(&mut self, condition: &str, value: i64) -> Result<Vec<u64>, StoreError> {
-        let sql = format!("DELETE FROM messages WHERE {condition} RETURNING row, length(payload)");
-        let mut statement = self.connection.prepare_cached(&sql).map_err(failed)?;
-        let deleted: Result<Vec<(u64, u64)>, _> = statement
-            .query_map([value], |row| Ok((row.get(0)?, row.get(1)?)))
-            .and_then(Iterator::collect);
-        let mut rows = Vec::new();
-        for (row, bytes) in deleted.map_err(failed)? {
+    /// Takes note that these rows are gone; their numbers.
+    fn release(&mut self, deleted: Vec<(u64, u64)>) -> Vec<u64> {
+        for (_, bytes) in &deleted {
             self.depth.messages -= 1;
             self.depth.bytes -= bytes;
-            rows.push(row);
         }
+        let mut rows: Vec<_> = deleted.into_iter().map(|(row, _)| row).collect();
         rows.sort_unstable();
-        Ok(rows)
-    }
-
-    fn numbered(&self, count_max: usize) -> Result<Vec<Numbered>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached(
-                "SELECT row, topic, type, payload, level, key, expires_ms, number FROM messages
-                 WHERE number > ?1 ORDER BY number LIMIT ?2",
-            )
-            .map_err(failed)?;
-        let rows = statement.query_map(params![signed(self.sent), count_max], |row| {
-            Ok(Numbered {
-                row: row.get(0)?,
-                number: row.get(7)?,
-                message: read(row)?,
-            })
-        });
-        rows.and_then(Iterator::collect).map_err(failed)
-    }
-
-    fn waiting(&self, count_max: usize) -> Result<Vec<(u64, Durable)>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached(
-                "SELECT row, topic, type, payload, level, key, expires_ms FROM messages
-                 WHERE number IS NULL ORDER BY level DESC, row LIMIT ?1",
-            )
-            .map_err(failed)?;
-        let rows = statement.query_map([count_max], |row| Ok((row.get(0)?, read(row)?)));
-        rows.and_then(Iterator::collect).map_err(failed)
+        rows
     }
 }
 
@@ -162,32 +132,41 @@ impl Store for SqliteStore {
         last: u64,
         uncertain: Uncertain,
     ) -> Result<Resumed, StoreError> {
+        let transaction = self.connection.transaction().map_err(failed)?;
         let mut resumed = Resumed::default();
-        if self.epoch.is_some_and(|known| known != epoch) {
-            resumed.uncertain = match uncertain {
-                Uncertain::Drop => self.delete("number > ?1", 0)?,
-                Uncertain::Resend => {
-                    let again = self.numbered_rows()?;
-                    self.connection
-                        .execute(
-                            "UPDATE messages SET number = NULL, expires_ms = NULL WHERE number > 0",
-                            [],
-                        )
-                        .map_err(failed)?;
-                    again
-                }
+        let mut deleted = Vec::new();
+        let is_forgotten = self.epoch.is_some_and(|known| known != epoch);
+        if is_forgotten {
+            let numbered = numbered(&transaction, 0, usize::MAX)?;
+            resumed.uncertain = numbered.iter().map(|one| one.row).collect();
+            let mark = match uncertain {
+                Uncertain::Drop => "uncertain = 1",
+                Uncertain::Resend => "uncertain = 0",
             };
-            self.next_number = last.saturating_add(1);
+            let sql = format!(
+                "UPDATE messages SET number = NULL, expires_ms = NULL, {mark} WHERE number > 0"
+            );
+            transaction.execute(&sql, []).map_err(failed)?;
+            if uncertain == Uncertain::Resend {
+                resumed.resent = numbered.into_iter().map(|one| one.message.into()).collect();
+            }
         } else {
-            resumed.acknowledged = self.delete("number <= ?1", signed(last))?;
-            self.next_number = self.next_number.max(last.saturating_add(1));
+            deleted = delete(&transaction, "number <= ?1", signed(last))?;
         }
-        self.connection
+        transaction
             .execute(
                 "INSERT OR REPLACE INTO meta VALUES ('epoch', ?1)",
                 [epoch.to_string()],
             )
             .map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        resumed.acknowledged = self.release(deleted);
+        let next = last.saturating_add(1);
+        self.next_number = if is_forgotten {
+            next
+        } else {
+            self.next_number.max(next)
+        };
         self.epoch = Some(epoch);
         self.sent = last;
         Ok(resumed)
@@ -199,68 +178,103 @@ impl Store for SqliteStore {
         bytes_max: usize,
         now_unix_ms: u64,
     ) -> Result<Taken, StoreError> {
-        let now_ms = signed(now_unix_ms);
-        let mut taken = Taken {
-            expired: self.delete("number IS NULL AND expires_ms < ?1", now_ms)?,
-            ..Taken::default()
-        };
         let count_max = count_max.max(1);
         let mut bytes = 0;
         let mut fits = |is_first: bool, message: &Durable| {
             bytes += message.payload.len();
             is_first || bytes <= bytes_max
         };
-        for message in self.numbered(count_max)? {
-            if !fits(taken.messages.is_empty(), &message.message) {
-                return Ok(taken);
-            }
-            self.sent = message.number;
-            taken.messages.push(message);
-        }
-        let room = count_max - taken.messages.len();
-        if room == 0 {
-            return Ok(taken);
-        }
-        let mut number = self.next_number;
-        let mut fresh = Vec::new();
-        for (row, message) in self.waiting(room)? {
-            if !message.fits(self.message_bytes_max) {
-                taken.too_large.push(row);
-                continue;
-            }
-            if !fits(taken.messages.is_empty() && fresh.is_empty(), &message) {
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let is_old = "number IS NULL AND uncertain = 0 AND expires_ms < ?1";
+        let expired = delete(&transaction, is_old, signed(now_unix_ms))?;
+        let mut messages = Vec::new();
+        let mut is_full = false;
+        for message in numbered(&transaction, self.sent, count_max)? {
+            is_full = !fits(messages.is_empty(), &message.message);
+            if is_full {
                 break;
             }
-            if number >= i64::MAX as u64 {
+            messages.push(message);
+        }
+        let mut next_number = self.next_number;
+        let mut too_large = Vec::new();
+        let room = if is_full {
+            0
+        } else {
+            count_max - messages.len()
+        };
+        for (row, message) in waiting(&transaction, room)? {
+            if !message.fits(self.message_bytes_max) {
+                too_large.extend(delete(&transaction, "row = ?1", signed(row))?);
+                continue;
+            }
+            if !fits(messages.is_empty(), &message) {
+                break;
+            }
+            if next_number >= i64::MAX as u64 {
                 return Err(StoreError::Failed("the numbers are used up".to_owned()));
             }
-            fresh.push(Numbered {
+            let number = next_number;
+            set_number(&transaction, row, number)?;
+            messages.push(Numbered {
                 row,
                 number,
                 message,
             });
-            number += 1;
+            next_number += 1;
         }
-        if let Some(last) = fresh.last() {
-            let last = last.number;
-            let transaction = self.connection.transaction().map_err(failed)?;
-            number_rows(&transaction, &fresh)?;
-            transaction.commit().map_err(failed)?;
-            (self.next_number, self.sent) = (number, last);
-            taken.messages.append(&mut fresh);
-        }
-        for row in &taken.too_large {
-            self.delete("row = ?1", signed(*row))?;
-        }
-        Ok(taken)
+        transaction.commit().map_err(failed)?;
+        self.next_number = next_number;
+        self.sent = messages.last().map_or(self.sent, |last| last.number);
+        Ok(Taken {
+            messages,
+            expired: self.release(expired),
+            too_large: self.release(too_large),
+        })
     }
 
     fn acknowledge(&mut self, last: u64) -> Result<Vec<u64>, StoreError> {
-        self.delete("number <= ?1", signed(last.min(self.sent)))
+        let last = signed(last.min(self.sent));
+        let deleted = delete(&self.connection, "number <= ?1", last)?;
+        Ok(self.release(deleted))
     }
 
     fn rewind(&mut self, last: u64) {
         self.sent = self.sent.min(last);
+    }
+
+    fn uncertain(&mut self, bytes_max: usize) -> Result<Vec<(u64, Durable)>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached(
+                "SELECT row, topic, type, payload, level, key, expires_ms FROM messages
+                 WHERE uncertain = 1 ORDER BY row LIMIT ?1",
+            )
+            .map_err(failed)?;
+        let rows = statement.query_map([PAGE_ROWS_MAX], |row| Ok((row.get(0)?, read(row)?)));
+        let mut page = Vec::new();
+        let mut bytes = 0;
+        for one in rows.map_err(failed)? {
+            let (row, message): (u64, Durable) = one.map_err(failed)?;
+            bytes += message.payload.len();
+            if !page.is_empty() && bytes > bytes_max {
+                break;
+            }
+            page.push((row, message));
+        }
+        Ok(page)
+    }
+
+    fn forget(&mut self, rows: &[u64]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction().map_err(failed)?;
+        let mut deleted = Vec::new();
+        for row in rows {
+            let condition = "uncertain = 1 AND row = ?1";
+            deleted.extend(delete(&transaction, condition, signed(*row))?);
+        }
+        transaction.commit().map_err(failed)?;
+        self.release(deleted);
+        Ok(())
     }
 
     fn limit_messages(&mut self, bytes_max: usize) {
@@ -272,58 +286,61 @@ impl Store for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    fn numbered_rows(&self) -> Result<Vec<u64>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT row FROM messages WHERE number > 0 ORDER BY number")
-            .map_err(failed)?;
-        let rows = statement.query_map([], |row| row.get(0));
-        rows.and_then(Iterator::collect).map_err(failed)
-    }
+/// Deletes what `condition` names; which rows those were, and the bytes of their payloads.
+fn delete(
+    connection: &Connection,
+    condition: &str,
+    value: i64,
+) -> Result<Vec<(u64, u64)>, StoreError> {
+    let sql = format!("DELETE FROM messages WHERE {condition} RETURNING row, length(payload)");
+    let mut statement = connection.prepare_cached(&sql).map_err(failed)?;
+    let rows = statement.query_map([value], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.and_then(Iterator::collect).map_err(failed)
 }
 
-/// Makes the tables of a new file, and refuses the file of a later version.
-fn create(transaction: &Transaction<'_>, fresh_id: &str) -> Result<(), StoreError> {
-    let version: u32 = transaction
-        .query_row("PRAGMA user_version", [], |row| row.get(0))
+/// Messages that have numbers after `sent`.
+fn numbered(
+    connection: &Connection,
+    sent: u64,
+    count_max: usize,
+) -> Result<Vec<Numbered>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT row, topic, type, payload, level, key, expires_ms, number FROM messages
+             WHERE number > ?1 ORDER BY number LIMIT ?2",
+        )
         .map_err(failed)?;
-    match version {
-        0 => {
-            transaction.execute_batch(SCHEMA).map_err(failed)?;
-            transaction
-                .execute(
-                    "INSERT OR IGNORE INTO meta VALUES ('producer', ?1)",
-                    [fresh_id],
-                )
-                .map_err(failed)?;
-            Ok(())
-        }
-        VERSION => Ok(()),
-        later => Err(StoreError::Failed(format!(
-            "the file has version {later} of the queue, this program knows {VERSION}"
-        ))),
-    }
+    let limit = i64::try_from(count_max).unwrap_or(i64::MAX);
+    let rows = statement.query_map([signed(sent), limit], |row| {
+        Ok(Numbered {
+            row: row.get(0)?,
+            number: row.get(7)?,
+            message: read(row)?,
+        })
+    });
+    rows.and_then(Iterator::collect).map_err(failed)
 }
 
-fn number_rows(transaction: &Transaction<'_>, fresh: &[Numbered]) -> Result<(), StoreError> {
-    let mut update = transaction
+/// Messages that were never sent, in the order in which they will be.
+fn waiting(connection: &Connection, count_max: usize) -> Result<Vec<(u64, Durable)>, StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT row, topic, type, payload, level, key, expires_ms FROM messages
+             WHERE number IS NULL AND uncertain = 0 ORDER BY level DESC, row LIMIT ?1",
+        )
+        .map_err(failed)?;
+    let rows = statement.query_map([count_max], |row| Ok((row.get(0)?, read(row)?)));
+    rows.and_then(Iterator::collect).map_err(failed)
+}
+
+fn set_number(connection: &Connection, row: u64, number: u64) -> Result<(), StoreError> {
+    let mut update = connection
         .prepare_cached("UPDATE messages SET number = ?2 WHERE row = ?1")
         .map_err(failed)?;
-    for message in fresh {
-        let (row, number) = (signed(message.row), signed(message.number));
-        update.execute([row, number]).map_err(failed)?;
-    }
+    update
+        .execute([signed(row), signed(number)])
+        .map_err(failed)?;
     Ok(())
-}
-
-fn meta(transaction: &Transaction<'_>, name: &str) -> Result<Option<String>, StoreError> {
-    transaction
-        .query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| {
-            row.get(0)
-        })
-        .optional()
-        .map_err(failed)
 }
 
 /// The message in columns 1 to 6.
@@ -343,37 +360,15 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn failed(error: rusqlite::Error) -> StoreError {
-    let busy = matches!(
-        error.sqlite_error_code(),
-        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)
-    );
-    StoreError::Failed(if busy {
-        "the file is in use by another client; give each its own".to_owned()
-    } else {
-        error.to_string()
-    })
+pub(super) fn failed(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked) => in_use(),
+        _ => StoreError::Failed(error.to_string()),
+    }
 }
 
-const VERSION: u32 = 1;
-
-const SCHEMA: &str = "
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE messages (
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    level INTEGER NOT NULL,
-    number INTEGER,
-    topic TEXT,
-    type TEXT NOT NULL,
-    payload BLOB NOT NULL,
-    key TEXT,
-    expires_ms INTEGER
-);
-CREATE INDEX waiting ON messages (level DESC, row) WHERE number IS NULL;
-CREATE INDEX expiring ON messages (expires_ms) WHERE number IS NULL;
-CREATE UNIQUE INDEX numbered ON messages (number) WHERE number IS NOT NULL;
-PRAGMA user_version = 1;
-";
+/// Uncertain messages that are read at once.
+const PAGE_ROWS_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

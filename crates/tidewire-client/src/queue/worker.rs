@@ -1,252 +1,212 @@
-//! The thread of a store, and how the others talk to it.
+//! The thread of a store.
+//!
+//! What the server and the application have said about messages is a fact, whatever the disk says: it is owed to the
+//! store, in its order, and tried again until the store has it.
 
-use super::{Durable, Numbered, QueueDepth, Store, StoreError};
+#[cfg(test)]
+mod tests;
+
+use super::handle::{Job, SharedDepth, StoreEvent};
+use super::receipts::{Receipt, Receipts};
+use super::{Durable, Store, StoreError};
 use crate::Error;
-use crate::config::{Queue, Uncertain};
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::clock::steady_unix_ms;
+use crate::config::Uncertain;
+use crate::event;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
-
-/// Says what became of a message: it was acknowledged, or why not.
-pub(crate) type Receipt = oneshot::Sender<Result<(), Error>>;
-
-/// Waits for a [`Receipt`].
-pub(crate) type WhenReceived = oneshot::Receiver<Result<(), Error>>;
 
 /// A message on its way into the store, and who waits for what.
 type Push = (Durable, Receipt, Receipt);
 
-/// Talks to the thread of a store. The thread ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct StoreHandle {
-    jobs: mpsc::Sender<Job>,
-    producer: String,
-    depth: Arc<SharedDepth>,
-    /// Messages on their way to the store.
-    pushing: Arc<AtomicUsize>,
-    pushing_max: usize,
-}
-
-/// What the store has for the connection.
-#[derive(Debug)]
-pub(crate) enum StoreEvent {
-    /// There is something to send that was not there before.
-    Stored,
-    /// Send these.
-    Taken(Vec<Numbered>),
-    /// The store knows what the server has; it can be asked for messages.
-    Resumed,
-    /// The store could not take note of it.
-    NotResumed,
-    /// So many messages were larger than the server takes.
-    TooLarge(usize),
-    /// It is not known whether the server took so many messages.
-    Uncertain(usize),
-    /// So many messages were too old to be sent.
-    Expired(usize),
-    /// The file or the disk.
-    Failed(String),
-}
-
-#[derive(Debug)]
-enum Job {
-    Push {
-        message: Durable,
-        stored: Receipt,
-        receipt: Receipt,
-    },
-    Resume {
-        epoch: u32,
-        last: u64,
-        message_bytes_max: usize,
-    },
-    Take {
-        count_max: usize,
-        bytes_max: usize,
-    },
-    Acknowledge {
-        last: u64,
-    },
-    Rewind {
-        last: u64,
-    },
-    /// The store is let go of, and then it is told.
-    Close(oneshot::Sender<()>),
-    /// The server has taken the message with this row and refused it.
-    Refused {
-        row: u64,
-        error: Error,
-    },
-}
-
-#[derive(Debug, Default)]
-struct SharedDepth {
-    messages: AtomicUsize,
-    bytes: AtomicU64,
-}
-
-impl StoreHandle {
-    /// Opens the store that `config` asks for and starts its thread.
-    pub(crate) fn start(
-        config: &Queue,
-        fresh_id: &str,
-        events: UnboundedSender<StoreEvent>,
-    ) -> Result<Self, Error> {
-        let store = super::open(config, fresh_id).map_err(error)?;
-        let (jobs, received) = mpsc::channel();
-        let depth = Arc::new(SharedDepth::default());
-        let pushing = Arc::new(AtomicUsize::new(0));
-        let producer = store.producer().to_owned();
-        let mut worker = Worker {
-            store,
-            events,
-            uncertain: config.uncertain,
-            receipts: HashMap::new(),
-            depth: depth.clone(),
-            pushing: pushing.clone(),
-        };
-        worker.publish_depth();
-        std::thread::Builder::new()
-            .name("tidewire-queue".to_owned())
-            .spawn(move || {
-                let closed = worker.run(&received);
-                drop(worker);
-                let _ = closed.map(|closed| closed.send(()));
-            })
-            .map_err(|error| Error::Queue(error.to_string()))?;
-        Ok(Self {
-            jobs,
-            producer,
-            depth,
-            pushing,
-            pushing_max: config.messages_max,
-        })
-    }
-
-    pub(crate) fn producer(&self) -> &str {
-        &self.producer
-    }
-
-    pub(crate) fn depth(&self) -> QueueDepth {
-        QueueDepth {
-            messages: self.depth.messages.load(Ordering::Relaxed),
-            bytes: self.depth.bytes.load(Ordering::Relaxed),
-        }
-    }
-
-    /// Stores a message. The first of both is told when it is stored, the second when it is acknowledged.
-    pub(crate) fn push(&self, message: Durable) -> Result<(WhenReceived, WhenReceived), Error> {
-        if self.pushing.fetch_add(1, Ordering::Relaxed) >= self.pushing_max {
-            self.pushing.fetch_sub(1, Ordering::Relaxed);
-            return Err(Error::Full);
-        }
-        let (stored, when_stored) = oneshot::channel();
-        let (receipt, when_acknowledged) = oneshot::channel();
-        self.send(Job::Push {
-            message,
-            stored,
-            receipt,
-        });
-        Ok((when_stored, when_acknowledged))
-    }
-
-    /// `message_bytes_max` is what the server takes; 0 if it does not say.
-    pub(crate) fn resume(&self, epoch: u32, last: u64, message_bytes_max: usize) {
-        self.send(Job::Resume {
-            epoch,
-            last,
-            message_bytes_max,
-        });
-    }
-
-    pub(crate) fn take(&self, count_max: usize, bytes_max: usize) {
-        self.send(Job::Take {
-            count_max,
-            bytes_max,
-        });
-    }
-
-    pub(crate) fn acknowledge(&self, last: u64) {
-        self.send(Job::Acknowledge { last });
-    }
-
-    pub(crate) fn rewind(&self, last: u64) {
-        self.send(Job::Rewind { last });
-    }
-
-    pub(crate) fn refused(&self, row: u64, error: Error) {
-        self.send(Job::Refused { row, error });
-    }
-
-    /// Lets go of the store and its file; what is asked of it from now on is not done.
-    pub(crate) async fn close(&self) {
-        let (closed, when_closed) = oneshot::channel();
-        self.send(Job::Close(closed));
-        let _ = when_closed.await;
-    }
-
-    /// The thread is there as long as this is, unless it panicked; then receipts are closed, which tells it.
-    fn send(&self, job: Job) {
-        let _ = self.jobs.send(job);
-    }
-}
-
-struct Worker {
+/// Owns a store, on a thread of its own.
+pub(super) struct Worker {
     store: Box<dyn Store>,
     events: UnboundedSender<StoreEvent>,
+    /// For what the application says about what it is told.
+    jobs: mpsc::Sender<Job>,
     uncertain: Uncertain,
-    /// By row, those who wait for an acknowledgement.
-    receipts: HashMap<u64, Receipt>,
+    /// The application is being told of uncertain messages, and gets no further ones meanwhile.
+    is_telling: bool,
+    receipts: Receipts,
+    /// What the store does not know yet, in its order.
+    owed: VecDeque<Job>,
+    retry_at: Instant,
+    is_failing: bool,
     depth: Arc<SharedDepth>,
     pushing: Arc<AtomicUsize>,
 }
 
 impl Worker {
+    /// `jobs` leads back to this worker.
+    pub(super) fn new(
+        store: Box<dyn Store>,
+        uncertain: Uncertain,
+        events: UnboundedSender<StoreEvent>,
+        jobs: mpsc::Sender<Job>,
+    ) -> Self {
+        let worker = Self {
+            store,
+            events,
+            jobs,
+            uncertain,
+            is_telling: false,
+            receipts: Receipts::default(),
+            owed: VecDeque::new(),
+            retry_at: Instant::now(),
+            is_failing: false,
+            depth: Arc::default(),
+            pushing: Arc::default(),
+        };
+        worker.publish_depth();
+        worker
+    }
+
+    pub(super) fn depth(&self) -> Arc<SharedDepth> {
+        self.depth.clone()
+    }
+
+    /// How many messages are on their way to the store.
+    pub(super) fn pushing(&self) -> Arc<AtomicUsize> {
+        self.pushing.clone()
+    }
+
     /// Works until the store is to be let go of; who waits for that.
-    fn run(&mut self, jobs: &mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
-        while let Ok(mut job) = jobs.recv() {
-            let mut pushes = Vec::new();
-            let next = loop {
-                match job {
-                    Job::Push {
-                        message,
-                        stored,
-                        receipt,
-                    } => pushes.push((message, stored, receipt)),
-                    other => break Some(other),
-                }
-                if pushes.len() >= PUSHES_MAX {
-                    break None;
-                }
-                match jobs.try_recv() {
-                    Ok(next) => job = next,
-                    Err(_) => break None,
+    pub(super) fn run(&mut self, jobs: &mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
+        self.tell_uncertain();
+        loop {
+            let job = if self.owed.is_empty() {
+                Some(jobs.recv().ok()?)
+            } else {
+                let wait = self.retry_at.saturating_duration_since(Instant::now());
+                match jobs.recv_timeout(wait) {
+                    Ok(job) => Some(job),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return None,
                 }
             };
-            if !pushes.is_empty() {
-                self.push(pushes);
+            if let Some(job) = job.and_then(|job| self.take_pushes(job, jobs)) {
+                match job {
+                    Job::Close(closed) => return Some(closed),
+                    job => self.owe(job),
+                }
             }
-            if let Some(Job::Close(closed)) = next {
-                return Some(closed);
-            }
-            if let Some(job) = next
-                && let Err(StoreError::Failed(words)) = self.work(job)
-            {
-                tracing::error!(%words, "the queue of unacknowledged messages failed");
-                self.tell(StoreEvent::Failed(words));
-            }
+            self.pay();
             self.publish_depth();
         }
-        None
+    }
+
+    /// Stores this message and what waits behind it; the first job that is another.
+    fn take_pushes(&mut self, mut job: Job, jobs: &mpsc::Receiver<Job>) -> Option<Job> {
+        let mut pushes = Vec::new();
+        let next = loop {
+            match job {
+                Job::Push {
+                    message,
+                    stored,
+                    receipt,
+                } => pushes.push((message, stored, receipt)),
+                other => break Some(other),
+            }
+            if pushes.len() >= PUSHES_MAX {
+                break None;
+            }
+            match jobs.try_recv() {
+                Ok(next) => job = next,
+                Err(_) => break None,
+            }
+        };
+        self.pushing.fetch_sub(pushes.len(), Ordering::Relaxed);
+        // Who has given up waiting was not told that it is stored.
+        pushes.retain(|(_, stored, _)| !stored.is_closed());
+        if !pushes.is_empty() {
+            self.push(pushes);
+        }
+        next
+    }
+
+    /// Puts a job behind those that are owed, so that there are few of them however long the store does not work.
+    fn owe(&mut self, job: Job) {
+        match &job {
+            Job::Acknowledge { last } => {
+                self.receipts.acknowledge(*last);
+                if let Some(Job::Acknowledge { last: owed }) = self.owed.back_mut() {
+                    *owed = (*owed).max(*last);
+                    return;
+                }
+            }
+            Job::Resume { .. } => self.forgo_resumes(),
+            Job::Refused { row, error } => {
+                self.receipts.settle(&[*row], &Err(error.clone()));
+                return;
+            }
+            _ => {}
+        }
+        self.owed.push_back(job);
+        self.retry_at = Instant::now();
+    }
+
+    /// What an earlier connection wanted after its resumption is of no use to the next one.
+    fn forgo_resumes(&mut self) {
+        let mut is_behind = false;
+        let mut forgone = 0;
+        self.owed.retain(|job| match job {
+            Job::Resume { .. } => {
+                is_behind = true;
+                forgone += 1;
+                false
+            }
+            Job::Rewind { .. } => {
+                forgone += 1;
+                false
+            }
+            Job::Acknowledge { .. } => !is_behind,
+            Job::Take { .. } => false,
+            _ => true,
+        });
+        for _ in 0..forgone {
+            self.tell(StoreEvent::NotResumed);
+        }
+    }
+
+    /// Does what is owed, as far as the store works.
+    fn pay(&mut self) {
+        if Instant::now() < self.retry_at {
+            return;
+        }
+        while let Some(job) = self.owed.pop_front() {
+            let Err(error) = self.work(&job) else {
+                self.is_failing = false;
+                continue;
+            };
+            let words = match error {
+                StoreError::Full => Error::Full.to_string(),
+                StoreError::Failed(words) => words,
+            };
+            if !self.is_failing {
+                tracing::error!(%words, "the queue of unacknowledged messages failed");
+                self.is_failing = true;
+                self.tell(StoreEvent::Failed(words));
+            }
+            self.retry_at = Instant::now() + RETRY;
+            if matches!(job, Job::Take { .. }) {
+                // Others may be asked for by then.
+                self.tell(StoreEvent::NotTaken);
+            } else {
+                self.owed.push_front(job);
+            }
+            return;
+        }
     }
 
     /// Stores what waits in one commit or, if not all of it fits, one by one.
     fn push(&mut self, pushes: Vec<Push>) {
-        let now_unix_ms = unix_ms();
-        self.pushing.fetch_sub(pushes.len(), Ordering::Relaxed);
+        let now_unix_ms = steady_unix_ms();
         let (mut messages, mut waiters) = (Vec::new(), Vec::new());
         for (message, stored, receipt) in pushes {
             messages.push(message);
@@ -269,12 +229,10 @@ impl Worker {
         for ((stored, receipt), result) in waiters.into_iter().zip(results.drain(..)) {
             let told = match result {
                 Ok(row) => {
-                    if !receipt.is_closed() {
-                        self.receipts.insert(row, receipt);
-                    }
+                    self.receipts.insert(row, receipt);
                     Ok(())
                 }
-                Err(failed) => Err(error(failed)),
+                Err(failed) => Err(failed.into()),
             };
             let _ = stored.send(told);
         }
@@ -283,61 +241,123 @@ impl Worker {
         }
     }
 
-    fn work(&mut self, job: Job) -> Result<(), StoreError> {
+    fn work(&mut self, job: &Job) -> Result<(), StoreError> {
         match job {
-            Job::Push { .. } | Job::Close(_) => {}
+            // They never are owed.
+            Job::Push { .. } | Job::Close(_) | Job::Refused { .. } => {}
             Job::Resume {
                 epoch,
                 last,
                 message_bytes_max,
-            } => {
-                self.store.limit_messages(message_bytes_max);
-                let resumed = self.store.resume(epoch, last, self.uncertain);
-                let resumed = resumed.inspect_err(|_| self.tell(StoreEvent::NotResumed))?;
-                self.settle(&resumed.acknowledged, &Ok(()));
-                if !resumed.uncertain.is_empty() {
-                    if self.uncertain == Uncertain::Drop {
-                        self.settle(&resumed.uncertain, &Err(Error::ConnectionLost));
-                    }
-                    self.tell(StoreEvent::Uncertain(resumed.uncertain.len()));
-                }
-                self.tell(StoreEvent::Resumed);
-            }
+            } => self.resume(*epoch, *last, *message_bytes_max)?,
             Job::Take {
                 count_max,
                 bytes_max,
-            } => {
-                let taken = self.store.take(count_max, bytes_max, unix_ms())?;
-                if !taken.expired.is_empty() {
-                    self.settle(&taken.expired, &Err(Error::Expired));
-                    self.tell(StoreEvent::Expired(taken.expired.len()));
-                }
-                self.tell(StoreEvent::Taken(taken.messages));
-                if !taken.too_large.is_empty() {
-                    self.settle(&taken.too_large, &Err(Error::too_large()));
-                    self.tell(StoreEvent::TooLarge(taken.too_large.len()));
-                }
-            }
+            } => self.take(*count_max, *bytes_max)?,
             Job::Acknowledge { last } => {
-                let rows = self.store.acknowledge(last)?;
+                let rows = self.store.acknowledge(*last)?;
                 self.settle(&rows, &Ok(()));
             }
             Job::Rewind { last } => {
-                self.store.rewind(last);
+                self.store.rewind(*last);
                 self.tell(StoreEvent::Resumed);
             }
-            Job::Refused { row, error } => self.settle(&[row], &Err(error)),
+            Job::Forget { rows } => {
+                self.store.forget(rows)?;
+                self.is_telling = false;
+                self.tell_uncertain();
+            }
         }
         Ok(())
     }
 
+    fn resume(
+        &mut self,
+        epoch: u32,
+        last: u64,
+        message_bytes_max: usize,
+    ) -> Result<(), StoreError> {
+        self.store.limit_messages(message_bytes_max);
+        let resumed = self.store.resume(epoch, last, self.uncertain)?;
+        self.receipts.forget_numbers();
+        self.settle(&resumed.acknowledged, &Ok(()));
+        match self.uncertain {
+            Uncertain::Drop => {
+                self.settle(&resumed.uncertain, &Err(Error::ConnectionLost));
+                self.tell_uncertain();
+            }
+            Uncertain::Resend => self.tell_resent(resumed.resent),
+        }
+        self.tell(StoreEvent::Resumed);
+        Ok(())
+    }
+
+    fn take(&mut self, count_max: usize, bytes_max: usize) -> Result<(), StoreError> {
+        let taken = self.store.take(count_max, bytes_max, steady_unix_ms())?;
+        for message in &taken.messages {
+            self.receipts.number(message.row, message.number);
+        }
+        if !taken.expired.is_empty() {
+            self.settle(&taken.expired, &Err(Error::Expired));
+            self.tell(StoreEvent::Expired(taken.expired.len()));
+        }
+        self.tell(StoreEvent::Taken(taken.messages));
+        if !taken.too_large.is_empty() {
+            self.settle(&taken.too_large, &Err(Error::too_large()));
+            self.tell(StoreEvent::TooLarge(taken.too_large.len()));
+        }
+        Ok(())
+    }
+
+    /// Tells the application of uncertain messages, some at a time; they are kept until it has taken that.
+    fn tell_uncertain(&mut self) {
+        if self.is_telling {
+            return;
+        }
+        let page = match self.store.uncertain(PAGE_BYTES_MAX) {
+            Ok(page) if page.is_empty() => return,
+            Ok(page) => page,
+            Err(error) => {
+                tracing::error!(?error, "uncertain messages cannot be read; they are kept");
+                return;
+            }
+        };
+        self.is_telling = true;
+        let (rows, messages): (Vec<_>, Vec<_>) = page
+            .into_iter()
+            .map(|(row, message)| (row, message.into()))
+            .unzip();
+        let jobs = self.jobs.clone();
+        let when_taken = move || {
+            // Without a worker the file is closed, and it is told again when it is next opened.
+            let _ = jobs.send(Job::Forget { rows });
+        };
+        let uncertain = event::Uncertain::new(messages, Some(Box::new(when_taken)));
+        self.tell(StoreEvent::Uncertain(Box::new(uncertain)));
+    }
+
+    /// Tells the application which messages are sent again.
+    fn tell_resent(&self, resent: Vec<event::QueuedMessage>) {
+        let mut messages = Vec::new();
+        let mut bytes = 0;
+        for message in resent {
+            if bytes > 0 && bytes + message.payload.len() > PAGE_BYTES_MAX {
+                let page = event::Uncertain::new(std::mem::take(&mut messages), None);
+                self.tell(StoreEvent::Uncertain(Box::new(page)));
+                bytes = 0;
+            }
+            bytes += message.payload.len();
+            messages.push(message);
+        }
+        if !messages.is_empty() {
+            let page = event::Uncertain::new(messages, None);
+            self.tell(StoreEvent::Uncertain(Box::new(page)));
+        }
+    }
+
     fn settle(&mut self, rows: &[u64], result: &Result<(), Error>) {
         self.publish_depth();
-        for row in rows {
-            if let Some(receipt) = self.receipts.remove(row) {
-                let _ = receipt.send(result.clone());
-            }
-        }
+        self.receipts.settle(rows, result);
     }
 
     /// A client that is gone needs to know nothing.
@@ -346,23 +366,15 @@ impl Worker {
     }
 
     fn publish_depth(&self) {
-        let depth = self.store.depth();
-        self.depth.messages.store(depth.messages, Ordering::Relaxed);
-        self.depth.bytes.store(depth.bytes, Ordering::Relaxed);
+        self.depth.set(self.store.depth());
     }
-}
-
-fn error(failed: StoreError) -> Error {
-    match failed {
-        StoreError::Full => Error::Full,
-        StoreError::Failed(words) => Error::Queue(words),
-    }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
 }
 
 /// Messages that are committed together.
 const PUSHES_MAX: usize = 1_024;
+
+/// Bytes of payloads that the application is told of at once.
+const PAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a store that did not work is left alone.
+const RETRY: Duration = Duration::from_secs(1);

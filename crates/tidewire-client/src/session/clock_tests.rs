@@ -386,7 +386,7 @@ fn the_producer_is_named_only_with_a_queue() {
     let mut bench = Bench::new(config.clone());
     let (events, _received) = tokio::sync::mpsc::unbounded_channel();
     let queue = config.queue.unwrap_or_default();
-    let store = crate::queue::worker::StoreHandle::start(&queue, "me", events).unwrap();
+    let store = crate::queue::handle::StoreHandle::start(&queue, "me", events).unwrap();
     bench.session.set_store(Arc::new(store));
     bench
         .session

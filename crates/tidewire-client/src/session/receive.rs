@@ -175,6 +175,8 @@ impl Session {
                 }
                 Ok(())
             }
+            // Before the server's hello it is not known what its numbers count.
+            ClientEvent::MessageAck { .. } if !self.is_established() => Ok(()),
             ClientEvent::MessageAck { last } => {
                 if let Some(queue) = &mut self.queue {
                     queue.last_acknowledged =

@@ -6,7 +6,7 @@ use crate::config::{Config, Queue};
 use crate::event::BatchBuilder;
 use crate::outbox::Outbox;
 use crate::priority_queue::Priority;
-use crate::queue::worker::{StoreEvent, StoreHandle};
+use crate::queue::handle::{StoreEvent, StoreHandle};
 use crate::queue::{Durable, Numbered};
 use crate::request::SubscribeOptions;
 use rand::SeedableRng as _;

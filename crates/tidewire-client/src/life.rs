@@ -1,0 +1,185 @@
+//! The life of a client: its state, the wish to close it, and its end, which ends whatever waits for it.
+//!
+//! A client lives from [`Life::new`] to [`Life::end`]. Every call that waits for the server, for room or for the disk
+//! waits inside [`Life::run`], so that the end of the client is the end of every call: none can outlive its client,
+//! wherever it is stuck, and whoever else has forgotten it.
+
+use crate::Error;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tidewire_wire::close::CloseCode;
+use tokio::sync::watch;
+
+/// How a client stands.
+#[derive(Debug, Clone, PartialEq)]
+pub enum State {
+    /// A connection is being opened.
+    Connecting,
+    /// A server has let this client in.
+    Connected,
+    /// The connection is gone; the next one is tried later.
+    Waiting,
+    /// There will be no further connection, for this reason.
+    Closed(Error),
+}
+
+#[derive(Debug)]
+pub(crate) struct Life {
+    state: watch::Sender<State>,
+    /// Whether the application has asked for the end.
+    is_closing: watch::Sender<bool>,
+    /// With what it asked.
+    close: Mutex<Option<(CloseCode, String)>>,
+}
+
+impl Life {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: watch::Sender::new(State::Connecting),
+            is_closing: watch::Sender::new(false),
+            close: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        *self.state.borrow() == State::Connected
+    }
+
+    /// Changes the state. A client that has ended stays so.
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.send_if_modified(|current| {
+            let changes = !matches!(current, State::Closed(_)) && *current != state;
+            if changes {
+                *current = state;
+            }
+            changes
+        });
+    }
+
+    /// Ends the client, and with it every call in [`Self::run`]. The first reason counts.
+    pub(crate) fn end(&self, reason: Error) {
+        self.set_state(State::Closed(reason));
+    }
+
+    /// Why the client has ended; `None` while it lives.
+    pub(crate) fn reason(&self) -> Option<Error> {
+        match &*self.state.borrow() {
+            State::Closed(reason) => Some(reason.clone()),
+            State::Connecting | State::Connected | State::Waiting => None,
+        }
+    }
+
+    /// Returns when the client has ended, and why.
+    pub(crate) async fn ended(&self) -> Error {
+        let mut state = self.state.subscribe();
+        let reason = match state
+            .wait_for(|state| matches!(state, State::Closed(_)))
+            .await
+        {
+            Ok(state) => match &*state {
+                State::Closed(reason) => Some(reason.clone()),
+                State::Connecting | State::Connected | State::Waiting => None,
+            },
+            // The sender is a field of this, and lives as long.
+            Err(_) => None,
+        };
+        reason.unwrap_or_else(Error::closed_by_application)
+    }
+
+    /// Returns when a server has let the client in.
+    pub(crate) async fn connected(&self) -> Result<(), Error> {
+        let mut state = self.state.subscribe();
+        let is_settled = |state: &State| matches!(state, State::Connected | State::Closed(_));
+        match state.wait_for(is_settled).await.as_deref() {
+            Ok(State::Closed(reason)) => Err(reason.clone()),
+            Ok(_) => Ok(()),
+            // The sender is a field of this, and lives as long.
+            Err(_) => Err(Error::closed_by_application()),
+        }
+    }
+
+    /// Waits for `work`, but no longer than the client lives. What `work` itself makes of the end comes first.
+    pub(crate) async fn run<T>(
+        &self,
+        work: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        tokio::select! {
+            biased;
+            result = work => result,
+            reason = self.ended() => Err(reason.into_closed()),
+        }
+    }
+
+    /// Asks for the end; the first request counts.
+    pub(crate) fn request_close(&self, code: CloseCode, reason: &str) {
+        self.close_request()
+            .get_or_insert_with(|| (code, reason.to_owned()));
+        self.is_closing.send_replace(true);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        *self.is_closing.borrow()
+    }
+
+    /// Returns when the application has asked for the end.
+    pub(crate) async fn closing(&self) {
+        let mut is_closing = self.is_closing.subscribe();
+        // The sender is a field of this, and lives as long.
+        let _ = is_closing.wait_for(|is_closing| *is_closing).await;
+    }
+
+    /// With what the application asked for the end.
+    pub(crate) fn close_code_and_reason(&self) -> (CloseCode, String) {
+        self.close_request()
+            .clone()
+            .unwrap_or((CloseCode::NORMAL, String::new()))
+    }
+
+    fn close_request(&self) -> MutexGuard<'_, Option<(CloseCode, String)>> {
+        // A panic while it was held cannot have left it half changed.
+        self.close.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[tokio::test]
+    async fn the_end_of_a_client_is_the_end_of_every_call() {
+        let life = Arc::new(Life::new());
+        let call = |life: Arc<Life>| async move {
+            life.run(std::future::pending::<Result<(), _>>()).await
+        };
+        let calls: Vec<_> = (0..100).map(|_| tokio::spawn(call(life.clone()))).collect();
+        tokio::task::yield_now().await;
+        life.end(Error::closed_by_application());
+        life.end(Error::Full);
+        for ended in calls {
+            assert_eq!(ended.await.unwrap(), Err(Error::closed_by_application()));
+        }
+        // One that comes later ends at once.
+        assert!(call(life.clone()).await.is_err());
+        assert_eq!(life.ended().await, Error::closed_by_application());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_counts_more_than_the_end() {
+        let life = Life::new();
+        life.end(Error::closed_by_application());
+        assert_eq!(life.run(async { Ok(17) }).await, Ok(17));
+    }
+
+    #[tokio::test]
+    async fn nothing_comes_after_the_end() {
+        let life = Life::new();
+        life.end(Error::Full);
+        life.set_state(State::Connected);
+        assert_eq!(life.state(), State::Closed(Error::Full));
+        assert_eq!(life.connected().await, Err(Error::Full));
+    }
+}

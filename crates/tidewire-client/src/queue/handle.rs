@@ -1,0 +1,218 @@
+//! How the others talk to the thread of a store.
+
+use super::receipts::{Receipt, WhenReceived};
+use super::worker::Worker;
+use super::{Durable, Numbered, QueueDepth, Store};
+use crate::Error;
+use crate::config::Queue;
+use crate::event;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+/// Talks to the thread of a store, which ends when this is closed or dropped.
+#[derive(Debug)]
+pub(crate) struct StoreHandle {
+    jobs: mpsc::Sender<Job>,
+    producer: String,
+    depth: Arc<SharedDepth>,
+    /// Messages on their way to the store.
+    pushing: Arc<AtomicUsize>,
+    pushing_max: usize,
+}
+
+/// What the store has for the connection.
+#[derive(Debug)]
+pub(crate) enum StoreEvent {
+    /// There is something to send that was not there before.
+    Stored,
+    /// Send these.
+    Taken(Vec<Numbered>),
+    /// The store could not give any out.
+    NotTaken,
+    /// The store knows what the server has; it can be asked for messages.
+    Resumed,
+    /// What the server has was asked for again before the store knew it.
+    NotResumed,
+    /// So many messages were larger than the server takes.
+    TooLarge(usize),
+    /// It is not known whether the server took these messages.
+    Uncertain(Box<event::Uncertain>),
+    /// So many messages were too old to be sent.
+    Expired(usize),
+    /// The file or the disk has begun not to work.
+    Failed(String),
+}
+
+/// What the worker is to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    Push {
+        message: Durable,
+        stored: Receipt,
+        receipt: Receipt,
+    },
+    Resume {
+        epoch: u32,
+        last: u64,
+        message_bytes_max: usize,
+    },
+    Take {
+        count_max: usize,
+        bytes_max: usize,
+    },
+    Acknowledge {
+        last: u64,
+    },
+    Rewind {
+        last: u64,
+    },
+    /// The application has been told of these uncertain messages.
+    Forget {
+        rows: Vec<u64>,
+    },
+    /// The store is let go of, and then it is told.
+    Close(oneshot::Sender<()>),
+    /// The server has taken the message with this row and refused it.
+    Refused {
+        row: u64,
+        error: Error,
+    },
+}
+
+/// How much the store holds, for everybody to look at.
+#[derive(Debug, Default)]
+pub(super) struct SharedDepth {
+    messages: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl SharedDepth {
+    pub(super) fn set(&self, depth: QueueDepth) {
+        self.messages.store(depth.messages, Ordering::Relaxed);
+        self.bytes.store(depth.bytes, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> QueueDepth {
+        QueueDepth {
+            messages: self.messages.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl StoreHandle {
+    /// Opens the store that `config` asks for and starts its thread.
+    pub(crate) fn start(
+        config: &Queue,
+        fresh_id: &str,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Result<Self, Error> {
+        let store = super::open(config, fresh_id)?;
+        Self::start_with(store, config, events)
+    }
+
+    /// Starts the thread of this store.
+    pub(super) fn start_with(
+        store: Box<dyn Store>,
+        config: &Queue,
+        events: UnboundedSender<StoreEvent>,
+    ) -> Result<Self, Error> {
+        let (jobs, received) = mpsc::channel();
+        let producer = store.producer().to_owned();
+        let mut worker = Worker::new(store, config.uncertain, events, jobs.clone());
+        let (depth, pushing) = (worker.depth(), worker.pushing());
+        std::thread::Builder::new()
+            .name("tidewire-queue".to_owned())
+            .spawn(move || {
+                let closed = worker.run(&received);
+                drop(worker);
+                let _ = closed.map(|closed| closed.send(()));
+            })
+            .map_err(|error| Error::Queue(error.to_string()))?;
+        Ok(Self {
+            jobs,
+            producer,
+            depth,
+            pushing,
+            pushing_max: config.messages_max,
+        })
+    }
+
+    pub(crate) fn producer(&self) -> &str {
+        &self.producer
+    }
+
+    pub(crate) fn depth(&self) -> QueueDepth {
+        self.depth.get()
+    }
+
+    /// Stores a message. The first of both is told when it is stored, the second when it is acknowledged.
+    pub(crate) fn push(&self, message: Durable) -> Result<(WhenReceived, WhenReceived), Error> {
+        if self.pushing.fetch_add(1, Ordering::Relaxed) >= self.pushing_max {
+            self.pushing.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::Full);
+        }
+        let (stored, when_stored) = oneshot::channel();
+        let (receipt, when_acknowledged) = oneshot::channel();
+        self.send(Job::Push {
+            message,
+            stored,
+            receipt,
+        });
+        Ok((when_stored, when_acknowledged))
+    }
+
+    /// `message_bytes_max` is what the server takes; 0 if it does not say.
+    pub(crate) fn resume(&self, epoch: u32, last: u64, message_bytes_max: usize) {
+        self.send(Job::Resume {
+            epoch,
+            last,
+            message_bytes_max,
+        });
+    }
+
+    pub(crate) fn take(&self, count_max: usize, bytes_max: usize) {
+        self.send(Job::Take {
+            count_max,
+            bytes_max,
+        });
+    }
+
+    pub(crate) fn acknowledge(&self, last: u64) {
+        self.send(Job::Acknowledge { last });
+    }
+
+    pub(crate) fn rewind(&self, last: u64) {
+        self.send(Job::Rewind { last });
+    }
+
+    pub(crate) fn refused(&self, row: u64, error: Error) {
+        self.send(Job::Refused { row, error });
+    }
+
+    /// Lets go of the store and its file; what is asked of it from now on is not done.
+    pub(crate) async fn close(&self) {
+        let (closed, when_closed) = oneshot::channel();
+        self.send(Job::Close(closed));
+        let _ = when_closed.await;
+    }
+
+    /// [`Self::close`] without waiting for it.
+    pub(crate) fn abandon(&self) {
+        let (closed, _) = oneshot::channel();
+        self.send(Job::Close(closed));
+    }
+
+    /// The thread is there as long as this is, unless it panicked; then receipts are closed, which tells it.
+    fn send(&self, job: Job) {
+        let _ = self.jobs.send(job);
+    }
+}
+
+impl Drop for StoreHandle {
+    fn drop(&mut self) {
+        self.abandon();
+    }
+}
