@@ -41,6 +41,15 @@ pub(crate) enum Waiting {
     },
 }
 
+/// What was asked, and so what an answer has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Subscription,
+    Publish,
+    Presence,
+    Call,
+}
+
 impl Pending {
     /// Takes in a request; its number.
     pub(crate) fn insert(&mut self, waiting: Waiting) -> u64 {
@@ -73,10 +82,17 @@ impl Pending {
         })
     }
 
-    /// Takes out the request that an answer belongs to.
-    pub(crate) fn answer(&mut self, correlation_id: &str) -> Option<Waiting> {
-        let number = correlation_id.strip_prefix(PREFIX)?.parse().ok()?;
-        self.waiting.remove(&number)
+    /// Takes out the request that an answer of this kind belongs to. A request of another kind goes on waiting: what
+    /// answers it is still to come.
+    pub(crate) fn answer(&mut self, correlation_id: &str, kind: Asked) -> Option<Waiting> {
+        let number = number(correlation_id)?;
+        let waiting = self.waiting.get(&number)?;
+        (waiting.asked() == kind).then(|| self.waiting.remove(&number))?
+    }
+
+    /// Takes out the request that is refused, whatever it was.
+    pub(crate) fn refuse(&mut self, correlation_id: &str) -> Option<Waiting> {
+        self.waiting.remove(&number(correlation_id)?)
     }
 
     /// The connection is gone: what cannot be made again fails, and what the client asked for by itself will be asked
@@ -117,6 +133,15 @@ impl Pending {
 }
 
 impl Waiting {
+    fn asked(&self) -> Asked {
+        match self {
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } => Asked::Subscription,
+            Self::Publish { .. } => Asked::Publish,
+            Self::Presence { .. } => Asked::Presence,
+            Self::Call { .. } => Asked::Call,
+        }
+    }
+
     pub(crate) fn fail(self, error: &Error) {
         let error = error.clone();
         match self {
@@ -149,6 +174,11 @@ impl Waiting {
 /// The correlation id of a request.
 pub(crate) fn correlation_id(number: u64) -> String {
     format!("{PREFIX}{number}")
+}
+
+/// The number of the request that an answer belongs to.
+fn number(correlation_id: &str) -> Option<u64> {
+    correlation_id.strip_prefix(PREFIX)?.parse().ok()
 }
 
 /// The correlation id of a queued publication.

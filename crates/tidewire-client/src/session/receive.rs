@@ -1,7 +1,7 @@
 //! What the server says.
 
 use super::codec::{Signed, Unreadable};
-use super::pending::Waiting;
+use super::pending::{Asked, Waiting};
 use super::{Moment, Session};
 use crate::Error;
 use crate::config::Encryption;
@@ -195,7 +195,7 @@ impl Session {
 
     /// Answers to requests.
     fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
-        let mut waiting = |cid: &Option<String>| self.pending.answer(cid.as_deref()?);
+        let mut waiting = |cid: &Option<String>, kind| self.pending.answer(cid.as_deref()?, kind);
         match event {
             ClientEvent::SubscriptionUpdate {
                 success_topics,
@@ -204,7 +204,7 @@ impl Session {
                 correlation_id,
                 ..
             } => {
-                if let Some(waiting) = waiting(&correlation_id) {
+                if let Some(waiting) = waiting(&correlation_id, Asked::Subscription) {
                     let (done, failed) = (success_topics, failed_topics);
                     self.handle_subscribed(waiting, done, failed, &recovery, moment, batch);
                 }
@@ -215,7 +215,7 @@ impl Session {
                 position,
                 correlation_id,
             } => {
-                let waiting = waiting(&correlation_id);
+                let waiting = waiting(&correlation_id, Asked::Publish);
                 self.handle_published(waiting, &topic, duplicate, position, moment, batch);
             }
             ClientEvent::PresenceResponse {
@@ -223,7 +223,9 @@ impl Session {
                 failed_topics,
                 correlation_id,
             } => {
-                if let Some(Waiting::Presence { reply, .. }) = waiting(&correlation_id) {
+                if let Some(Waiting::Presence { reply, .. }) =
+                    waiting(&correlation_id, Asked::Presence)
+                {
                     let failed = failed_topics;
                     let _ = reply.send(Ok(PresenceAnswer { topics, failed }));
                 }
@@ -232,7 +234,8 @@ impl Session {
                 result,
                 correlation_id,
             } => {
-                if let Some(Waiting::Call { reply }) = waiting(&Some(correlation_id)) {
+                let waiting = waiting(&Some(correlation_id), Asked::Call);
+                if let Some(Waiting::Call { reply }) = waiting {
                     let _ = reply.send(result.map_err(|error| Error::Refused {
                         code: error.code,
                         message: error.message,

@@ -76,7 +76,7 @@ impl Session {
         {
             queue.store.refused(row, told.clone());
         }
-        match cid.as_deref().and_then(|cid| self.pending.answer(cid)) {
+        match cid.as_deref().and_then(|cid| self.pending.refuse(cid)) {
             Some(Waiting::Subscribe {
                 topics,
                 reply: None,

@@ -7,3 +7,5 @@ mod limits;
 mod queue;
 mod reconnect;
 mod requests;
+mod scenarios;
+mod websocket;

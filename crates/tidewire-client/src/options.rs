@@ -1,17 +1,20 @@
-//! The options of a client.
+//! The options of a client by name, as JSON: what bindings and tables of scenarios give.
 
-use crate::errors::{Failure, Fault};
-use serde_json::{Map, Value};
-use std::time::Duration;
-use tidewire_client::Format;
-use tidewire_client::backoff::Delay;
-use tidewire_client::config::{
+use crate::Error;
+use crate::backoff::Delay;
+use crate::config::{
     Compression, Config, Encryption, Queue, Signing, Tls, TokenPlacement, Uncertain,
 };
-use tidewire_client::endpoints::{Choice, Endpoint};
+use crate::endpoints::{Choice, Endpoint};
+use serde_json::{Map, Value};
+use std::fmt;
+use std::time::Duration;
+use tidewire_wire::format::Format;
 
-/// The names of all options.
-pub(super) const NAMES: [&str; 40] = [
+/// The names of all options. `urls`, a list of addresses or of pairs of an address and its weight, is the one that has
+/// to be there. `token` may be a text; what gives tokens is no JSON. `wait` is for who calls: whether to wait for the
+/// first session.
+pub const NAMES: [&str; 40] = [
     "token",
     "token_placement",
     "token_name",
@@ -54,15 +57,30 @@ pub(super) const NAMES: [&str; 40] = [
     "urls",
 ];
 
-/// What is not in JSON.
-pub(super) struct Secrets {
-    pub(super) server_identity: Option<Vec<u8>>,
-    pub(super) signature_secret: Option<Vec<u8>>,
+/// Options that are bytes, which JSON does not have.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// The server's public identity key: an uncompressed P-256 point of 65 bytes.
+    pub server_identity: Option<Vec<u8>>,
+    /// What messages are signed with, at least 32 bytes.
+    pub signature_secret: Option<Vec<u8>>,
 }
 
-/// Reads the options, a JSON object, of a client to these addresses.
-pub(super) fn read(text: &str, secrets: Secrets) -> Result<Config, Failure> {
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secrets(..)")
+    }
+}
+
+/// Reads the options, a JSON object.
+///
+/// # Errors
+/// [`Error::Invalid`]: an option is unknown or has a value that cannot be used.
+pub fn read(text: &str, secrets: Secrets) -> Result<Config, Error> {
     let fields: Map<String, Value> = serde_json::from_str(text).map_err(configuration)?;
+    if let Some(unknown) = fields.keys().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(configuration(format!("unknown option {unknown}")));
+    }
     let options = Options(fields);
     let mut config = Config::new("");
     config.endpoints = options.endpoints()?;
@@ -70,6 +88,9 @@ pub(super) fn read(text: &str, secrets: Secrets) -> Result<Config, Failure> {
     options.read_layers(&mut config, secrets)?;
     options.read_reconnect(&mut config)?;
     config.queue = options.queue()?;
+    if let Some(token) = options.text("token")? {
+        config = config.with_token(token);
+    }
     Ok(config)
 }
 
@@ -80,7 +101,7 @@ impl Options {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+    fn number(&self, name: &str) -> Result<Option<u64>, Error> {
         match self.get(name) {
             None => Ok(None),
             Some(value) => match value.as_u64() {
@@ -90,7 +111,7 @@ impl Options {
         }
     }
 
-    fn size(&self, name: &str, default: usize) -> Result<usize, Failure> {
+    fn size(&self, name: &str, default: usize) -> Result<usize, Error> {
         match self.number(name)? {
             None => Ok(default),
             Some(0) => Err(configuration(format!(
@@ -100,11 +121,11 @@ impl Options {
         }
     }
 
-    fn time(&self, name: &str, default: Duration) -> Result<Duration, Failure> {
+    fn time(&self, name: &str, default: Duration) -> Result<Duration, Error> {
         Ok(self.number(name)?.map_or(default, Duration::from_millis))
     }
 
-    fn flag(&self, name: &str, default: bool) -> Result<bool, Failure> {
+    fn flag(&self, name: &str, default: bool) -> Result<bool, Error> {
         match self.get(name) {
             None => Ok(default),
             Some(Value::Bool(flag)) => Ok(*flag),
@@ -112,7 +133,7 @@ impl Options {
         }
     }
 
-    fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
+    fn text(&self, name: &str) -> Result<Option<&str>, Error> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -121,7 +142,7 @@ impl Options {
     }
 
     /// One of some words; the first is the default.
-    fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, Failure> {
+    fn choice<T: Copy>(&self, name: &str, words: &[(&str, T)]) -> Result<T, Error> {
         let known = || {
             words
                 .iter()
@@ -141,7 +162,7 @@ impl Options {
         }
     }
 
-    fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
+    fn endpoints(&self) -> Result<Vec<Endpoint>, Error> {
         let list = self.get("urls").and_then(Value::as_array);
         let list = list.filter(|list| !list.is_empty());
         let list = list.ok_or_else(|| {
@@ -150,7 +171,7 @@ impl Options {
         list.iter().map(endpoint).collect()
     }
 
-    fn read_limits(&self, config: &mut Config) -> Result<(), Failure> {
+    fn read_limits(&self, config: &mut Config) -> Result<(), Error> {
         config.connect_timeout = self.time("connect_timeout_ms", config.connect_timeout)?;
         config.request_timeout = self.time("request_timeout_ms", config.request_timeout)?;
         config.idle_timeout = self.time("idle_timeout_ms", config.idle_timeout)?;
@@ -167,7 +188,7 @@ impl Options {
         Ok(())
     }
 
-    fn read_layers(&self, config: &mut Config, secrets: Secrets) -> Result<(), Failure> {
+    fn read_layers(&self, config: &mut Config, secrets: Secrets) -> Result<(), Error> {
         let formats = [("json", Format::Json), ("msgpack", Format::MessagePack)];
         config.format = self.choice("format", &formats)?;
         let compressions = [
@@ -229,7 +250,7 @@ impl Options {
         Ok(())
     }
 
-    fn headers(&self) -> Result<Vec<(String, String)>, Failure> {
+    fn headers(&self) -> Result<Vec<(String, String)>, Error> {
         let Some(value) = self.get("headers") else {
             return Ok(Vec::new());
         };
@@ -245,7 +266,7 @@ impl Options {
             .collect()
     }
 
-    fn read_reconnect(&self, config: &mut Config) -> Result<(), Failure> {
+    fn read_reconnect(&self, config: &mut Config) -> Result<(), Error> {
         let choices = [
             ("weighted", Choice::Weighted),
             ("least_connections", Choice::LeastConnections),
@@ -281,7 +302,7 @@ impl Options {
         Ok(())
     }
 
-    fn queue(&self) -> Result<Option<Queue>, Failure> {
+    fn queue(&self) -> Result<Option<Queue>, Error> {
         let Some(path) = self.text("offline_queue")? else {
             return Ok(None);
         };
@@ -303,7 +324,7 @@ impl Options {
 }
 
 /// An address, or a pair of an address and its weight.
-fn endpoint(value: &Value) -> Result<Endpoint, Failure> {
+fn endpoint(value: &Value) -> Result<Endpoint, Error> {
     let expected = "an address or a pair of an address and a weight from 1 on";
     match value {
         Value::String(url) => Ok(Endpoint::new(url)),
@@ -325,17 +346,59 @@ fn endpoint(value: &Value) -> Result<Endpoint, Failure> {
     }
 }
 
-fn configuration(message: impl ToString) -> Failure {
-    Failure::new(
-        "ConfigurationError",
-        "CONFIGURATION",
-        Fault::Caller,
-        message,
-    )
+fn configuration(message: impl ToString) -> Error {
+    Error::Invalid(message.to_string())
 }
 
-fn wrong(name: &str, expected: &str, value: &Value) -> Failure {
+fn wrong(name: &str, expected: &str, value: &Value) -> Error {
     configuration(format!("{name} is {value}, expected {expected}"))
 }
 
 const IN_MEMORY: &str = ":memory:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Result<Config, String> {
+        read(text, Secrets::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_not_given_is_the_default() {
+        let read =
+            config(r#"{"urls": ["ws://a", ["ws://b", 3]], "reconnect_max_ms": null}"#).unwrap();
+        let default = Config::new("ws://a");
+        assert_eq!(read.endpoints[1].weight, 3);
+        assert_eq!(read.reconnect, default.reconnect);
+        assert_eq!(
+            (read.breaker, read.requests_max),
+            (default.breaker, default.requests_max)
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        for (options, words) in [
+            ("[]", "map"),
+            ("{}", "address"),
+            (
+                r#"{"urls": ["ws://a"], "reconect": true}"#,
+                "unknown option reconect",
+            ),
+            (
+                r#"{"urls": ["ws://a"], "requests_max": 0}"#,
+                "requests_max is 0",
+            ),
+            (
+                r#"{"urls": ["ws://a"], "requests_max": -1}"#,
+                "whole number",
+            ),
+            (r#"{"urls": ["ws://a"], "choice": "best"}"#, "round_robin"),
+            (r#"{"urls": [["ws://a", 0]]}"#, "a weight from 1 on"),
+        ] {
+            let error = config(options).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}
