@@ -27,12 +27,13 @@ impl Connection {
         stream.set_nodelay(true)?;
         // A reset leaves no port behind that waits a minute.
         rustix::net::sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO))?;
-        write!(
-            stream,
+        let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
             options.path, options.address
-        )?;
+        );
+        // In one write: not every server takes a request in pieces.
+        stream.write_all(request.as_bytes())?;
         let mut answer = Vec::new();
         let mut piece = [0; 4096];
         let end = loop {

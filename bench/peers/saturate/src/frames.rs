@@ -52,13 +52,13 @@ fn append_frame(to: &mut Vec<u8>, opcode: u8, payload: &[u8], key: [u8; 4]) {
 fn trade(bytes: usize, random: &mut Random) -> String {
     let (cents, quantity) = (100 + random.below(9_999_900), random.below(1_000_000));
     let mut text = format!(
-        r#"{{"t":"trade","p":{{"s":"AAPL","x":{}.{:02},"r":""#,
+        r#"{{"t":"trade","p":{{"s":"AAPL","x":{}.{:02}{FILLER_FIELD}"#,
         cents / 100,
         cents % 100
     );
     if bytes >= 160 {
         text.insert_str(
-            text.len() - 5,
+            text.len() - FILLER_FIELD.len(),
             &format!(r#","quantity":0.{quantity:06},"side":"buy""#),
         );
     }
@@ -159,6 +159,9 @@ impl Random {
 
 /// Enough that frames differ, and so few that they stay in the sender's nearest caches.
 const RING_BYTES_MIN: usize = 256 * 1024;
+
+/// Begins the field whose value fills a payload.
+const FILLER_FIELD: &str = r#","r":""#;
 
 const CLOSING: &str = r#""}}"#;
 
