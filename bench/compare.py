@@ -18,6 +18,7 @@ import time
 import fan_out
 import layers
 import python_package
+import saturation
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
 from servers import ROOT, Server, peers, tidewire
 
@@ -160,6 +161,7 @@ def introduction(options):
 SECTIONS = {
     "receive": receive,
     "echo": echo,
+    "saturation": saturation.saturation,
     "storm": storms,
     "ping": pings,
     "memory": idle_memory,

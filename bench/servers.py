@@ -19,6 +19,12 @@ PEER = "fastwebsockets"  # the one that the targets are about
 WS = ["node", ROOT / "bench/peers/ws/server.js"]
 
 
+def environment(command):
+    """The key of the tokens is there unless the server has none."""
+    own = {} if "--no-auth" in command else {"TIDEWIRE_JWT_SECRET": SECRET}
+    return {**os.environ, **own}
+
+
 class Server(contextlib.AbstractContextManager):
     """A server on the first core, stopped at the end of its `with`."""
 
@@ -30,7 +36,7 @@ class Server(contextlib.AbstractContextManager):
             ["taskset", "-c", SERVER_CORE, *map(str, command)],
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "TIDEWIRE_JWT_SECRET": SECRET},
+            env=environment(command),
         )
         address = self.line("listening on ")
         self.url = address if "://" in address else f"ws://{address}/"
@@ -64,12 +70,19 @@ class Server(contextlib.AbstractContextManager):
             return json.load(answer)["total"]["connections_open"]
 
 
+# The limits are on, with room for what one core can send.
+LIMITS = ["--rate-limit-capacity", "4000000000", "--rate-limit-refill-per-s", "4000000000"]
+SERVE = [TIDEWIRE, "serve", "--listen", "127.0.0.1:0", "--shards", "1", *LIMITS]
+
+
 def tidewire(app, *further):
-    # The limits are on, with room for what one core can send.
-    limits = ["--rate-limit-capacity", "4000000000", "--rate-limit-refill-per-s", "4000000000"]
-    command = [TIDEWIRE, "serve", "--listen", "127.0.0.1:0", "--ops-listen", "127.0.0.1:0"]
-    command += ["--shards", "1", "--app", app, *limits, *further]
+    command = [*SERVE, "--ops-listen", "127.0.0.1:0", "--app", app, *further]
     return Server("tidewire", command, ["--profile", "v1", "--jwt-secret", SECRET])
+
+
+def tidewire_open(app, *further):
+    """Without authentication, for clients that speak plain WebSocket."""
+    return Server("tidewire", [*SERVE, "--no-auth", "--app", app, *further], ["--profile", "raw"])
 
 
 def peers(mode):

@@ -233,6 +233,13 @@ pub struct Limits {
     /// Past this many waiting bytes nothing more is read from the connection, until they have left.
     /// At most half of `outbox_bytes_max`, to which more is lowered. Default 1 MiB.
     pub outbox_pause_bytes: usize,
+    /// What the kernel may hold unread of a connection that sends fast, in bytes: it bounds the rate of a distant peer
+    /// to this much in a round trip. 0 leaves it to the kernel, as do systems other than Linux and those that allow less
+    /// than 512 KiB (`net.core.rmem_max`). Default 4 MiB.
+    pub receive_buffer_bytes_max: usize,
+    /// The same of all connections of the server together, in bytes. Each gets an equal part, but at least 64 KiB,
+    /// which is also what a connection has before it is fast. Linux takes up to twice as much memory. Default 1 GiB.
+    pub receive_buffers_bytes_max: usize,
     /// Time between the server's pings, in milliseconds. Default 25,000.
     pub ping_interval_ms: u64,
     /// A connection that is silent for so long is closed, in milliseconds. Default 60,000.
@@ -324,6 +331,8 @@ impl Default for Limits {
             outbox_bytes_max: 16 * 1024 * 1024,
             outboxes_bytes_max: 1024 * 1024 * 1024,
             outbox_pause_bytes: 1024 * 1024,
+            receive_buffer_bytes_max: 4 * 1024 * 1024,
+            receive_buffers_bytes_max: 1024 * 1024 * 1024,
             ping_interval_ms: 25_000,
             idle_timeout_ms: 60_000,
             close_timeout_ms: 5_000,

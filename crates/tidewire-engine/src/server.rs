@@ -353,6 +353,9 @@ pub(crate) fn assemble<A: Application>(
         let shard_config = ShardConfig {
             outbox_bytes_max: shared.config.limits.outbox_bytes_max,
             outboxes_bytes_max: shared.config.limits.outboxes_bytes_max / shared.config.shards,
+            receive_buffer_bytes_max: shared.config.limits.receive_buffer_bytes_max,
+            receive_buffers_bytes_max: shared.config.limits.receive_buffers_bytes_max
+                / shared.config.shards,
             ..ShardConfig::default()
         };
         let handler = EngineShard::new(core, application(index));

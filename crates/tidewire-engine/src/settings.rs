@@ -142,6 +142,8 @@ plain! {
     outbox_bytes_max: limits.outbox_bytes_max;
     outboxes_bytes_max: limits.outboxes_bytes_max;
     outbox_pause_bytes: limits.outbox_pause_bytes;
+    receive_buffer_bytes_max: limits.receive_buffer_bytes_max;
+    receive_buffers_bytes_max: limits.receive_buffers_bytes_max;
     ping_interval_ms: limits.ping_interval_ms;
     idle_timeout_ms: limits.idle_timeout_ms;
     close_timeout_ms: limits.close_timeout_ms;

@@ -7,6 +7,7 @@ pub use writing::{OUTBOX_SHARE_BYTES, When};
 use crate::handler::Closed;
 use crate::ledger::Ledger;
 use crate::outbox::Spares;
+use crate::receiving::ReceiveBuffers;
 use crate::shard::ShardConfig;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{Stream, TlsStream};
@@ -61,6 +62,7 @@ pub struct Io {
     /// The time is set from outside, and nothing real is connected to.
     #[cfg(feature = "simulation")]
     is_simulated: bool,
+    receive_buffers: ReceiveBuffers,
     spares: Spares,
     next_generation: u32,
     outbox_bytes_max: usize,
@@ -85,6 +87,10 @@ impl Io {
             stopping: false,
             #[cfg(feature = "simulation")]
             is_simulated: false,
+            receive_buffers: ReceiveBuffers::new(
+                config.receive_buffer_bytes_max,
+                config.receive_buffers_bytes_max,
+            ),
             spares: Spares::default(),
             next_generation: 0,
             outbox_bytes_max: config.outbox_bytes_max,
@@ -320,6 +326,25 @@ impl Io {
         }
     }
 
+    /// Notes that this much was read, and gives the kernel the size of the receive buffer if it is to change.
+    #[inline]
+    pub(crate) fn account_received(&mut self, id: ConnectionId, bytes: usize) {
+        if !self.receive_buffers.is_managed() {
+            return;
+        }
+        let (connections, now_ms) = (self.sockets.len(), self.now.monotonic_ms);
+        let Some(socket) = self.sockets.get_mut(id.index()) else {
+            return;
+        };
+        let buffer = &mut socket.receive_buffer;
+        let size = self
+            .receive_buffers
+            .account(buffer, bytes, connections, now_ms);
+        if let Some(size) = size {
+            socket.stream.set_receive_buffer(size);
+        }
+    }
+
     /// Ends a connection without waiting. A lingering one goes in silence: its end was told.
     pub(crate) fn kill(&mut self, id: ConnectionId, closed: Closed) {
         let Some(socket) = self.socket_mut(id) else {
@@ -346,6 +371,7 @@ impl Io {
         // Closing the descriptor would do it as well; this keeps mio's own books on other systems.
         let _ = socket.stream.deregister(&self.registry);
         self.ledger.change_own(socket.own_bytes, 0);
+        self.receive_buffers.release(&socket.receive_buffer);
         socket.outbox.recycle(&mut self.spares);
     }
 

@@ -14,6 +14,7 @@ mod ledger;
 mod listener;
 mod mailbox;
 mod outbox;
+mod receiving;
 mod shard;
 #[cfg(feature = "simulation")]
 pub mod simulation;

@@ -29,6 +29,13 @@ pub struct ShardConfig {
     /// for which more than [`OUTBOX_SHARE_BYTES`](crate::OUTBOX_SHARE_BYTES) wait ends with
     /// [`Closed::OutboxOverflow`]. Default 1 GiB.
     pub outboxes_bytes_max: usize,
+    /// What the kernel may hold unread of a connection that sends fast, in bytes; Linux takes up to twice as much
+    /// memory for it. 0 leaves it to the kernel, as do systems other than Linux and those that allow less than 512 KiB
+    /// (`net.core.rmem_max`). Default 0.
+    pub receive_buffer_bytes_max: usize,
+    /// The same of all connections together. Each gets an equal part, but at least 64 KiB, which is also what a
+    /// connection has before it is fast. Default 1 GiB.
+    pub receive_buffers_bytes_max: usize,
     /// Mail that may wait. Default 4096; at least 1.
     pub mailbox_capacity: usize,
 }
@@ -39,6 +46,8 @@ impl Default for ShardConfig {
             read_buffer_bytes: 128 * 1024,
             outbox_bytes_max: 16 * 1024 * 1024,
             outboxes_bytes_max: 1024 * 1024 * 1024,
+            receive_buffer_bytes_max: 0,
+            receive_buffers_bytes_max: 1024 * 1024 * 1024,
             mailbox_capacity: 4096,
         }
     }
@@ -298,6 +307,7 @@ impl<H: Handler> Shard<H> {
         }
         match result {
             Ok(ReadOutcome::Data { bytes, more }) => {
+                self.io.account_received(id, bytes);
                 if more || was_ending {
                     // Nothing will report it again, and the turn for it may go to what the handler leaves unused.
                     if let Some(socket) = self.io.socket_mut(id) {

@@ -2,6 +2,7 @@
 
 use crate::ConnectionId;
 use crate::outbox::{Outbox, Spares};
+use crate::receiving::ReceiveBuffer;
 use crate::stream::Stream;
 use std::io::{self, IoSlice};
 
@@ -15,6 +16,7 @@ pub(crate) struct Socket {
     pub(crate) outbox: Outbox,
     /// What the ledger knows of the outbox's own bytes.
     pub(crate) own_bytes: usize,
+    pub(crate) receive_buffer: ReceiveBuffer,
     pub(crate) timer: Timer,
     /// When lingering ends in any case.
     pub(crate) linger_until_ms: u64,
@@ -73,6 +75,7 @@ impl Socket {
             tail: Vec::new(),
             outbox: Outbox::default(),
             own_bytes: 0,
+            receive_buffer: ReceiveBuffer::default(),
             timer: Timer {
                 due_ms: NEVER,
                 queued_ms: NEVER,

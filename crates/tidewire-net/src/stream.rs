@@ -76,6 +76,13 @@ impl Stream {
         }
     }
 
+    /// Fixes what the kernel may queue unread. A socket that cannot be set keeps what it has.
+    pub(crate) fn set_receive_buffer(&self, bytes: usize) {
+        if let Some(tcp) = self.tcp() {
+            let _ = socket2::SockRef::from(tcp).set_recv_buffer_size(bytes);
+        }
+    }
+
     /// The other end's address; an error while there is no other end.
     pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
         match self {

@@ -403,3 +403,52 @@ fn a_blocked_echo_goes_on_when_its_peer_reads() {
     check_echo(&stream, b"and once more");
     server.stop();
 }
+
+/// A sender that finds a paused reader fills the receive buffer and its own send buffer, so the difference shows the
+/// receive buffer.
+#[test]
+fn a_fast_sender_gets_a_larger_receive_buffer_within_the_limit() {
+    let taken_with = |receive_buffer_bytes_max| {
+        let config = ShardConfig {
+            receive_buffer_bytes_max,
+            ..ShardConfig::default()
+        };
+        let (lab, received) = collector();
+        let server = Running::start(lab, "127.0.0.1:0", None, &config);
+        let stream = dial(server.address);
+        socket2::SockRef::from(&stream)
+            .set_send_buffer_size(SEND_BUFFER_BYTES)
+            .unwrap();
+        let id = server.accepted();
+        let sent = pattern(32 << 20);
+        let first = 1 << 20;
+        (&stream).write_all(&sent[..first]).unwrap();
+        let mut arrived = Vec::new();
+        while arrived.len() < first {
+            arrived.extend(received.recv().unwrap());
+        }
+        server.ask(move |_, io: &mut Io| io.pause_reading(id));
+        let taken = fill(&server, &stream, &sent[first..]);
+        server.ask(move |_, io: &mut Io| io.resume_reading(id));
+        while arrived.len() < first + taken {
+            arrived.extend(received.recv().unwrap());
+        }
+        assert_same(&arrived, &sent[..first + taken]);
+        drop(stream);
+        server.stop();
+        taken
+    };
+    let (small, large) = (taken_with(1 << 20), taken_with(4 << 20));
+    // What a system allows that caps buffers below that is the same for both.
+    if large_buffers_are_allowed() {
+        assert!(large > small + (1 << 20), "{small} and {large}");
+    }
+    assert!(large < 16 << 20, "{large}");
+}
+
+fn large_buffers_are_allowed() -> bool {
+    let maximum = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
+    maximum.is_ok_and(|text| text.trim().parse().is_ok_and(|bytes: usize| bytes >= 4 << 20))
+}
+
+const SEND_BUFFER_BYTES: usize = 64 * 1024;

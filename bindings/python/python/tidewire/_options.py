@@ -92,6 +92,10 @@ class ServerOptions(TypedDict, total=False):
     outboxes_bytes_max: int
     #: What may wait to be sent before nothing more is read. Default 1048576.
     outbox_pause_bytes: int
+    #: What the kernel may hold unread of a connection that sends fast; 0 leaves it to the kernel. Default 4194304.
+    receive_buffer_bytes_max: int
+    #: The same of all connections together; each gets an equal part, but at least 64 KiB. Default 1073741824.
+    receive_buffers_bytes_max: int
     #: Time between the server's pings. Default 25000.
     ping_interval_ms: int
     #: Silence after which a connection is closed. Default 60000.

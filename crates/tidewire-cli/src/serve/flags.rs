@@ -152,6 +152,12 @@ struct LimitFlags {
     /// What may wait to be sent before nothing more is read
     #[arg(long, value_name = "BYTES", default_value_t = Limits::default().outbox_pause_bytes)]
     outbox_pause_bytes: usize,
+    /// What the kernel may hold unread of a connection that sends fast; 0 leaves it to the kernel
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().receive_buffer_bytes_max)]
+    receive_buffer_bytes_max: usize,
+    /// The same of all connections together; each gets an equal part, but at least 64 KiB
+    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().receive_buffers_bytes_max)]
+    receive_buffers_bytes_max: usize,
     /// Time between the server's pings
     #[arg(long, value_name = "MS", default_value_t = Limits::default().ping_interval_ms)]
     ping_interval_ms: u64,
@@ -305,6 +311,8 @@ impl LimitFlags {
             outbox_bytes_max: self.outbox_bytes_max,
             outboxes_bytes_max: self.outboxes_bytes_max,
             outbox_pause_bytes: self.outbox_pause_bytes,
+            receive_buffer_bytes_max: self.receive_buffer_bytes_max,
+            receive_buffers_bytes_max: self.receive_buffers_bytes_max,
             ping_interval_ms: self.ping_interval_ms,
             idle_timeout_ms: self.idle_timeout_ms,
             close_timeout_ms: self.close_timeout_ms,

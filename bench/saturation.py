@@ -1,0 +1,100 @@
+"""The section of compare.py about a sender that never waits: Tidewire beside uWebSockets, each on a server of its own.
+
+The load generator bounds what is unconfirmed; the client here (peers/saturate) writes whenever a socket takes something.
+"""
+
+import json
+import subprocess
+
+from measure import CLIENT_CORE, median, reached
+from servers import PEERS, Server, tidewire_open
+
+OURS, THEIRS = "tidewire", "uWebSockets"
+SIZES_BYTES = (64, 175, 1024, 16384)
+CONNECTIONS = (100, 1_000, 10_000)
+ECHO_BYTES, ECHO_CONNECTIONS = 175, 100
+RATE_TARGET = 1.1
+CPU_TARGET = 0.9  # of uWebSockets' CPU per message, where the client and not the server is the limit
+BUSY = 0.95
+SLOW = 0.9  # a run below this part of the median is a slow one
+
+
+def saturation(page, rounds, seconds):
+    columns = ["messages/s", "uWebSockets", "ratio", "server CPU per message", "uWebSockets", "ratio"]
+    columns += ["client busy", "beside uWebSockets", "lowest / median", "slow runs", "of uWebSockets", "target"]
+    page.table("Receive from a sender that never waits", "payload", "connections", *columns)
+    for connections in CONNECTIONS:
+        for payload_bytes in SIZES_BYTES:
+            flags = ["--payload-bytes", payload_bytes, "--connections", connections]
+            ours, theirs = in_turns("sink", rounds, seconds, flags)
+            page.row(f"{payload_bytes:,} B", f"{connections:,}", *cells(ours, theirs), verdict(ours, theirs))
+    page.end(
+        f"Target: at least {RATE_TARGET} times uWebSockets; where the client is at least {BUSY:.0%} busy beside it, at most "
+        f"{CPU_TARGET} of its server CPU per message instead; and no more runs below {SLOW} of the median than it has.",
+        "A message is confirmed by the pong to a ping behind the last one. A client's busy share is its CPU time while it "
+        "sends; each run has a server of its own.",
+    )
+    page.table("Echo for a client of the same kind, 175 B, 100 connections", "in flight", *columns)
+    for in_flight in (64, 1):
+        flags = ["--payload-bytes", ECHO_BYTES, "--connections", ECHO_CONNECTIONS, "--in-flight", in_flight]
+        ours, theirs = in_turns("echo", rounds, seconds, flags)
+        page.row(str(in_flight), *cells(ours, theirs), "-")
+    page.end()
+
+
+def in_turns(mode, rounds, seconds, flags):
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(measured(tidewire_open(mode), mode, seconds, flags))
+        theirs.append(measured(uwebsockets(mode), mode, seconds, flags))
+    return ours, theirs
+
+
+def uwebsockets(mode):
+    return Server(THEIRS, [PEERS / "peer-uwebsockets", "--port", 0, "--mode", mode], [])
+
+
+def measured(server, mode, seconds, flags):
+    """One run against a server, which is stopped then."""
+    with server:
+        command = ["taskset", "-c", CLIENT_CORE, PEERS / "peer-saturate", "--url", server.url, "--mode", mode]
+        command += ["--seconds", seconds, "--server-pid", server.process.pid, *flags]
+        run = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    if run.returncode:
+        raise SystemExit(f"{server.name} {flags}: {run.stderr}")
+    return json.loads(run.stdout)
+
+
+def figure(rows, name):
+    return median(row[name] for row in rows)
+
+
+def ratio(ours, theirs, name):
+    """The median of the ratios within a round."""
+    return median(a[name] / b[name] for a, b in zip(ours, theirs, strict=True))
+
+
+def slow_runs(rows):
+    least = SLOW * figure(rows, "rate_per_s")
+    return sum(row["rate_per_s"] < least for row in rows)
+
+
+def cells(ours, theirs):
+    lowest = min(row["rate_per_s"] for row in ours) / figure(ours, "rate_per_s")
+    return [
+        *(f"{figure(rows, 'rate_per_s'):,.0f}" for rows in (ours, theirs)),
+        f"{ratio(ours, theirs, 'rate_per_s'):.2f}",
+        *(f"{figure(rows, 'server_cpu_ns_per_message'):,.1f} ns" for rows in (ours, theirs)),
+        f"{ratio(ours, theirs, 'server_cpu_ns_per_message'):.2f}",
+        *(f"{figure(rows, 'client_busy'):.0%}" for rows in (ours, theirs)),
+        f"{lowest:.2f}",
+        *(str(slow_runs(rows)) for rows in (ours, theirs)),
+    ]
+
+
+def verdict(ours, theirs):
+    if figure(theirs, "client_busy") >= BUSY:
+        is_fast = ratio(ours, theirs, "server_cpu_ns_per_message") <= CPU_TARGET
+    else:
+        is_fast = ratio(ours, theirs, "rate_per_s") >= RATE_TARGET
+    return reached(is_fast, slow_runs(ours) <= slow_runs(theirs))
