@@ -448,7 +448,11 @@ fn a_fast_sender_gets_a_larger_receive_buffer_within_the_limit() {
 
 fn large_buffers_are_allowed() -> bool {
     let maximum = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
-    maximum.is_ok_and(|text| text.trim().parse().is_ok_and(|bytes: usize| bytes >= 4 << 20))
+    maximum.is_ok_and(|text| {
+        text.trim()
+            .parse()
+            .is_ok_and(|bytes: usize| bytes >= 4 << 20)
+    })
 }
 
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
