@@ -240,7 +240,8 @@ pub struct Limits {
     /// The same of all connections of the server together, in bytes. Each gets an equal part, but at least 64 KiB,
     /// which is also what a connection has before it is fast. Linux takes up to twice as much memory. Default 1 GiB.
     pub receive_buffers_bytes_max: usize,
-    /// Time between the server's pings, in milliseconds. Default 25,000.
+    /// Time between the server's pings, in milliseconds: pings of RFC 6455 and, in version 1, `ping` messages. Either
+    /// answer keeps a silent session. Default 25,000.
     pub ping_interval_ms: u64,
     /// A connection that is silent for so long is closed, in milliseconds. Default 60,000.
     pub idle_timeout_ms: u64,

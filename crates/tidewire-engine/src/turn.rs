@@ -289,12 +289,15 @@ impl<A: Application> Turn<'_, A> {
                 );
                 return;
             }
-            TimeoutAction::SendPing if self.core.shared.config.protocol == Protocol::Raw => {
+            TimeoutAction::SendPing => {
+                if self.core.shared.config.protocol == Protocol::V1 {
+                    self.reply(state, &Reply::Ping);
+                }
+                // Every WebSocket library answers this one, with or without code for our messages.
                 if let Some(buffer) = self.io.buffer(state.key.id) {
                     frame::write_frame(buffer, OpCode::Ping, b"", None);
                 }
             }
-            TimeoutAction::SendPing => self.reply(state, &Reply::Ping),
             TimeoutAction::None => {}
         }
         let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);

@@ -26,6 +26,7 @@ fn the_server_pings_and_an_answer_keeps_the_session() {
     for _ in 0..60 {
         let ping = client.next_json();
         assert_eq!((&ping["c"], &ping["t"]), (&json!("WSE"), &json!("ping")));
+        assert_eq!(client.next(), Said::Ping(Vec::new()));
         let timestamp = ping["p"]["timestamp"].as_u64().unwrap();
         let pong = json!({"c": "WSE", "t": "PONG", "p": {"client_timestamp": timestamp}});
         client.send_text(&pong.to_string());
@@ -39,6 +40,23 @@ fn the_server_pings_and_an_answer_keeps_the_session() {
         (counters.idle_timeouts, counters.system_messages_received),
         (1, 60)
     );
+}
+
+/// A browser's page that only listens: the browser answers pings by itself.
+#[test]
+fn a_version_1_client_that_only_answers_pings_of_the_websocket_stays() {
+    let mut config = config();
+    config.limits.ping_interval_ms = 20;
+    config.limits.idle_timeout_ms = 400;
+    let server = start(config, Echo);
+    let mut client = connect_v1(&server);
+    for _ in 0..60 {
+        assert_eq!(client.next_json()["t"], "ping");
+        assert_eq!(client.next(), Said::Ping(Vec::new()));
+        client.send_bytes(&frame(OpCode::Pong, b""));
+    }
+    assert_eq!(server.handle().counters().idle_timeouts, 0);
+    assert_eq!(client.close_after_all().0, Some(4408));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod http;
+pub mod simulated;
 pub mod topics;
 
 use serde_json::{Value, json};
@@ -372,11 +373,15 @@ impl Client {
         self.next_json()
     }
 
+    /// The next message; pings of RFC 6455 before it are passed over.
     #[track_caller]
     pub fn next_json(&mut self) -> Value {
-        match self.next() {
-            Said::Text(text) => serde_json::from_str(&text).expect("JSON"),
-            other => panic!("{other:?}"),
+        loop {
+            match self.next() {
+                Said::Text(text) => return serde_json::from_str(&text).expect("JSON"),
+                Said::Ping(_) => {}
+                other => panic!("{other:?}"),
+            }
         }
     }
 
@@ -559,4 +564,4 @@ pub fn close_frame(code: Option<CloseCode>) -> Vec<u8> {
 }
 
 const KEY: [u8; 16] = *b"sixteen bytes ok";
-const MASK: [u8; 4] = [0x12, 0x34, 0x56, 0x78];
+pub(crate) const MASK: [u8; 4] = [0x12, 0x34, 0x56, 0x78];

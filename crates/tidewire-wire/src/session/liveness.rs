@@ -5,7 +5,7 @@
 pub enum TimeoutAction {
     /// Nothing yet.
     None,
-    /// Encode a ping and send it.
+    /// Encode a ping and send it; a server sends a ping of RFC 6455 directly after it.
     SendPing,
     /// Close the connection: its peer has been silent for too long.
     CloseIdle,

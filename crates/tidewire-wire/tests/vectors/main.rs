@@ -50,8 +50,8 @@ run_files! {
     topics: "topics" => dialogues;
 }
 
-/// Files that `vectors_crypto` runs, which needs the feature `crypto`.
-const ELSEWHERE: [&str; 2] = ["encryption", "signatures"];
+/// Files that `vectors_crypto` runs, which needs the feature `crypto`, and that of the engine, which has a clock.
+const ELSEWHERE: [&str; 3] = ["encryption", "liveness", "signatures"];
 
 #[test]
 fn every_file_is_run() {
