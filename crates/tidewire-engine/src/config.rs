@@ -205,9 +205,15 @@ pub enum Deflate {
 pub struct Limits {
     /// Sessions in all; the next one gets HTTP 503. Default 1,000,000.
     pub connections_max: usize,
-    /// Connections that have not finished the opening handshake, in all. Past it a further one takes the
-    /// place of the oldest, which is cut off, or waits until that has had half a second. Default 512.
+    /// Connections in the opening handshake that are read, in all. Past it, a further one takes the place of the oldest
+    /// of the address that has the most, or waits if its own address has as many. Default 512.
     pub handshakes_max: usize,
+    /// The same of one address; an IPv6 network of 64 bits counts as one. Past it, a further one is accepted but not
+    /// read until one of the same address has finished, or has had half a second and gives way to it. Default 256.
+    pub handshakes_per_address_max: usize,
+    /// Connections that wait so, in all. Past it, the one that has waited for the longest time of the address that has
+    /// the most is cut off for a further one, once it has waited for half a second. Default 16,384.
+    pub handshakes_parked_max: usize,
     /// Time for the opening handshake, TLS included, in milliseconds. Default 10,000.
     pub handshake_timeout_ms: u64,
     /// The head of the upgrade request, in bytes; at most a quarter of a shard's read buffer,
@@ -322,6 +328,8 @@ impl Default for Limits {
         Self {
             connections_max: 1_000_000,
             handshakes_max: 512,
+            handshakes_per_address_max: 256,
+            handshakes_parked_max: 16_384,
             handshake_timeout_ms: 10_000,
             request_head_bytes_max: 16 * 1024,
             message_bytes_max: 1024 * 1024,

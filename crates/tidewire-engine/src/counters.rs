@@ -106,11 +106,12 @@ counters! {
     connections_open, Gauge, "Sessions now";
     connections_accepted, Counter, "TCP connections accepted";
     connections_rejected_full, Counter, "Upgrades refused with HTTP 503 because the server was full";
-    handshakes_in_progress, Gauge, "Connections now that have not finished the opening handshake";
+    handshakes_in_progress, Gauge, "Connections now in the opening handshake that are read";
+    handshakes_parked, Gauge, "Connections now in the opening handshake that wait for others of their address";
     handshakes_completed, Counter, "Opening handshakes that led to a session";
     handshakes_failed, Counter, "Connections that ended before they were a session, for any reason";
     handshake_timeouts, Counter, "Opening handshakes that took too long";
-    handshakes_evicted, Counter, "Slow opening handshakes ended early because newcomers waited";
+    handshakes_evicted, Counter, "Opening handshakes ended early because others waited";
     origin_rejections, Counter, "Upgrades refused because of their origin";
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
     messages_received, Counter, "Whole messages received, of every kind";

@@ -39,8 +39,17 @@ enum Decision {
 }
 
 impl<A: Application> EngineShard<A> {
+    /// Reads what comes before a session: the beginning of TLS, then the request. Returns how many bytes it was.
+    pub(crate) fn receive_opening(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+        if io.is_tls_held(id) {
+            io.start_tls(id, data);
+            return data.len();
+        }
+        self.open(io, id, data)
+    }
+
     /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is incomplete.
-    pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+    fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let limits = wire::Limits {
             head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
         };
@@ -121,7 +130,7 @@ impl<A: Application> EngineShard<A> {
             self.refuse_after_upgrade(io, id, &mut session, failure, now);
             return;
         }
-        self.leave_opening();
+        self.end_pending(io, id);
         self.core.counters.handshakes_completed.add(1);
         self.core.counters.connections_open.add(1);
         let connection_id = self.core.new_id(now.unix_ms);

@@ -114,7 +114,6 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// What is kept for whom.
     pub(crate) accounts: Accounts,
-    pub(crate) handshakes_per_shard_max: usize,
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
@@ -264,7 +263,6 @@ impl Shared {
                 config.topics.limits.subscription_bytes_per_owner_max,
                 config.topics.limits.subscription_bytes_max,
             ),
-            handshakes_per_shard_max: limits.handshakes_max.div_ceil(config.shards),
             sessions: AtomicUsize::new(0),
             counters,
             intake: SharedIntake::new(&config.intake),
@@ -436,6 +434,16 @@ fn check(config: &Config) -> Result<(), StartError> {
     let minimums = [
         ("shards", config.shards as u64, 1),
         ("handshakes_max", limits.handshakes_max as u64, 1),
+        (
+            "handshakes_per_address_max",
+            limits.handshakes_per_address_max as u64,
+            1,
+        ),
+        (
+            "handshakes_parked_max",
+            limits.handshakes_parked_max as u64,
+            1,
+        ),
         ("connections_max", limits.connections_max as u64, 1),
         ("message_bytes_max", limits.message_bytes_max as u64, 125),
         (

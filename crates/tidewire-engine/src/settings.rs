@@ -132,6 +132,8 @@ plain! {
     reconnect_spread_ms: drain.reconnect_spread_ms;
     connections_max: limits.connections_max;
     handshakes_max: limits.handshakes_max;
+    handshakes_per_address_max: limits.handshakes_per_address_max;
+    handshakes_parked_max: limits.handshakes_parked_max;
     handshake_timeout_ms: limits.handshake_timeout_ms;
     request_head_bytes_max: limits.request_head_bytes_max;
     message_bytes_max: limits.message_bytes_max;

@@ -6,10 +6,11 @@ use crate::connection::{Connection, Pauses, Phase, Refusals, State};
 use crate::core::{Core, wire_now};
 use crate::inspect::{Question, View};
 use crate::jobs::{Jobs, Progress};
-use crate::openings::Openings;
 use crate::owner::OwnerId;
 use crate::pacing::Leaving;
+use crate::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::rate::TokenBucket;
+use crate::source::Source;
 use crate::topics::access::Access;
 use crate::topics::local::Slot;
 use crate::topics::manage::Change;
@@ -40,7 +41,7 @@ pub(crate) struct EngineShard<A> {
     pub(crate) core: Core,
     pub(crate) app: A,
     pub(crate) connections: Vec<Option<Connection>>,
-    openings: Openings,
+    pub(crate) pending: PendingHandshakes,
     /// Connections whose reading waits for the application.
     pub(crate) waiting: Vec<ConnectionId>,
     /// Connections that have had enough of this turn.
@@ -63,12 +64,13 @@ pub(crate) struct EngineShard<A> {
 
 impl<A: Application> EngineShard<A> {
     pub(crate) fn new(core: Core, app: A) -> Self {
-        let openings = Openings::new(core.shared.handshakes_per_shard_max);
+        let config = &core.shared.config;
+        let limits = PendingLimits::of_shard(&config.limits, config.shards);
         Self {
             core,
             app,
             connections: Vec::new(),
-            openings,
+            pending: PendingHandshakes::new(limits),
             waiting: Vec::new(),
             yielding: Vec::new(),
             working: Vec::new(),
@@ -84,15 +86,6 @@ impl<A: Application> EngineShard<A> {
     pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         let connection = self.connections.get_mut(id.index())?.as_mut()?;
         (connection.state.key.id == id).then_some(connection)
-    }
-
-    /// The opening handshake is over, well or not.
-    pub(crate) fn leave_opening(&mut self) {
-        self.openings.leave();
-        self.core
-            .counters
-            .handshakes_in_progress
-            .set(self.openings.count() as u64);
     }
 
     /// Reads the messages in `data`.
@@ -248,16 +241,9 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         self.connections[id.index()] = Some(Connection { reader, state });
         self.core.counters.connections_accepted.add(1);
-        let connections = &self.connections;
-        let is_opening = |id| is_opening(connections, id);
-        if let Some(slow) = self.openings.enter(id, Instant::now(), is_opening) {
-            self.core.counters.handshakes_evicted.add(1);
-            io.abort(slow);
-        }
-        self.core
-            .counters
-            .handshakes_in_progress
-            .set(self.openings.count() as u64);
+        let address = io.peer_address(id);
+        let source = address.map_or(Source::Unknown, |address| Source::of(address.ip()));
+        self.start_pending(io, id, source);
     }
 
     #[inline]
@@ -266,7 +252,7 @@ impl<A: Application> Handler for EngineShard<A> {
             Some(Some(connection)) if connection.state.phase == Phase::Opening => {}
             _ => return self.receive(io, id, data),
         }
-        let head_bytes = self.open(io, id, data);
+        let head_bytes = self.receive_opening(io, id, data);
         let is_session = self.connection(id).is_some_and(|connection| {
             !matches!(connection.state.phase, Phase::Opening | Phase::Over)
         });
@@ -306,7 +292,7 @@ impl<A: Application> Handler for EngineShard<A> {
             if connection.state.ended.is_none() {
                 counters.handshakes_failed.add(1);
             }
-            return self.leave_opening();
+            return self.end_pending(io, id);
         }
         match connection.state.ended {
             Some(CloseReason::ByUs(_)) => counters.sessions_closed_by_us.add(1),
@@ -377,8 +363,7 @@ impl<A: Application> Handler for EngineShard<A> {
             let backlogged = std::mem::take(&mut self.backlogged);
             self.resume(io, backlogged, |pauses| pauses.backlog = false);
         }
-        let connections = &self.connections;
-        self.openings.forget_ended(|id| is_opening(connections, id));
+        self.sweep_pending(io);
         self.send_away(io);
         if !self.waiting.is_empty() && self.app.is_ready() {
             let waiting = std::mem::take(&mut self.waiting);
@@ -415,18 +400,22 @@ impl<A: Application> Handler for EngineShard<A> {
         false
     }
 
+    fn holds_tls(&self) -> bool {
+        true
+    }
+
     fn may_accept(&self) -> bool {
-        self.openings
-            .may_accept(|id| is_opening(&self.connections, id))
+        self.pending.may_accept()
+    }
+
+    fn make_room(&mut self, io: &mut Io) -> bool {
+        self.drop_parked(io)
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
         if self.has_deliveries() || self.has_work || !self.core.topics.drained.is_empty() {
             return self.turned;
         }
-        let eviction = self
-            .openings
-            .next_eviction(|id| is_opening(&self.connections, id));
         // Another shard's backlog does not wake this one.
         let waits = !self.backlogged.is_empty()
             || !self.working.is_empty()
@@ -434,20 +423,13 @@ impl<A: Application> Handler for EngineShard<A> {
         let retry = self.turned.filter(|_| waits);
         let retry = retry.map(|turned| turned + BACKLOG_RETRY);
         let wakes = [
-            eviction,
+            self.next_pending(self.turned),
             self.core.calls.wake_at(),
             self.next_leaving(),
             retry,
         ];
         wakes.into_iter().flatten().min()
     }
-}
-
-fn is_opening(connections: &[Option<Connection>], id: ConnectionId) -> bool {
-    let connection = connections.get(id.index()).and_then(Option::as_ref);
-    connection.is_some_and(|connection| {
-        connection.state.key.id == id && connection.state.phase == Phase::Opening
-    })
 }
 
 /// How often a shard asks whether the others have delivered what its clients published, and whether the next second

@@ -245,6 +245,10 @@ impl<A: Application> Turn<'_, A> {
         match state.phase {
             Phase::Opening => {
                 self.core.counters.handshake_timeouts.add(1);
+                // Without TLS there is no way to say it to a peer that expects TLS.
+                if self.io.is_tls_held(id) {
+                    return self.io.abort(id);
+                }
                 if let Some(buffer) = self.io.buffer(id) {
                     write_rejection(408, &[], "the request took too long\n", buffer);
                 }

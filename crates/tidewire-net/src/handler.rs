@@ -11,6 +11,12 @@ pub trait Handler {
     /// What other threads send to this shard.
     type Mail: Send;
 
+    /// Whether TLS begins on accepted connections only when [`Io::start_tls`] is called, so that what comes before
+    /// can be read as it is, and a connection that sends nothing costs no TLS. Asked for each connection.
+    fn holds_tls(&self) -> bool {
+        false
+    }
+
     /// A connection was accepted at `listener`. With TLS its handshake has not been made yet.
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, listener: ListenerId) {
         let (_, _, _) = (io, id, listener);
@@ -63,6 +69,13 @@ pub trait Handler {
     fn may_read(&mut self, id: ConnectionId) -> bool {
         let _ = id;
         true
+    }
+
+    /// The system could not accept a connection, most likely because the process is out of descriptors. Whether the
+    /// handler has [aborted](Io::abort) a connection that was of less use, so that it is worth another try at once.
+    fn make_room(&mut self, io: &mut Io) -> bool {
+        let _ = io;
+        false
     }
 
     /// Whether the next connection in the listeners' queues may be accepted now. Asked again every

@@ -59,6 +59,8 @@ pub struct Io {
     pub(crate) drained: Vec<ConnectionId>,
     pub(crate) timers: TimerWheel,
     pub(crate) stopping: bool,
+    /// The connection that was accepted last and where from, which saves asking the system for it.
+    pub(crate) accepted: Option<(ConnectionId, SocketAddr)>,
     /// The time is set from outside, and nothing real is connected to.
     #[cfg(feature = "simulation")]
     is_simulated: bool,
@@ -85,6 +87,7 @@ impl Io {
             drained: Vec::new(),
             timers: TimerWheel::new(0),
             stopping: false,
+            accepted: None,
             #[cfg(feature = "simulation")]
             is_simulated: false,
             receive_buffers: ReceiveBuffers::new(
@@ -123,7 +126,37 @@ impl Io {
     /// The other end's address, if the connection lives.
     #[must_use]
     pub fn peer_address(&self, id: ConnectionId) -> Option<SocketAddr> {
-        self.live(id)?.stream.peer_addr().ok()
+        let socket = self.live(id)?;
+        match self.accepted {
+            Some((accepted, address)) if accepted == id => Some(address),
+            _ => socket.stream.peer_addr().ok(),
+        }
+    }
+
+    /// Whether the connection was accepted under TLS that has yet to begin, because the handler
+    /// [holds it back](crate::Handler::holds_tls).
+    #[must_use]
+    pub fn is_tls_held(&self, id: ConnectionId) -> bool {
+        self.live(id).is_some_and(|socket| socket.stream.is_held())
+    }
+
+    /// Begins TLS on a connection where it was held back. `received` is what the handler was given and has no
+    /// use for: the beginning of the peer's handshake. What comes from now on is plaintext. A peer that breaks TLS
+    /// ends the connection, of which the handler is told later.
+    pub fn start_tls(&mut self, id: ConnectionId, received: &[u8]) {
+        let Some(socket) = self.live_mut(id) else {
+            return;
+        };
+        match socket.stream.start_tls(received) {
+            Ok(()) => self.write_after_tls_read(id),
+            Err(error) => {
+                let closed = match error.downcast::<rustls::Error>() {
+                    Ok(error) => Closed::Tls(error),
+                    Err(error) => Closed::Failed(error),
+                };
+                self.kill(id, closed);
+            }
+        }
     }
 
     /// Reads nothing more from the connection, so that TCP holds its sender back.

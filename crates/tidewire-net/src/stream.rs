@@ -2,18 +2,30 @@
 
 #[cfg(feature = "simulation")]
 use crate::simulation::SimulatedSocket;
+use crate::tls::ServerConfig;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A non-blocking byte stream.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
+    /// TLS has yet to begin; until then bytes are read as they come.
+    Held(Box<HeldStream>),
     Tls(Box<TlsStream>),
     #[cfg(feature = "simulation")]
     Simulated(SimulatedSocket),
+}
+
+/// A connection whose handler decides when the server's side of TLS begins.
+#[derive(Debug)]
+pub(crate) struct HeldStream {
+    /// Always there: it is taken out only where TLS takes the place of this.
+    tcp: Option<TcpStream>,
+    config: Arc<ServerConfig>,
 }
 
 #[derive(Debug)]
@@ -41,6 +53,7 @@ impl Stream {
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Plain(tcp) => Some(tcp),
+            Self::Held(held) => held.tcp.as_ref(),
             Self::Tls(stream) => Some(&stream.tcp),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => None,
@@ -50,6 +63,7 @@ impl Stream {
     fn tcp_mut(&mut self) -> Option<&mut TcpStream> {
         match self {
             Self::Plain(tcp) => Some(tcp),
+            Self::Held(held) => held.tcp.as_mut(),
             Self::Tls(stream) => Some(&mut stream.tcp),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => None,
@@ -85,12 +99,12 @@ impl Stream {
 
     /// The other end's address; an error while there is no other end.
     pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Plain(tcp) => tcp.peer_addr(),
-            Self::Tls(stream) => stream.tcp.peer_addr(),
-            #[cfg(feature = "simulation")]
-            Self::Simulated(socket) => Ok(socket.peer_address()),
+        #[cfg(feature = "simulation")]
+        if let Self::Simulated(socket) = self {
+            return Ok(socket.peer_address());
         }
+        let tcp = self.tcp().ok_or(io::ErrorKind::NotConnected)?;
+        tcp.peer_addr()
     }
 
     /// What has failed since it was asked last.
@@ -101,7 +115,7 @@ impl Stream {
     /// TLS negotiates still, so that nothing can be sent.
     pub(crate) fn is_handshaking(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Held(_) => false,
             Self::Tls(stream) => stream.tls.is_handshaking(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => false,
@@ -116,6 +130,7 @@ impl Stream {
     ) -> io::Result<ReadOutcome> {
         match self {
             Self::Plain(tcp) => read_plain(tcp, buffer),
+            Self::Held(held) => held.read(buffer),
             Self::Tls(stream) => stream.read(buffer, scratch),
             #[cfg(feature = "simulation")]
             Self::Simulated(socket) => socket.read(buffer),
@@ -127,6 +142,7 @@ impl Stream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => retry_interrupted(|| tcp.write(bytes)),
+            Self::Held(_) => Err(io::ErrorKind::NotConnected.into()),
             Self::Tls(stream) => stream.write(bytes),
             #[cfg(feature = "simulation")]
             Self::Simulated(socket) => socket.write(&[IoSlice::new(bytes)]),
@@ -137,6 +153,7 @@ impl Stream {
     pub(crate) fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => retry_interrupted(|| tcp.write_vectored(slices)),
+            Self::Held(_) => Err(io::ErrorKind::NotConnected.into()),
             Self::Tls(stream) => stream.write_vectored(slices),
             #[cfg(feature = "simulation")]
             Self::Simulated(socket) => socket.write(slices),
@@ -146,7 +163,7 @@ impl Stream {
     /// Sends what TLS has encrypted or has to say itself. `Ok` when nothing is left of it.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Plain(_) => Ok(()),
+            Self::Plain(_) | Self::Held(_) => Ok(()),
             Self::Tls(stream) => stream.flush(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => Ok(()),
@@ -157,7 +174,7 @@ impl Stream {
     #[inline]
     pub(crate) fn wants_write(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Held(_) => false,
             Self::Tls(stream) => stream.tls.wants_write(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => false,
@@ -167,7 +184,7 @@ impl Stream {
     /// TLS holds bytes that it can encrypt only when the peer has answered.
     pub(crate) fn waits_for_handshake(&self) -> bool {
         match self {
-            Self::Plain(_) => false,
+            Self::Plain(_) | Self::Held(_) => false,
             Self::Tls(stream) => stream.early && stream.tls.is_handshaking(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => false,
@@ -177,6 +194,25 @@ impl Stream {
     #[inline]
     pub(crate) fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
+    }
+
+    /// Whether TLS waits for [`start_tls`](Self::start_tls).
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self, Self::Held(_))
+    }
+
+    /// Begins TLS with what was read before it. Without effect if it was not held back.
+    pub(crate) fn start_tls(&mut self, received: &[u8]) -> io::Result<()> {
+        let Self::Held(held) = self else {
+            return Ok(());
+        };
+        let server = rustls::ServerConnection::new(Arc::clone(&held.config));
+        let server = server.map_err(io::Error::other)?;
+        let tcp = held.tcp.take().ok_or(io::ErrorKind::NotConnected)?;
+        let mut stream = Box::new(TlsStream::new(tcp, server.into()));
+        let result = stream.begin(received);
+        *self = Self::Tls(stream);
+        result
     }
 
     /// Says that nothing more will be sent: TLS's close_notify, then TCP's end.
@@ -196,7 +232,35 @@ impl Stream {
     }
 }
 
+impl HeldStream {
+    pub(crate) fn new(tcp: TcpStream, config: Arc<ServerConfig>) -> Self {
+        let tcp = Some(tcp);
+        Self { tcp, config }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
+        let tcp = self.tcp.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        read_plain(tcp, buffer)
+    }
+}
+
 impl TlsStream {
+    /// Gives TLS what came before it was there: of a peer that keeps to the protocol, a part of its ClientHello,
+    /// which no plaintext can follow before our answer.
+    fn begin(&mut self, mut received: &[u8]) -> io::Result<()> {
+        while !received.is_empty() {
+            self.tls.read_tls(&mut received)?;
+            if let Err(error) = self.tls.process_new_packets() {
+                let _ = self.flush();
+                return Err(io::Error::other(error));
+            }
+        }
+        match self.flush() {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn new(tcp: TcpStream, tls: rustls::Connection) -> Self {
         Self {
             tcp,

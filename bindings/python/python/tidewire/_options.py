@@ -67,9 +67,13 @@ class ServerOptions(TypedDict, total=False):
     tls_key: Path
     #: Sessions in all; the next one gets HTTP 503. Default 1000000.
     connections_max: int
-    #: Connections still in the opening handshake, in all; past it a newcomer takes the place of the oldest.
+    #: Connections in the opening handshake that are read, in all; past it, the address with the most gives way.
     #: Default 512.
     handshakes_max: int
+    #: The same of one address (IPv6: of a /64); further ones wait for those of their own address. Default 256.
+    handshakes_per_address_max: int
+    #: Connections that wait so, in all. Default 16384.
+    handshakes_parked_max: int
     #: Time for the opening handshake, TLS included. Default 10000.
     handshake_timeout_ms: int
     #: Size of the head of the upgrade request. Default 16384.

@@ -119,9 +119,15 @@ struct LimitFlags {
     /// Sessions in all; the next one gets HTTP 503
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections_max)]
     connections_max: usize,
-    /// Connections still in the opening handshake, in all; past it a newcomer takes the place of the oldest
+    /// Connections in the opening handshake that are read, in all; past it, the address with the most gives way
     #[arg(long, value_name = "N", default_value_t = Limits::default().handshakes_max)]
     handshakes_max: usize,
+    /// The same of one address (IPv6: of a /64); further ones wait for those of their own address
+    #[arg(long, value_name = "N", default_value_t = Limits::default().handshakes_per_address_max)]
+    handshakes_per_address_max: usize,
+    /// Connections that wait so, in all
+    #[arg(long, value_name = "N", default_value_t = Limits::default().handshakes_parked_max)]
+    handshakes_parked_max: usize,
     /// Time for the opening handshake, TLS included
     #[arg(long, value_name = "MS", default_value_t = Limits::default().handshake_timeout_ms)]
     handshake_timeout_ms: u64,
@@ -301,6 +307,8 @@ impl LimitFlags {
         Limits {
             connections_max: self.connections_max,
             handshakes_max: self.handshakes_max,
+            handshakes_per_address_max: self.handshakes_per_address_max,
+            handshakes_parked_max: self.handshakes_parked_max,
             handshake_timeout_ms: self.handshake_timeout_ms,
             request_head_bytes_max: self.request_head_bytes_max,
             message_bytes_max: self.message_bytes_max,

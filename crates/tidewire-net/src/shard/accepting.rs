@@ -3,11 +3,12 @@
 use super::{LISTENER_BASE, Shard};
 use crate::handler::Handler;
 use crate::socket::Phase;
-use crate::stream::{Stream, TlsStream};
+use crate::stream::{HeldStream, Stream, TlsStream};
 use crate::{ListenerId, tls};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -65,12 +66,14 @@ impl<H: Handler> Shard<H> {
                 return;
             }
             match listener.socket.accept() {
-                Ok((tcp, _)) => self.start_accepted(index, tcp),
+                Ok((tcp, address)) => self.start_accepted(index, tcp, address),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     listener.pending = false;
                     return;
                 }
                 Err(error) if is_of_one_connection(&error) => {}
+                // Most likely the process is out of descriptors.
+                Err(_) if self.handler.make_room(&mut self.io) => self.tell_closed(),
                 Err(error) => {
                     tracing::warn!(%error, "no connection can be accepted; trying again");
                     listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
@@ -80,11 +83,14 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    fn start_accepted(&mut self, index: usize, tcp: TcpStream) {
+    fn start_accepted(&mut self, index: usize, tcp: TcpStream, address: SocketAddr) {
         #[cfg(not(target_os = "linux"))]
         let _ = tcp.set_nodelay(true);
         let stream = match &self.listeners[index].tls {
             None => Stream::Plain(tcp),
+            Some(config) if self.handler.holds_tls() => {
+                Stream::Held(Box::new(HeldStream::new(tcp, Arc::clone(config))))
+            }
             Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
                 Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
                 Err(error) => {
@@ -93,12 +99,13 @@ impl<H: Handler> Shard<H> {
                 }
             },
         };
-        self.start(stream, ListenerId(index));
+        self.start(stream, address, ListenerId(index));
     }
 
-    pub(super) fn start(&mut self, stream: Stream, listener: ListenerId) {
+    pub(super) fn start(&mut self, stream: Stream, address: SocketAddr, listener: ListenerId) {
         match self.io.add(stream, Phase::Open) {
             Ok(id) => {
+                self.io.accepted = Some((id, address));
                 self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
                 self.tell_closed();
             }

@@ -33,7 +33,8 @@ impl<H: Handler> Shard<H> {
                 return;
             }
             if let Some(socket) = self.driven.arrived.pop_front() {
-                self.start(Stream::Simulated(socket), ListenerId(0));
+                let address = socket.peer_address();
+                self.start(Stream::Simulated(socket), address, ListenerId(0));
             }
         }
     }
