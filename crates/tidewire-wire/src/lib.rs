@@ -5,6 +5,7 @@
 //! can be tested as bytes in, bytes out, and the crate builds for `wasm32-unknown-unknown`.
 //!
 //! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
+//! - [`proxy`], [`forwarded`]: where a connection comes from that a proxy hands on.
 //! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
 //! - [`deflate`]: permessage-deflate (RFC 7692).
 //! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
@@ -16,10 +17,12 @@ pub mod codes;
 pub mod deflate;
 pub mod envelope;
 pub mod format;
+pub mod forwarded;
 pub mod frame;
 pub mod handshake;
 pub mod mask;
 pub mod message;
+pub mod proxy;
 #[cfg(feature = "crypto")]
 pub mod secure;
 pub mod session;
