@@ -130,7 +130,8 @@ pub struct Peer {
     pub connection: ConnectionKey,
     /// The `sub` claim of the token; `None` without authentication.
     pub user: Option<String>,
-    /// The other end of the TCP connection.
+    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client that it
+    /// forwards; then the port is 0 if the proxy does not tell it.
     pub address: Option<std::net::SocketAddr>,
 }
 

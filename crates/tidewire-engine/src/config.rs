@@ -1,12 +1,14 @@
 //! What a server can be told.
 
 use crate::auth::AuthConfig;
+use crate::network::Network;
 use crate::ops::ApiKey;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use tidewire_wire::forwarded::ForwardedHeader;
 use tidewire_wire::secure::NONCES_DEFAULT_MAX;
 
 /// The configuration of a server. [`Config::default`] gives the defaults that each field states.
@@ -34,6 +36,8 @@ pub struct Config {
     pub auth_failure_after_upgrade: bool,
     /// Which web pages may connect. Default: those of the same host.
     pub origins: OriginPolicy,
+    /// Proxies that are believed when they tell whom they forward. Default: none.
+    pub proxies: TrustedProxies,
     /// TLS; without it connections are plain. Default `None`.
     pub tls: Option<TlsFiles>,
     /// Encryption of messages inside the WebSocket, for those who do not trust what ends TLS in between.
@@ -76,6 +80,18 @@ pub enum OriginPolicy {
     Any,
     /// The same host, or one of these, such as `https://app.example.com`.
     Listed(Vec<String>),
+}
+
+/// Proxies in front of the server. What one of them tells of a client's address counts as if the client had connected
+/// from there: by a PROXY header (version 1 or 2) at the start of the connection, before TLS, or by a header line of the
+/// request. Nobody else is believed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TrustedProxies {
+    /// Their addresses. Default: none.
+    pub networks: Vec<Network>,
+    /// The header line that they write. One that they do not write they may hand on as a client has written it, so only
+    /// this one is believed. Default `X-Forwarded-For`.
+    pub header: ForwardedHeader,
 }
 
 /// The files of a TLS server.
@@ -279,6 +295,7 @@ impl Default for Config {
             auth: None,
             auth_failure_after_upgrade: false,
             origins: OriginPolicy::SameHost,
+            proxies: TrustedProxies::default(),
             tls: None,
             encryption: Encryption::Off,
             identity_key: None,

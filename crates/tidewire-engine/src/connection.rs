@@ -10,6 +10,7 @@ use crate::owner::OwnerId;
 use crate::rate::TokenBucket;
 use crate::topics::access::Access;
 use crate::topics::subscribe::SessionTopics;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
@@ -38,6 +39,10 @@ pub(crate) struct State {
     pub(crate) jobs: Jobs,
     /// The `sub` claim of its token.
     pub(crate) user: Option<Arc<str>>,
+    /// Whom a trusted proxy forwards, if one does.
+    pub(crate) forwarded: Option<Box<SocketAddr>>,
+    /// It comes from a trusted proxy, whose header may come before everything else.
+    pub(crate) awaits_proxy_header: bool,
     /// Which topics it may have.
     pub(crate) access: Access,
     /// Its topics, once it has some.

@@ -39,17 +39,8 @@ enum Decision {
 }
 
 impl<A: Application> EngineShard<A> {
-    /// Reads what comes before a session: the beginning of TLS, then the request. Returns how many bytes it was.
-    pub(crate) fn receive_opening(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
-        if io.is_tls_held(id) {
-            io.start_tls(id, data);
-            return data.len();
-        }
-        self.open(io, id, data)
-    }
-
     /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is incomplete.
-    fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+    pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let limits = wire::Limits {
             head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
         };
@@ -64,6 +55,7 @@ impl<A: Application> EngineShard<A> {
                 return data.len();
             }
         };
+        self.read_forwarded(io, id, &request);
         match self.core.decide(&request, io.now().unix_ms) {
             Decision::Accept {
                 user,
@@ -95,7 +87,7 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    fn reject(&mut self, io: &mut Io, id: ConnectionId) {
+    pub(crate) fn reject(&mut self, io: &mut Io, id: ConnectionId) {
         self.core.counters.handshakes_failed.add(1);
         if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
             connection.state.ended = Some(CloseReason::ByUs(CloseCode::POLICY_VIOLATION));
@@ -166,7 +158,7 @@ impl<A: Application> EngineShard<A> {
         let peer = Peer {
             connection: state.key,
             user,
-            address: io.peer_address(id),
+            address: state.peer_address(io),
         };
         self.with_turn(io, id, |turn, state| {
             turn.announce_when_encrypted(state, peer);

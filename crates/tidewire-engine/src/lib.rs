@@ -35,12 +35,14 @@ mod core;
 pub mod counters;
 mod encryption;
 mod fair;
+mod forwarding;
 mod handle;
 mod handshake;
 mod inspect;
 mod intake;
 mod jobs;
 mod layers;
+mod network;
 pub mod ops;
 mod outgoing;
 mod owner;
@@ -69,15 +71,17 @@ pub use application::{
 pub use calls::{Call, CallFailure, NewCall, Responder};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
-    SignatureKey, Signing, TlsFiles,
+    SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
 pub use handle::{Handle, SendError};
 pub use inspect::{
     ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,
 };
+pub use network::{InvalidNetwork, Network};
 pub use server::{Server, StartError};
 pub use sync::SyncRequest;
 pub use tidewire_wire::envelope::Priority;
+pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
 pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};

@@ -165,6 +165,13 @@ impl PendingHandshakes {
         is_admitted
     }
 
+    /// Whether a pending handshake is to be read.
+    pub(crate) fn is_admitted(&self, id: ConnectionId) -> bool {
+        let key = self.keys.get(id.index()).copied().flatten();
+        let entry = key.and_then(|key| self.entries.get(key as usize));
+        entry.is_some_and(|entry| entry.id == id && !entry.is_parked)
+    }
+
     /// A connection is not pending any more, well or not.
     pub(crate) fn handle_end(&mut self, id: ConnectionId, now_ms: u64) {
         self.now_ms = now_ms;

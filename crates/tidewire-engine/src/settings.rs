@@ -16,6 +16,7 @@
 //! ```
 
 mod auth;
+mod front;
 mod layers;
 mod topics;
 
@@ -87,6 +88,7 @@ pub fn config_from(settings: &Map<String, Value>) -> Result<Config, SettingError
         Some(origins) if is_any(&origins) => OriginPolicy::Any,
         Some(origins) => OriginPolicy::Listed(origins),
     };
+    front::set(settings, &mut config)?;
     config.subprotocols = settings.texts("subprotocol")?.unwrap_or_default();
     config.tls = tls(settings)?;
     config.auth = auth::auth(settings, config.protocol)?;
@@ -101,6 +103,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
         .iter()
         .chain(OWN)
         .chain(auth::NAMES)
+        .chain(front::NAMES)
         .chain(layers::NAMES)
         .chain(topics::NAMES)
         .copied()

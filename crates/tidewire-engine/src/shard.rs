@@ -10,7 +10,6 @@ use crate::owner::OwnerId;
 use crate::pacing::Leaving;
 use crate::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::rate::TokenBucket;
-use crate::source::Source;
 use crate::topics::access::Access;
 use crate::topics::local::Slot;
 use crate::topics::manage::Change;
@@ -221,6 +220,8 @@ impl<A: Application> Handler for EngineShard<A> {
             owner: OwnerId::SERVER,
             jobs: Jobs::default(),
             user: None,
+            forwarded: None,
+            awaits_proxy_header: false,
             access: Access::bind(&self.core.shared.access, None),
             topics: None,
             calls: None,
@@ -241,9 +242,7 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         self.connections[id.index()] = Some(Connection { reader, state });
         self.core.counters.connections_accepted.add(1);
-        let address = io.peer_address(id);
-        let source = address.map_or(Source::Unknown, |address| Source::of(address.ip()));
-        self.start_pending(io, id, source);
+        self.start_opening(io, id);
     }
 
     #[inline]

@@ -3,12 +3,11 @@
 mod common;
 
 use common::simulated::SimulatedClient;
-use common::{Opening, Said, assert_settled, config, start, tcp, wait_until};
+use common::{Opening, Said, assert_settled, certified, config, start, tcp, wait_until};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{Config, simulation};
 use tidewire_net::Handler;
-use tidewire_net::tls;
 use tidewire_testkit::simulation::{ClientEnd, Driver, Faults};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
@@ -119,15 +118,7 @@ fn attack(address: SocketAddr) -> TcpStream {
 
 #[test]
 fn silent_connections_leave_others_in_over_tls() {
-    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let folder = tempfile::tempdir().expect("a folder");
-    let files = tidewire_engine::TlsFiles {
-        certificate: folder.path().join("certificate.pem"),
-        key: folder.path().join("key.pem"),
-    };
-    std::fs::write(&files.certificate, key.cert.pem()).expect("a file");
-    std::fs::write(&files.key, key.signing_key.serialize_pem()).expect("a file");
-    let trust = tls::client_config(Some(&files.certificate)).expect("a configuration");
+    let (files, trust, _folder) = certified();
     let mut config = Config {
         tls: Some(files),
         ..config()

@@ -61,6 +61,10 @@ class ServerOptions(TypedDict, total=False):
     origin: str | Sequence[str]
     #: Subprotocols that are confirmed to clients that offer them; the client's first if none is given.
     subprotocol: str | Sequence[str]
+    #: Proxies that are believed when they tell whom they forward, such as `10.0.0.0/8`.
+    trusted_proxy: str | Sequence[str]
+    #: The header line that they write. Default `"x-forwarded-for"`.
+    forwarded_header: Literal["x-forwarded-for", "forwarded"]
     #: A file with the certificate chain, PEM; with `tls_key` it turns TLS on.
     tls_certificate: Path
     #: The certificate's private key, PEM.

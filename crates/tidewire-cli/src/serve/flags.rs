@@ -1,5 +1,6 @@
 //! The options of `tidewire serve`, and the engine's configuration they make.
 
+use super::front::FrontFlags;
 use super::keys::{KeyFlags, secret_of};
 use super::layers::{CompressionFlags, SecurityFlags};
 use super::topics::{TopicFlags, TopicLimitFlags};
@@ -74,6 +75,8 @@ pub(crate) struct ServeFlags {
     keys: KeyFlags,
     #[command(flatten)]
     tls: TlsFlags,
+    #[command(flatten)]
+    front: FrontFlags,
     #[command(flatten)]
     security: SecurityFlags,
     #[command(flatten)]
@@ -241,6 +244,7 @@ impl ServeFlags {
                 origins if is_any(origins) => OriginPolicy::Any,
                 origins => OriginPolicy::Listed(origins.to_vec()),
             },
+            proxies: self.front.proxies(),
             tls: self.tls.files()?,
             subprotocols: self.subprotocol.clone(),
             encryption: self.security.encryption(),

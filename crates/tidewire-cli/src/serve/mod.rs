@@ -1,6 +1,7 @@
 //! `tidewire serve`: runs the engine until it is told to stop.
 
 mod flags;
+mod front;
 pub(crate) mod keys;
 mod layers;
 mod topics;

@@ -147,9 +147,8 @@ impl View<'_> {
             connection: state.key,
             id: id.map(|id| id.to_string()),
             user: state.user.as_deref().map(str::to_owned),
-            address: self
-                .io
-                .peer_address(state.key.id)
+            address: state
+                .peer_address(self.io)
                 .map(|address| address.to_string()),
             format: match state.session.format() {
                 Format::Json => "json",

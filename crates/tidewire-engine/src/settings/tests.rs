@@ -158,3 +158,21 @@ fn what_does_not_fit_together() {
         assert!(error.starts_with(expected), "{settings}: {error}");
     }
 }
+
+#[test]
+fn proxies_are_one_or_several() {
+    let proxies = |settings| open(settings).map(|config| config.proxies.networks.len());
+    assert_eq!(proxies(json!({"trusted_proxy": "10.0.0.0/8"})), Ok(1));
+    let both = json!({"trusted_proxy": ["10.0.0.1", "::1"], "forwarded_header": "forwarded"});
+    assert_eq!(proxies(both), Ok(2));
+    let error = proxies(json!({"trusted_proxy": "proxy.example"})).unwrap_err();
+    assert!(
+        error.starts_with("trusted_proxy: \"proxy.example\": expected an address"),
+        "{error}"
+    );
+    let error = proxies(json!({"forwarded_header": "via"})).unwrap_err();
+    assert_eq!(
+        error,
+        "forwarded_header: expected x-forwarded-for or forwarded"
+    );
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tidewire_engine::auth::KeyMaterial;
 use tidewire_engine::counters::Snapshot;
 use tidewire_engine::token::{SigningKey, sign};
-use tidewire_engine::{Application, Config, Handle, Protocol, Server};
+use tidewire_engine::{Application, Config, Handle, Protocol, Server, TlsFiles};
 use tidewire_net::tls;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::deflate::{Decompressor, DeflateParameters};
@@ -49,6 +49,24 @@ pub fn raw_config() -> Config {
 
 pub fn start<A: Application + Clone>(config: Config, application: A) -> Server {
     Server::start(config, move |_| application.clone()).expect("a server on a free port")
+}
+
+/// A certificate for localhost, a client that trusts it, and the folder that is to be kept as long as either.
+pub fn certified() -> (TlsFiles, Arc<tls::ClientConfig>, tempfile::TempDir) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+    let made = made.expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let files = TlsFiles {
+        certificate: write("certificate.pem", made.cert.pem()),
+        key: write("key.pem", made.signing_key.serialize_pem()),
+    };
+    let trust = tls::client_config(Some(&files.certificate)).expect("a certificate");
+    (files, trust, folder)
 }
 
 /// A connection to the default path, past the opening handshake.
@@ -186,6 +204,8 @@ pub struct Opening {
     pub host: String,
     pub headers: Vec<(&'static str, String)>,
     pub protocols: Vec<String>,
+    /// What comes before everything else, TLS included.
+    pub preface: Vec<u8>,
     /// Frames that leave together with the request.
     pub early: Vec<u8>,
     pub deflate: Option<DeflateParameters>,
@@ -200,6 +220,7 @@ impl Opening {
             host: address.to_string(),
             headers: Vec::new(),
             protocols: Vec::new(),
+            preface: Vec::new(),
             early: Vec::new(),
             deflate: None,
             tls: None,
@@ -260,7 +281,10 @@ impl Opening {
     }
 
     fn stream(&self) -> Box<dyn Stream> {
-        let stream = tcp(self.address);
+        let mut stream = tcp(self.address);
+        stream
+            .write_all(&self.preface)
+            .expect("the preface fits the socket");
         let Some(config) = &self.tls else {
             return Box::new(stream);
         };

@@ -151,7 +151,8 @@ impl<'a> Request<'a> {
         self.head_bytes
     }
 
-    fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+    /// The values of all headers called `name`, in any case, in their order.
+    pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers[..self.header_count]
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name))

@@ -1,0 +1,34 @@
+//! The options about what stands in front of the server.
+
+use clap::{Args, ValueEnum};
+use tidewire_engine::{ForwardedHeader, Network, TrustedProxies};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "In front of the server")]
+pub(super) struct FrontFlags {
+    /// A proxy that is believed when it tells whom it forwards, by a PROXY header (version 1 or 2) or a header line; may
+    /// be given several times
+    #[arg(long, value_name = "ADDRESS[/PREFIX]", value_delimiter = ',')]
+    trusted_proxy: Vec<Network>,
+    /// The header line that trusted proxies write
+    #[arg(long, value_enum, default_value = "x-forwarded-for")]
+    forwarded_header: ForwardedHeaderFlag,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ForwardedHeaderFlag {
+    XForwardedFor,
+    Forwarded,
+}
+
+impl FrontFlags {
+    pub(super) fn proxies(&self) -> TrustedProxies {
+        TrustedProxies {
+            networks: self.trusted_proxy.clone(),
+            header: match self.forwarded_header {
+                ForwardedHeaderFlag::XForwardedFor => ForwardedHeader::XForwardedFor,
+                ForwardedHeaderFlag::Forwarded => ForwardedHeader::Forwarded,
+            },
+        }
+    }
+}
