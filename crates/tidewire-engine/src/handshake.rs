@@ -150,7 +150,7 @@ impl<A: Application> EngineShard<A> {
         state.phase = Phase::Open;
         state.access = access;
         state.user = user.as_deref().map(Arc::from);
-        let address = io.peer_address(id).map(|address| address.ip());
+        let address = state.peer_address(io).map(|address| address.ip());
         state.owner = self.core.shared.owners.of(user.as_deref(), address);
         if let Some(user) = &state.user {
             self.core.users.add(user, id);

@@ -182,9 +182,7 @@ pub fn parse_response(
             status,
             reason: parsed.reason.unwrap_or_default().to_owned(),
             retry_after,
-            retry_at: retry
-                .filter(|_| retry_after.is_none())
-                .map(str::to_owned),
+            retry_at: retry.filter(|_| retry_after.is_none()).map(str::to_owned),
         });
     }
     if parsed.version != Some(1) {
