@@ -20,7 +20,7 @@ SLOW = 0.9  # a run below this part of the median is a slow one
 
 
 def saturation(page, rounds, seconds):
-    columns = ["messages/s", "uWebSockets", "ratio", "server CPU per message", "uWebSockets", "ratio"]
+    columns = ["messages/s", "uWebSockets", "ratio", "server CPU per message", "uWebSockets' CPU", "ratio of CPU"]
     columns += ["client busy", "beside uWebSockets", "lowest / median", "slow runs", "of uWebSockets", "target"]
     page.table("Receive from a sender that never waits", "payload", "connections", *columns)
     for connections in CONNECTIONS:
