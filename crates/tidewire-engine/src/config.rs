@@ -1,6 +1,7 @@
 //! What a server can be told.
 
 use crate::auth::AuthConfig;
+use crate::hosts::HostPolicy;
 use crate::network::Network;
 use crate::ops::ApiKey;
 use crate::topics::config::Topics;
@@ -36,6 +37,9 @@ pub struct Config {
     pub auth_failure_after_upgrade: bool,
     /// Which web pages may connect. Default: those of the same host.
     pub origins: OriginPolicy,
+    /// By which names the server may be called, here and on the operations listener. Default: on a loopback address without
+    /// authentication by names of this machine alone, else by any.
+    pub hosts: HostPolicy,
     /// Proxies that are believed when they tell whom they forward. Default: none.
     pub proxies: TrustedProxies,
     /// TLS; without it connections are plain. Default `None`.
@@ -295,6 +299,7 @@ impl Default for Config {
             auth: None,
             auth_failure_after_upgrade: false,
             origins: OriginPolicy::SameHost,
+            hosts: HostPolicy::default(),
             proxies: TrustedProxies::default(),
             tls: None,
             encryption: Encryption::Off,

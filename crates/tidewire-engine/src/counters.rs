@@ -113,6 +113,7 @@ counters! {
     handshake_timeouts, Counter, "Opening handshakes that took too long";
     handshakes_evicted, Counter, "Opening handshakes ended early because others waited";
     proxy_headers_refused, Counter, "Connections from trusted proxies that ended because of a malformed PROXY header";
+    host_rejections, Counter, "Upgrades refused because of the host that they name";
     origin_rejections, Counter, "Upgrades refused because of their origin";
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
     messages_received, Counter, "Whole messages received, of every kind";

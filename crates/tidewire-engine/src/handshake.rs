@@ -2,7 +2,7 @@
 
 use crate::application::{Application, CloseReason, Peer};
 use crate::auth::{Claims, TokenError, find_token};
-use crate::config::{OriginPolicy, Protocol};
+use crate::config::{Config, OriginPolicy, Protocol};
 use crate::connection::{Connection, Phase};
 use crate::core::{Core, wire_now};
 use crate::layers::{self, Layers};
@@ -56,7 +56,10 @@ impl<A: Application> EngineShard<A> {
             }
         };
         self.read_forwarded(io, id, &request);
-        match self.core.decide(&request, io.now().unix_ms) {
+        let is_forwarded = self
+            .connection(id)
+            .is_some_and(|connection| connection.state.forwarded.is_some());
+        match self.core.decide(&request, is_forwarded, io.now().unix_ms) {
             Decision::Accept {
                 user,
                 access,
@@ -189,7 +192,7 @@ impl<A: Application> EngineShard<A> {
 }
 
 impl Core {
-    fn decide(&self, request: &Request<'_>, unix_ms: u64) -> Decision {
+    fn decide(&self, request: &Request<'_>, is_forwarded: bool, unix_ms: u64) -> Decision {
         let config = &self.shared.config;
         let reject = |status, reason: &str| Decision::Reject {
             status,
@@ -204,6 +207,11 @@ impl Core {
                 reason,
                 retry_after_s,
             };
+        }
+        let is_guarded = !is_forwarded && is_local_page(config, request);
+        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
+            self.counters.host_rejections.add(1);
+            return reject(421, &words);
         }
         if !config.paths.is_empty() && !config.paths.iter().any(|path| path == request.path()) {
             return reject(404, "no WebSocket is served at this path");
@@ -305,6 +313,21 @@ fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
         .protocols()
         .find(|name| !is_token(name))
         .or_else(|| request.protocols().next())
+}
+
+/// Whether a page calls a server that is most likely meant for this machine alone, and is not expected to.
+fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
+    let is_expected = |origin: &str| match &config.origins {
+        OriginPolicy::Any => true,
+        OriginPolicy::SameHost => false,
+        OriginPolicy::Listed(origins) => {
+            let mut origins = origins.iter();
+            origins.any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        }
+    };
+    config.listen.ip().is_loopback()
+        && config.auth.is_none()
+        && request.origin().is_some_and(|origin| !is_expected(origin))
 }
 
 fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {

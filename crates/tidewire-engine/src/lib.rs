@@ -38,6 +38,7 @@ mod fair;
 mod forwarding;
 mod handle;
 mod handshake;
+pub mod hosts;
 mod inspect;
 mod intake;
 mod jobs;
@@ -74,6 +75,7 @@ pub use config::{
     SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
 pub use handle::{Handle, SendError};
+pub use hosts::HostPolicy;
 pub use inspect::{
     ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,
 };

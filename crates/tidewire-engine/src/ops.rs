@@ -10,17 +10,22 @@
 //! | `/api/v1/…` | the HTTP API, for those who show its key; `/api/v1/openapi.json` describes it |
 //!
 //! It has a thread of its own, so that it answers while the shards are busy, and two more for what asks the
-//! shards. But for the API nobody is asked for a token: keep the port inside.
+//! shards. But for the API nobody is asked for a token: keep the port inside. On a loopback address, requests have to name
+//! this machine in `Host`, or a host that is allowed, so that no web page can ask in its own name.
 
 mod api;
+mod hosts;
 mod key;
 mod listener;
 mod office;
 mod pages;
+mod places;
 mod request;
 
 use crate::counters::Snapshot;
 use crate::handle::Handle;
+use crate::hosts::HostPolicy;
+use hosts::OpsHosts;
 pub use key::{ApiKey, InvalidApiKey};
 use listener::{Listener, Word};
 use office::{Desk, Office};
@@ -83,7 +88,7 @@ impl Ops {
     /// The address is in use, not of this machine or not permitted, or the operating system has no
     /// thread or event queue left.
     pub fn start(address: SocketAddr, source: Arc<dyn OpsSource>) -> io::Result<Self> {
-        Self::open(address, source, None)
+        Self::open(address, source, None, HostPolicy::default())
     }
 
     /// The same for a running server, with the API for those who show its key.
@@ -95,15 +100,17 @@ impl Ops {
         source: Arc<dyn OpsSource>,
         handle: Handle,
         key: Option<ApiKey>,
+        hosts: HostPolicy,
     ) -> io::Result<Self> {
         let office = Office::new(Arc::clone(&source), handle, key);
-        Self::open(address, source, Some(Arc::new(office)))
+        Self::open(address, source, Some(Arc::new(office)), hosts)
     }
 
     fn open(
         address: SocketAddr,
         source: Arc<dyn OpsSource>,
         office: Option<Arc<Office>>,
+        hosts: HostPolicy,
     ) -> io::Result<Self> {
         let mut sockets = bind(address, 1, BACKLOG)?;
         let socket = sockets.pop().ok_or(io::ErrorKind::NotFound)?;
@@ -114,7 +121,8 @@ impl Ops {
             mailbox_capacity: CONNECTIONS_MAX,
             ..ShardConfig::default()
         };
-        let listener = Listener::new(source, office.clone());
+        let hosts = OpsHosts::new(hosts, address);
+        let listener = Listener::new(source, office.clone(), hosts);
         let (mut shard, mailbox) = Shard::new(&config, listener)?;
         let mut threads = Vec::new();
         if let Some(office) = &office {
@@ -163,7 +171,8 @@ impl Drop for Ops {
     }
 }
 
-/// Connections that may be open at once; the next one gets HTTP 503.
+/// Connections that may be open at once. The oldest idle one gives way to a further one, which gets HTTP 503 only if none
+/// is idle: all wait for an answer, or are sending what their request announced.
 pub const CONNECTIONS_MAX: usize = 256;
 
 /// How long a connection may take for one request or wait for the next, in milliseconds.

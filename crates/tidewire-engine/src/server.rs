@@ -8,6 +8,7 @@ use crate::config::{Config, Encryption, Protocol};
 use crate::core::{Core, unix_ms};
 use crate::counters::{Counters, Snapshot};
 use crate::handle::{Handle, ShardWaker};
+use crate::hosts::HostGuard;
 use crate::intake::SharedIntake;
 use crate::ops::{Ops, OpsSource, TopicsUsage};
 use crate::owner::Owners;
@@ -118,6 +119,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) intake: SharedIntake,
+    pub(crate) hosts: HostGuard,
     /// What a connection may do wrong, if that is limited.
     pub(crate) error_limit: Option<ErrorLimit>,
     pub(crate) draining: AtomicBool,
@@ -266,6 +268,7 @@ impl Shared {
             sessions: AtomicUsize::new(0),
             counters,
             intake: SharedIntake::new(&config.intake),
+            hosts: HostGuard::new(config.hosts.clone()),
             error_limit: ErrorLimit::new(limits),
             draining: AtomicBool::new(false),
             drain_span_ms: AtomicU64::new(pacing::SPAN_MS_DEFAULT),
@@ -410,7 +413,8 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
     };
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
     let key = shared.config.ops_api_key.clone();
-    Ops::start_for(address, source, handle.clone(), key)
+    let hosts = shared.config.hosts.clone();
+    Ops::start_for(address, source, handle.clone(), key, hosts)
         .map(Some)
         .map_err(|source| StartError::Listen { address, source })
 }

@@ -174,7 +174,7 @@ fn bodies_have_limits_and_lengths() {
     let key = "X-API-Key: 0123456789abcdef\r\n";
     let mut peer = http(&server);
     peer.send(&format!(
-        "POST /api/v1/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 2097153\r\n\r\n"
+        "POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: 2097153\r\n\r\n"
     ));
     let refused = peer.receive();
     assert_eq!(
@@ -184,7 +184,7 @@ fn bodies_have_limits_and_lengths() {
     peer.expect_end();
 
     let mut peer = http(&server);
-    peer.send(&format!("POST /api/v1/publish HTTP/1.1\r\nHost: a\r\n{key}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
+    peer.send(&format!("POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\n{key}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"));
     let refused = peer.receive();
     assert_eq!(
         (refused.status, refused.code().as_str()),
@@ -198,10 +198,12 @@ fn bodies_have_limits_and_lengths() {
     let mut peer = http(&server);
     let length = body.len();
     peer.send(&format!(
-        "POST /api/v1/publish/batch HTTP/1.1\r\nHost: a\r\n{key}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+        "POST /api/v1/publish/batch HTTP/1.1\r\nHost: localhost\r\n{key}Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
     ));
     assert_eq!(peer.receive().status, 100);
-    peer.send(&format!("{body}GET /health HTTP/1.1\r\nHost: a\r\n\r\n"));
+    peer.send(&format!(
+        "{body}GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    ));
     assert_eq!(
         peer.receive().json()["results"],
         json!([{"topic": "a", "duplicate": false}, {"topic": "a", "duplicate": false}])
@@ -213,7 +215,7 @@ fn bodies_have_limits_and_lengths() {
 fn a_body_that_does_not_come_ends_after_a_time() {
     let server = server();
     let mut slow = http(&server);
-    slow.send("POST /api/v1/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{");
+    slow.send("POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\nX-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{");
     assert_eq!(slow.receive().status, 408);
     slow.expect_end();
 }
@@ -225,9 +227,9 @@ fn pipelined_requests_are_answered_in_order() {
     let body = r#"{"topic":"kept.a","type":"x","payload":1}"#;
     let length = body.len();
     let publish = format!(
-        "POST /api/v1/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: {length}\r\n\r\n{body}"
+        "POST /api/v1/publish HTTP/1.1\r\nHost: localhost\r\n{key}Content-Length: {length}\r\n\r\n{body}"
     );
-    let health = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
+    let health = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut peer = http(&server);
     peer.send(&[publish.as_str(), health].concat().repeat(50));
     for offset in 1..=50 {

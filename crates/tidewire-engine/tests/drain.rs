@@ -34,7 +34,7 @@ fn a_drain_sends_everybody_elsewhere_and_loses_nothing() {
     let ready = move || {
         status(&answer(
             ops,
-            "GET /ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            "GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         ))
     };
     assert_eq!(ready(), 200);

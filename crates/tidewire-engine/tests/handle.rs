@@ -247,7 +247,7 @@ fn the_operations_listener_tells_what_the_handle_tells() {
     let page = |path: &str| {
         let said = answer(
             ops,
-            format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"),
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
         );
         assert_eq!(status(&said), 200, "{said}");
         said.split_once("\r\n\r\n").expect("a head").1.to_owned()

@@ -94,7 +94,7 @@ fn metrics_are_in_the_text_format_of_prometheus() {
 fn head_is_answered_without_a_body() {
     let (ops, _) = start();
     let mut peer = connect(&ops);
-    peer.send("HEAD /stats HTTP/1.1\r\nHost: a\r\n\r\nGET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    peer.send("HEAD /stats HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = peer.receive_head();
     assert_eq!(head.status, 200);
     assert!(head.headers["content-length"].parse::<usize>().unwrap() > 100);
@@ -105,15 +105,15 @@ fn head_is_answered_without_a_body() {
 fn other_paths_and_methods_are_refused_and_the_connection_goes_on() {
     let (ops, _) = start();
     let mut peer = connect(&ops);
-    peer.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    peer.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(peer.receive().status, 404);
-    peer.send("DELETE /stats HTTP/1.1\r\nHost: a\r\n\r\n");
+    peer.send("DELETE /stats HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let refused = peer.receive();
     assert_eq!(
         (refused.status, refused.headers["allow"].as_str()),
         (405, "GET, HEAD")
     );
-    peer.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    peer.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(peer.receive().status, 200);
 }
 
@@ -121,10 +121,10 @@ fn other_paths_and_methods_are_refused_and_the_connection_goes_on() {
 fn a_body_ends_the_connection() {
     let (ops, _) = start();
     let mut peer = connect(&ops);
-    let body = "GET /stats HTTP/1.1\r\nHost: a\r\n\r\n";
+    let body = "GET /stats HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let length = body.len();
     peer.send(&format!(
-        "POST /ready HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+        "POST /ready HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
     ));
     let refused = peer.receive();
     assert_eq!(
@@ -138,7 +138,7 @@ fn a_body_ends_the_connection() {
 fn a_peer_that_asks_for_it_is_closed() {
     let (ops, _) = start();
     for request in [
-        "GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+        "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
         "GET /health HTTP/1.0\r\n\r\n",
     ] {
         let mut peer = connect(&ops);
@@ -153,7 +153,7 @@ fn pipelined_requests_are_answered_in_order() {
     let (ops, _) = start();
     let mut peer = connect(&ops);
     let three = ["/health", "/none", "/ready"]
-        .map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"))
+        .map(|path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         .concat();
     let (most, rest) = three.split_at(three.len() - 7);
     peer.send(most);
@@ -167,7 +167,7 @@ fn pipelined_requests_are_answered_in_order() {
 fn a_request_may_come_byte_by_byte() {
     let (ops, _) = start();
     let mut peer = connect(&ops);
-    for byte in b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" {
+    for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" {
         peer.stream.get_mut().write_all(&[*byte]).unwrap();
     }
     assert_eq!(peer.receive().status, 200);
@@ -208,7 +208,7 @@ fn half_a_request_and_silence_end_after_a_time() {
     half.send("GET /health HTTP/1.1\r\n");
     let mut silent = connect(&ops);
     let mut used = connect(&ops);
-    used.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    used.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(used.receive().status, 200);
     assert_eq!(half.receive().status, 408);
     half.expect_end();
@@ -220,7 +220,7 @@ fn half_a_request_and_silence_end_after_a_time() {
 fn a_peer_that_never_reads_does_not_stop_the_others() {
     let (ops, _) = start();
     let mut greedy = TcpStream::connect(ops.local_address()).unwrap();
-    let request = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
+    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     // Far more answers than any socket buffer holds; the listener has to give the peer up.
     let is_cut_off = (0..10_000).any(|_| greedy.write_all(request.as_bytes()).is_err());
     assert!(is_cut_off);
@@ -228,15 +228,67 @@ fn a_peer_that_never_reads_does_not_stop_the_others() {
 }
 
 #[test]
-fn there_is_a_limit_of_connections() {
+fn the_oldest_idle_connection_gives_way() {
     let (ops, _) = start();
     let mut peers: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect(&ops)).collect();
-    let mut one_more = connect(&ops);
-    assert_eq!(one_more.receive().status, 503);
-    one_more.expect_end();
+    // A part of a request is nothing that anybody waits for.
+    peers[0].send("GET /health HTTP/1.1\r\n");
+    // The first one is not the oldest any more.
+    let ask = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    peers[1].send(ask);
+    assert_eq!(peers[1].receive().status, 200);
+    // They stay, so that each of them needs a place.
+    let _newcomers = [(); 2].map(|()| {
+        let mut newcomer = connect(&ops);
+        newcomer.send(ask);
+        assert_eq!(newcomer.receive().status, 200);
+        newcomer
+    });
+    peers[0].expect_any_end();
+    peers[2].expect_any_end();
+    peers[1].send(ask);
+    assert_eq!(peers[1].receive().status, 200);
     let last = peers.last_mut().unwrap();
-    last.send("GET /health HTTP/1.1\r\nHost: a\r\n\r\n");
+    last.send("GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(last.receive().status, 200);
+}
+
+#[test]
+fn connections_whose_peers_do_not_end_them_give_way_too() {
+    let (ops, _) = start();
+    let ask = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut lingering = Vec::new();
+    for _ in 0..CONNECTIONS_MAX + 10 {
+        let mut peer = connect(&ops);
+        peer.send(ask);
+        assert_eq!(peer.receive().status, 200);
+        lingering.push(peer);
+    }
+}
+
+#[test]
+fn a_page_that_rebinds_its_name_is_refused() {
+    let (ops, _) = start();
+    let ask = |host: &str| {
+        let mut peer = connect(&ops);
+        peer.send(&format!("GET /stats HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        peer.receive()
+    };
+    let refused = ask("evil.example:5007");
+    assert_eq!(refused.status, 421);
+    assert_eq!(
+        refused.body,
+        "host evil.example is not allowed; allow it with --allow-host evil.example\n"
+    );
+    for host in ["localhost", "127.0.0.1:5007", "[::1]:5007"] {
+        assert_eq!(ask(host).status, 200, "{host}");
+    }
+    let metrics = parse_prometheus(&get(&ops, "/metrics").body);
+    assert_eq!(metrics["tidewire_ops_host_rejections_total"], "1");
+    // HTTP/1.0 has no Host, and no page speaks it.
+    let mut old = connect(&ops);
+    old.send("GET /health HTTP/1.0\r\n\r\n");
+    assert_eq!(old.receive().status, 200);
 }
 
 #[test]
@@ -309,13 +361,20 @@ fn connect(ops: &Ops) -> Peer {
 
 fn get(ops: &Ops, path: &str) -> Answer {
     let mut peer = connect(ops);
-    peer.send(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    peer.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     peer.receive()
 }
 
 impl Peer {
     fn send(&mut self, text: &str) {
         self.stream.get_mut().write_all(text.as_bytes()).unwrap();
+    }
+
+    /// An end or a reset.
+    fn expect_any_end(&mut self) {
+        let mut rest = Vec::new();
+        let _ = self.stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "{rest:?}");
     }
 
     fn receive_head(&mut self) -> Answer {

@@ -123,6 +123,13 @@ impl Io {
         self.sockets.len()
     }
 
+    /// Whether the connection was closed and waits for its peer to take what is left, or to end.
+    #[must_use]
+    pub fn is_closing(&self, id: ConnectionId) -> bool {
+        let socket = self.socket(id);
+        socket.is_some_and(|socket| socket.phase == Phase::Lingering)
+    }
+
     /// The other end's address, if the connection lives.
     #[must_use]
     pub fn peer_address(&self, id: ConnectionId) -> Option<SocketAddr> {

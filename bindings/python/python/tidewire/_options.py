@@ -61,6 +61,9 @@ class ServerOptions(TypedDict, total=False):
     origin: str | Sequence[str]
     #: Subprotocols that are confirmed to clients that offer them; the client's first if none is given.
     subprotocol: str | Sequence[str]
+    #: Names by which the server may be called, such as `app.example.com` or `*.example.com`, or `any`. Default any, but
+    #: none for web pages on a loopback address without authentication.
+    allow_host: str | Sequence[str]
     #: Proxies that are believed when they tell whom they forward, such as `10.0.0.0/8`.
     trusted_proxy: str | Sequence[str]
     #: The header line that they write. Default `"x-forwarded-for"`.

@@ -244,6 +244,7 @@ impl ServeFlags {
                 origins if is_any(origins) => OriginPolicy::Any,
                 origins => OriginPolicy::Listed(origins.to_vec()),
             },
+            hosts: self.front.hosts()?,
             proxies: self.front.proxies(),
             tls: self.tls.files()?,
             subprotocols: self.subprotocol.clone(),

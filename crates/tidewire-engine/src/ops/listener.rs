@@ -1,7 +1,9 @@
 //! The listener's connections.
 
+use super::hosts::OpsHosts;
 use super::office::{Desk, Office, Task};
 use super::pages::{self, Plan};
+use super::places::Places;
 use super::request::{Body, Request, Response, parse};
 use super::{CONNECTIONS_MAX, OpsSource, REQUEST_TIMEOUT_MS};
 use std::collections::HashMap;
@@ -22,10 +24,12 @@ pub(crate) enum Word {
 pub(crate) struct Listener {
     source: Arc<dyn OpsSource>,
     office: Option<Arc<Office>>,
+    hosts: OpsHosts,
     /// Where requests go that take a while. Set before the listener runs, if there is an office.
     pub(crate) desk: Option<Desk>,
     /// Connections with a request that is not answered yet.
     exchanges: HashMap<ConnectionId, Exchange>,
+    places: Places,
 }
 
 /// How far a request is.
@@ -44,12 +48,18 @@ enum Exchange {
 }
 
 impl Listener {
-    pub(crate) fn new(source: Arc<dyn OpsSource>, office: Option<Arc<Office>>) -> Self {
+    pub(crate) fn new(
+        source: Arc<dyn OpsSource>,
+        office: Option<Arc<Office>>,
+        hosts: OpsHosts,
+    ) -> Self {
         Self {
             source,
             office,
+            hosts,
             desk: None,
             exchanges: HashMap::new(),
+            places: Places::default(),
         }
     }
 
@@ -76,9 +86,11 @@ impl Listener {
         request: &Request<'_>,
         data_bytes: usize,
     ) -> usize {
+        self.places.touch(id);
         let is_head = request.method == "HEAD";
         let keep_alive = request.keep_alive;
-        match pages::plan(request, &*self.source, self.office.as_deref()) {
+        let office = self.office.as_deref();
+        match pages::plan(request, &*self.source, office, &self.hosts) {
             Plan::Answer(response) => {
                 // What follows a body that is not read cannot be found.
                 let keep_alive = keep_alive && request.body == Body::Bytes(0);
@@ -157,7 +169,10 @@ impl Handler for Listener {
     type Mail = Word;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
-        if io.connections() <= CONNECTIONS_MAX {
+        let exchanges = &self.exchanges;
+        let is_idle = |id| matches!(exchanges.get(&id), None | Some(Exchange::Head));
+        if io.connections() <= CONNECTIONS_MAX || self.places.make_room(io, is_idle) {
+            self.places.enter(id);
             wait(io, id);
             return;
         }
@@ -195,8 +210,9 @@ impl Handler for Listener {
         used
     }
 
-    fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, _closed: Closed) {
+    fn handle_close(&mut self, io: &mut Io, id: ConnectionId, _closed: Closed) {
         self.exchanges.remove(&id);
+        self.places.close(io, id);
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {

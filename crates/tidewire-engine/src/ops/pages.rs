@@ -1,6 +1,7 @@
 //! What each path says.
 
 use super::api;
+use super::hosts::OpsHosts;
 use super::office::{Office, Task};
 use super::request::{Request, Response};
 use super::{OpsSource, TopicsUsage};
@@ -19,15 +20,23 @@ pub(crate) enum Plan {
 }
 
 /// What is to be done about a request, by its head.
-pub(crate) fn plan(request: &Request<'_>, source: &dyn OpsSource, office: Option<&Office>) -> Plan {
+pub(crate) fn plan(
+    request: &Request<'_>,
+    source: &dyn OpsSource,
+    office: Option<&Office>,
+    hosts: &OpsHosts,
+) -> Plan {
+    if let Err(refusal) = hosts.check(request) {
+        return Plan::Answer(refusal);
+    }
     if request.path.starts_with(api::PREFIX) {
         return api::plan(request, office).unwrap_or_else(|error| Plan::Answer(error.response()));
     }
-    let page: fn(&dyn OpsSource) -> Response = match request.path {
-        "/health" => health,
-        "/ready" => ready,
+    let page: fn(&dyn OpsSource, &OpsHosts) -> Response = match request.path {
+        "/health" => |source, _| health(source),
+        "/ready" => |source, _| ready(source),
         "/metrics" => metrics,
-        "/stats" => stats,
+        "/stats" => |source, _| stats(source),
         _ => return Plan::Answer(Response::text(404, UNKNOWN)),
     };
     if !matches!(request.method, "GET" | "HEAD") {
@@ -41,7 +50,7 @@ pub(crate) fn plan(request: &Request<'_>, source: &dyn OpsSource, office: Option
             query: request.query.to_owned(),
             body: Vec::new(),
         }),
-        _ => Plan::Answer(page(source)),
+        _ => Plan::Answer(page(source, hosts)),
     }
 }
 
@@ -101,7 +110,7 @@ fn stats_of(source: &dyn OpsSource) -> Value {
     })
 }
 
-fn metrics(source: &dyn OpsSource) -> Response {
+fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     let mut body = String::new();
     let process_id = std::process::id();
     let labels = format!("{{version=\"{VERSION}\",process_id=\"{process_id}\"}}");
@@ -136,6 +145,10 @@ fn metrics(source: &dyn OpsSource) -> Response {
         source.uptime_s(),
     );
     write_usage(&mut body, &source.topics_usage());
+    let name = "tidewire_ops_host_rejections_total";
+    let help = "Requests to the operations listener refused because of the host that they name";
+    write_head(&mut body, name, help, "counter");
+    let _ = writeln!(body, "{name} {}", hosts.refused());
     let shards: Vec<_> = source.shards().iter().map(Snapshot::values).collect();
     for (index, metric) in METRICS.iter().enumerate() {
         let (suffix, kind) = match metric.kind {

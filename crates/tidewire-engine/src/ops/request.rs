@@ -11,6 +11,8 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
     /// What stands behind the question mark.
     pub(crate) query: &'a str,
+    /// What `Host` says; missing only in HTTP/1.0.
+    pub(crate) host: Option<&'a [u8]>,
     /// The key that it shows, if any.
     pub(crate) key: Option<&'a [u8]>,
     pub(crate) body: Body,
@@ -138,7 +140,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
     };
     let headers = Headers::read(request.headers)?;
     // RFC 9112, section 3.2.
-    if version == 1 && !headers.has_host {
+    if version == 1 && headers.host.is_none() {
         return Err(RequestError::Malformed);
     }
     let (path, query) = parts(target);
@@ -146,6 +148,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
         method,
         path,
         query,
+        host: headers.host,
         key: headers.key,
         body: match headers.is_coded {
             true => Body::Coded,
@@ -160,7 +163,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Option<Request<'_>>, RequestError> {
 /// What the header lines say.
 #[derive(Default)]
 struct Headers<'a> {
-    has_host: bool,
+    host: Option<&'a [u8]>,
     is_coded: bool,
     wants_close: bool,
     expects_continue: bool,
@@ -175,7 +178,9 @@ impl<'a> Headers<'a> {
             let value = line.value.trim_ascii();
             let is = |name: &str| line.name.eq_ignore_ascii_case(name);
             if is("host") {
-                headers.has_host = true;
+                if headers.host.replace(value).is_some() {
+                    return Err(RequestError::Malformed);
+                }
             } else if is("content-length") {
                 let length = length(value).ok_or(RequestError::Malformed)?;
                 // Two that differ are an attempt at something (RFC 9112, section 6.3).
@@ -273,6 +278,7 @@ mod tests {
             method: "GET",
             path: "/stats",
             query: "pretty",
+            host: Some(b"a"),
             key: None,
             body: Body::Bytes(0),
             expects_continue: false,

@@ -2,11 +2,15 @@
 
 use super::{SettingError, Settings, wrong};
 use crate::config::{Config, TrustedProxies};
+use crate::hosts::HostPolicy;
 use tidewire_wire::forwarded::ForwardedHeader;
 
-pub(super) const NAMES: &[&str] = &["trusted_proxy", "forwarded_header"];
+pub(super) const NAMES: &[&str] = &["trusted_proxy", "forwarded_header", "allow_host"];
 
 pub(super) fn set(settings: Settings<'_>, config: &mut Config) -> Result<(), SettingError> {
+    let hosts = settings.texts("allow_host")?.unwrap_or_default();
+    config.hosts =
+        HostPolicy::from_names(hosts).map_err(|error| wrong("allow_host", error.to_string()))?;
     let networks = settings.texts("trusted_proxy")?.unwrap_or_default();
     let networks = networks.iter().map(|text| {
         text.parse()

@@ -36,7 +36,7 @@ impl Http {
     pub fn ask(&mut self, method: &str, path: &str, lines: &str, body: &str) -> Answer {
         let length = body.len();
         self.send(&format!(
-            "{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n{lines}\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n{lines}\r\n{body}"
         ));
         self.receive()
     }

@@ -1,0 +1,38 @@
+//! The names by which the operations listener may be called.
+
+use super::request::{Request, Response};
+use crate::hosts::{HostGuard, HostPolicy};
+use std::net::SocketAddr;
+
+/// The policy of hosts on this listener. What it answers is meant for machines, so that on a loopback address every
+/// request has to name this machine, not only those of pages that say where they come from.
+#[derive(Debug)]
+pub(crate) struct OpsHosts {
+    guard: HostGuard,
+    is_guarded: bool,
+}
+
+impl OpsHosts {
+    pub(crate) fn new(policy: HostPolicy, address: SocketAddr) -> Self {
+        Self {
+            guard: HostGuard::new(policy),
+            is_guarded: address.ip().is_loopback(),
+        }
+    }
+
+    /// Whether a request may be answered; if not, the refusal.
+    pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Response> {
+        // Only HTTP/1.0 has none, which no browser speaks.
+        let Some(host) = request.host else {
+            return Ok(());
+        };
+        let host = String::from_utf8_lossy(host);
+        self.guard
+            .check(&host, self.is_guarded)
+            .map_err(|words| Response::new(421, "text/plain; charset=utf-8", format!("{words}\n")))
+    }
+
+    pub(crate) fn refused(&self) -> u64 {
+        self.guard.refused()
+    }
+}
