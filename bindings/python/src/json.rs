@@ -1,6 +1,7 @@
 //! Python values and JSON text, by `tidewire/_json.py`.
 
-use crate::errors::{invalid_message, wrong_type};
+use crate::arguments::LONE_SURROGATE;
+use crate::errors::{argument, invalid_message, wrong_type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -63,7 +64,8 @@ pub(crate) fn loads_payload<'py>(
 /// The bytes of `bytes`, `bytearray`, `memoryview` or `str`, and whether they are text.
 pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, bool)> {
     if let Ok(text) = data.cast::<PyString>() {
-        return Ok((text.to_str()?.as_bytes().to_vec(), true));
+        let text = text.to_str().map_err(|_| argument(LONE_SURROGATE))?;
+        return Ok((text.as_bytes().to_vec(), true));
     }
     if let Ok(bytes) = data.cast::<PyBytes>() {
         return Ok((bytes.as_bytes().to_vec(), false));

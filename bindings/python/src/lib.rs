@@ -1,5 +1,6 @@
 //! The native module of the Python package `tidewire`: a translation layer, without rules of its own.
 //!
+//! - `arguments`: what callers may give
 //! - `client`: the client
 //! - `decoded`: what a message says, decoded once
 //! - `errors`: the one place where Rust errors become Python exceptions
@@ -9,6 +10,7 @@
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
 
+mod arguments;
 mod client;
 mod decoded;
 mod errors;
@@ -26,7 +28,9 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use crate::client::{ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, Ticket};
+    use crate::client::{
+        ClientBatch, ClientBatchIterator, ClientCore, ClientMessage, ClientSignal, Ticket,
+    };
     #[pymodule_export]
     use crate::lab::{
         LatencyRecorder, lab_bottleneck, lab_connections_room, lab_counters, lab_listener_pids,

@@ -1,6 +1,5 @@
 //! What is useful without a server: the engine's and the protocol's own code, bound once.
 
-mod arguments;
 mod compression;
 mod encryption;
 mod envelope;

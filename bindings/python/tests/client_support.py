@@ -81,13 +81,12 @@ def url(port: int) -> str:
 async def kinds(client: tidewire.Client, *wanted: str) -> tidewire.ClientMessage:
     """The next message of one of these kinds; others are passed over."""
     while True:
-        while client._left:
-            message = client._left.popleft()
+        while (message := client._left.take()) is not None:
             if message.kind in wanted:
                 return message
         batch = await client._next_batch()
         assert batch is not None, "the client was closed"
-        client._left.extend(batch)
+        client._left.add(batch)
 
 
 def is_alive(pid: int) -> bool:

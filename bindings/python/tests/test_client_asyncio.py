@@ -410,6 +410,28 @@ def test_another_loop_is_refused(serve: Serve) -> None:
         with pytest.raises(tidewire.TidewireError, match="another event loop"):
             await client.ping()
 
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(main())
+        run(again())
+    finally:
+        loop.close()
+
+
+def test_a_client_goes_on_when_its_loop_was_closed(serve: Serve) -> None:
+    server = serve()
+    client = tidewire.connect(server.url)
+
+    async def main() -> None:
+        await client
+        # It is never answered, and nobody is left to be told.
+        asyncio.ensure_future(client.request(type="nobody-answers"))
+        await asyncio.sleep(0)
+
+    async def again() -> None:
+        assert await client.ping() > 0
+        await client.close()
+
     run(main())
     run(again())
 

@@ -92,6 +92,14 @@ impl Handle {
         self.shared.is_draining()
     }
 
+    /// Lets newcomers in, or turns them away with 503 and `Retry-After`, for an application that does not answer for a
+    /// while. Those who are there stay. A server is not ready while it turns newcomers away.
+    pub fn set_admitting(&self, is_admitting: bool) {
+        if self.shared.admitting.swap(is_admitting, Ordering::AcqRel) != is_admitting {
+            tracing::info!(is_admitting, "newcomers are let in, or turned away");
+        }
+    }
+
     /// Starts what [`Server::drain`] does with a timeout of 10 seconds, without waiting or stopping.
     pub fn start_drain(&self) {
         if !self.shared.draining.swap(true, Ordering::AcqRel) {

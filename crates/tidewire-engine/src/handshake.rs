@@ -200,8 +200,14 @@ impl Core {
             retry_after_s: None,
         };
         let retry_after_s = Some(config.limits.retry_after_s);
-        if self.draining {
-            let reason = "the server is draining".to_owned();
+        let closed = if self.draining {
+            Some("the server is draining")
+        } else {
+            let is_open = self.shared.is_admitting();
+            (!is_open).then_some("nobody answers at this server for now")
+        };
+        if let Some(reason) = closed {
+            let reason = reason.to_owned();
             return Decision::Reject {
                 status: 503,
                 reason,

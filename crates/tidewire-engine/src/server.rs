@@ -123,6 +123,8 @@ pub(crate) struct Shared {
     /// What a connection may do wrong, if that is limited.
     pub(crate) error_limit: Option<ErrorLimit>,
     pub(crate) draining: AtomicBool,
+    /// Whether newcomers are let in.
+    pub(crate) admitting: AtomicBool,
     /// The time in which the sessions are sent away, in milliseconds.
     pub(crate) drain_span_ms: AtomicU64,
     stopped: AtomicBool,
@@ -271,6 +273,7 @@ impl Shared {
             hosts: HostGuard::new(config.hosts.clone()),
             error_limit: ErrorLimit::new(limits),
             draining: AtomicBool::new(false),
+            admitting: AtomicBool::new(true),
             drain_span_ms: AtomicU64::new(pacing::SPAN_MS_DEFAULT),
             stopped: AtomicBool::new(false),
             started: Instant::now(),
@@ -287,6 +290,10 @@ impl Shared {
         self.draining.load(Ordering::Acquire)
     }
 
+    pub(crate) fn is_admitting(&self) -> bool {
+        self.admitting.load(Ordering::Acquire)
+    }
+
     /// The counters of all shards, summed now.
     pub(crate) fn total(&self) -> Snapshot {
         self.shards()
@@ -297,7 +304,7 @@ impl Shared {
 
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
-        !self.is_draining()
+        !self.is_draining() && self.is_admitting()
     }
 
     fn shards(&self) -> Vec<Snapshot> {

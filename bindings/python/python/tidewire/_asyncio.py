@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from ._native import Batch, Message
+
+logger = logging.getLogger("tidewire")
 
 F = TypeVar("F", bound=Function)
 R = TypeVar("R")
@@ -116,8 +119,13 @@ class AsyncServer(ServerCore):
             stop_timeout_ms: How long handlers have to end after the server has stopped, before they are
                 cancelled.
 
+        It ends when the server has stopped, or when it is cancelled. No handler ends it: whatever one raises is
+        logged, told to the client as `HANDLER_ERROR`, and counted, `SystemExit` too; but Ctrl-C ends the
+        program as it always does. A handler that cancels the task in which it runs cancels itself alone.
+
         If it is cancelled, handlers that wait are cancelled too. What was received and not handled is kept
-        for who receives next, and its number is logged.
+        for who receives next, and its number is logged. The server goes on, but lets no new client in until
+        somebody receives again.
 
         Raises:
             TidewireError: Somebody serves already, or receives on another event loop.
@@ -125,11 +133,11 @@ class AsyncServer(ServerCore):
         _check_positive(
             handlers_max=handlers_max, waiting_max=waiting_max, waiting_bytes_max=waiting_bytes_max
         )
-        if self._dispatcher is not None:
+        if self._dispatcher is not None and not self._dispatcher.is_dead:
             raise TidewireError("the handlers of this server run already", code="SERVING")
         if self.state == "new":
             self.start()
-        self._dispatcher = Dispatcher(
+        dispatcher = self._dispatcher = Dispatcher(
             self,
             self._handlers,
             self._bell,
@@ -140,10 +148,17 @@ class AsyncServer(ServerCore):
             handler_timeout_ms=handler_timeout_ms,
             keep_order=keep_order,
         )
+        self.admit(True)
         try:
-            await self._dispatcher.run(blocked_warning_ms, stop_timeout_ms)
+            await dispatcher.run(blocked_warning_ms, stop_timeout_ms)
         finally:
-            self._dispatcher = None
+            if self._dispatcher is dispatcher:
+                self._dispatcher = None
+                if self.state == "running":
+                    self.admit(False)
+                    logger.warning(
+                        "nobody serves any more: new clients are turned away until somebody receives again"
+                    )
 
     def run(
         self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None
@@ -187,12 +202,12 @@ class AsyncServer(ServerCore):
         Raises:
             StoppedError: The server was not started.
         """
-        with self._bell:
+        with self._bell.watching() as watch:
             while True:
                 try:
                     batch = self.receive(max_messages, 0)
                     if not len(batch):
-                        await self._bell.wait(timeout_ms)
+                        await watch.wait(timeout_ms)
                         batch = self.receive(max_messages, 0)
                 except StoppedError:
                     return
@@ -288,5 +303,7 @@ class AsyncServer(ServerCore):
 
 def _check_positive(**values: int) -> None:
     for name, value in values.items():
+        if not isinstance(value, int):
+            raise WrongTypeError(f"{name} is an int, not a {type(value).__name__}")
         if value < 1:
             raise InvalidArgumentError(f"{name} is {value}; it has to be 1 or more")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from .errors import TidewireError
@@ -15,43 +16,68 @@ if TYPE_CHECKING:
 class Bell:
     """The descriptor of a server that becomes readable when there is something to receive.
 
-    It is watched by one loop at a time, as long as somebody is inside `with bell`.
+    It is watched by one loop at a time. A loop that was closed watches nothing, whoever was left on it.
     """
 
     def __init__(self, server: ServerCore) -> None:
         self._server = server
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._descriptor = -1
-        self._users = 0
-        self._waiters: list[asyncio.Future[None]] = []
+        self._watch: Watch | None = None
 
-    def __enter__(self) -> None:
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[Watch]:
+        """Watches on the running loop.
+
+        Raises:
+            TidewireError: Another loop watches.
+        """
         loop = asyncio.get_running_loop()
-        if self._loop is not None and self._loop is not loop:
-            raise TidewireError("the server is received from on another event loop", code="ANOTHER_LOOP")
-        if self._users == 0:
-            self._descriptor = self._server.fileno()
-            self._loop = loop
-            loop.add_reader(self._descriptor, self._ring)
-        self._users += 1
+        watch = self._watch
+        if watch is not None and watch.loop is not loop:
+            if not watch.loop.is_closed():
+                raise TidewireError("the server is received from on another event loop", code="ANOTHER_LOOP")
+            watch = None
+        if watch is None:
+            watch = self._watch = Watch(self._server, loop)
+        watch.users += 1
+        try:
+            yield watch
+        finally:
+            watch.users -= 1
+            if watch.users == 0:
+                watch.end()
+                if self._watch is watch:
+                    self._watch = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._users -= 1
-        if self._users == 0 and self._loop is not None:
-            self._loop.remove_reader(self._descriptor)
-            self._loop = None
+
+class Watch:
+    """What one loop watches.
+
+    Attributes:
+        users: How many are inside `watching`.
+    """
+
+    def __init__(self, server: ServerCore, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.users = 0
+        self._server = server
+        self._descriptor = server.fileno()
+        self._waiters: list[asyncio.Future[None]] = []
+        loop.add_reader(self._descriptor, self._ring)
+
+    def end(self) -> None:
+        """Watches no more."""
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._descriptor)
 
     async def wait(self, timeout_ms: int | None = None) -> None:
         """Waits until there may be something to receive, or the time is over."""
-        if not self._server.arm() or self._loop is None:
+        if not self._server.arm():
             return
-        waiter: asyncio.Future[None] = self._loop.create_future()
+        waiter: asyncio.Future[None] = self.loop.create_future()
         self._waiters.append(waiter)
         timer = None
         if timeout_ms is not None:
-            timer = self._loop.call_later(timeout_ms / 1000, _wake, waiter)
+            timer = self.loop.call_later(timeout_ms / 1000, _wake, waiter)
         try:
             await waiter
         finally:

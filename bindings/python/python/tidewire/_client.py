@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _client_results as results
 from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
 from ._client_options import Url
-from .errors import BusyError, ConnectionClosedError, StoppedError, TidewireError
+from ._waker import Waker
+from .errors import BusyError, StoppedError
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -48,19 +49,20 @@ class Client(BaseClient):
     nothing is read, neither publications nor answers.
     """
 
-    _loop: asyncio.AbstractEventLoop | None = None
-    _tickets: dict[int, tuple[Ticket, asyncio.Future[Any]]]
-    _waiters: list[asyncio.Future[None]]
+    def __init__(self, url: Url, **options: Unpack[ClientOptions]) -> None:
+        """See `connect`."""
+        super().__init__(url, **options)
+        self._waker = Waker(self._core)
 
     async def open(self) -> Self:
-        """Connects; `connect` and `async with` do it by themselves."""
-        self._attach()
+        """Connects; `connect` and `async with` do it by themselves. Who gives up waiting closes the client."""
+        self._waker.attach()
         self._core.start(self._wait)
         if self._wait:
             try:
                 await self._done(self._core.connected())
             except BaseException:
-                self._detach()
+                self._abandon()
                 raise
         return self
 
@@ -76,12 +78,14 @@ class Client(BaseClient):
         await self.close()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Sends what waits and closes the connection; what was received can still be taken."""
+        """Sends what waits and closes the connection; what was received can still be taken.
+
+        It ends every call that waits, in whatever task. Who gives up waiting does not take it back.
+        """
         self._is_closing = True
-        if self.state == "new" or self._loop is None:
+        if self.state == "new":
             return
         await self._done(self._core.close(code, reason))
-        self._detach()
 
     async def ready(self) -> None:
         """Returns when a server has let the client in: with `wait=False`, or after a lost connection."""
@@ -262,8 +266,7 @@ class Client(BaseClient):
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
         while True:
-            while self._left:
-                message = self._left.popleft()
+            while (message := self._left.take()) is not None:
                 handler = self._handler(message)
                 if handler is not None:
                     await self._call(handler, message)
@@ -274,25 +277,23 @@ class Client(BaseClient):
             batch = await self._next_batch()
             if batch is None:
                 raise StopAsyncIteration
-            self._left.extend(batch)
+            self._left.add(batch)
 
     async def _next_batch(self) -> ClientBatch | None:
         """What came together next; `None` if the application has closed the client."""
-        self._attach()
+        self._waker.attach()
         # Others have a turn, however much there is to receive.
         await asyncio.sleep(0)
         while True:
             try:
                 batch = self._core.receive()
-            except StoppedError as error:
-                # The loop would keep the client and its descriptor.
-                self._detach()
+            except StoppedError:
                 if self._is_closing:
                     return None
-                raise ConnectionClosedError(str(error)) from None
+                raise self._gone() from None
             if len(batch):
                 return batch
-            await self._rung()
+            await self._waker.happening()
 
     async def run(self) -> None:
         """Calls handlers until the client is closed."""
@@ -307,64 +308,18 @@ class Client(BaseClient):
         except asyncio.CancelledError as error:
             self._failed(message, error)
             raise
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            # The program, not the handler, is to end.
+            self._failed(message, error)
+            raise
+        except BaseException as error:
             self._failed(message, error)
         else:
             self._handled(message, result)
 
-    def _attach(self) -> None:
-        """Listens to the bell on the running loop."""
-        loop = asyncio.get_running_loop()
-        if self._loop is None:
-            self._loop = loop
-            self._tickets = {}
-            self._waiters = []
-            loop.add_reader(self._core.fileno(), self._ring)
-        elif self._loop is not loop:
-            raise TidewireError("the client was opened on another event loop", code="ANOTHER_LOOP")
-
-    def _detach(self) -> None:
-        if self._loop is not None:
-            self._loop.remove_reader(self._core.fileno())
-            self._ring()
-            self._loop = None
-
-    def _ring(self) -> None:
-        self._core.hush()
-        for number in self._core.finished():
-            entry = self._tickets.pop(number, None)
-            if entry is None or entry[1].done():
-                continue
-            ticket, future = entry
-            try:
-                future.set_result(ticket.take())
-            except Exception as error:
-                future.set_exception(error)
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def _rung(self) -> None:
-        """Waits until something has happened."""
-        if self._loop is None:
-            self._attach()
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiters = self._waiters
-        waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            waiters.remove(waiter)
-
-    async def _done(self, ticket: Ticket) -> Any:
+    def _done(self, ticket: Ticket) -> Coroutine[Any, Any, Any]:
         """Waits for what comes of a request."""
-        self._attach()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._tickets[ticket.number] = (ticket, future)
-        try:
-            return await future
-        finally:
-            self._tickets.pop(ticket.number, None)
+        return self._waker.answer(ticket)
 
 
 class _Batches:

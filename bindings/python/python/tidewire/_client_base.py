@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import inspect
 import logging
 import os
+import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _client_results as results
 from ._client_options import Url, split_options
 from ._native import ClientCore, ClientMessage
-from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
+from ._refusals import HANDLER_ERROR, Refusal, log_error, refusal_of
+from .errors import ConnectionClosedError, InvalidArgumentError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._client_options import ClientOptions
-    from ._native import Ticket
+    from ._native import ClientBatch, Ticket
 
 Handler = Callable[[ClientMessage], Any]
 F = TypeVar("F", bound=Callable[[ClientMessage], Any])
@@ -58,7 +61,7 @@ class BaseClient:
         self._core = ClientCore(plain, **apart)
         self._wait = bool(plain.get("wait", True))
         self._is_closing = False
-        self._left: deque[ClientMessage] = deque()
+        self._left = Received()
         self._messages: dict[str, Handler] = {}
         self._requests: dict[str, Handler] = {}
         _cores.add(self._core)
@@ -133,6 +136,20 @@ class BaseClient:
             return self._requests.get(message.type or "", self._requests.get("*"))
         return self._messages.get(kind)
 
+    def _abandon(self) -> None:
+        """Closes the client without waiting for it."""
+        self._is_closing = True
+        self._core.close(1000, "")
+
+    def _gone(self) -> ConnectionClosedError:
+        """Why there is nothing to receive any more, though nobody has closed the client."""
+        reason = self._core.reason()
+        if isinstance(reason, ConnectionClosedError):
+            return reason
+        if isinstance(reason, TidewireError):
+            return ConnectionClosedError(str(reason), code=reason.code, fault=reason.fault)
+        return ConnectionClosedError("the client is closed")
+
     def _pass_over(self, message: ClientMessage) -> None:
         """What is for nobody: the log has it."""
         if message.kind == "request":
@@ -151,16 +168,14 @@ class BaseClient:
 
     def _failed(self, message: ClientMessage, error: BaseException) -> None:
         """Takes what a handler raised: the log has the traceback, and who asked is told."""
-        is_refusal = isinstance(error, CallError)
-        if not is_refusal:
-            logger.error("a handler failed with %r", message, exc_info=error)
+        refusal = refusal_of(error)
+        if refusal is None:
+            log_error("a handler failed with %r", message, error=error)
+            refusal = Refusal(HANDLER_ERROR, "the handler failed")
         if message.kind != "request":
             return
         try:
-            if is_refusal:
-                message.fail(getattr(error, "code", "CALL_FAILED"), str(error))
-            else:
-                message.fail("HANDLER_ERROR", "the handler failed")
+            message.fail(refusal.code, refusal.text)
         except TidewireError as problem:
             logger.debug("the server was not told: %r", problem)
 
@@ -179,7 +194,7 @@ class BaseClient:
     ) -> Ticket:
         options = {
             "recover": recover,
-            "positions": list(positions.items()) if positions else None,
+            "positions": _pairs(positions),
             "presence": presence,
             "queue_group": queue_group,
             "acknowledge": acknowledge,
@@ -210,9 +225,43 @@ class BaseClient:
         return f"<tidewire.{type(self).__name__} {self.state} quality={self.quality.score}>"
 
 
+class Received:
+    """Messages that were received together and that nobody has got yet.
+
+    A message is made when somebody gets it, so that it is known of each whether the application has it. Several
+    threads may take messages; each goes to one.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[Iterator[ClientMessage]] = deque()
+
+    def add(self, batch: ClientBatch) -> None:
+        """Puts a batch behind the others."""
+        self._batches.append(iter(batch))
+
+    def take(self) -> ClientMessage | None:
+        """The next message; `None` if there is none."""
+        while True:
+            try:
+                batch = self._batches[0]
+            except IndexError:
+                return None
+            message = next(batch, None)
+            if message is not None:
+                return message
+            # Another thread may have found its end as well.
+            with contextlib.suppress(ValueError):
+                self._batches.remove(batch)
+
+
 def topic_list(topics: Topics) -> list[str]:
     """One topic or several."""
-    names = [topics] if isinstance(topics, str) else list(topics)
+    if isinstance(topics, str):
+        return [topics]
+    try:
+        names = list(topics)
+    except TypeError:
+        raise WrongTypeError(f"topics are a text or several, not a {type(topics).__name__}") from None
     for name in names:
         if not isinstance(name, str):
             raise WrongTypeError(f"a topic is a text, not a {type(name).__name__}")
@@ -245,9 +294,22 @@ def publication(
     }
 
 
+def _pairs(positions: Mapping[str, results.Position] | None) -> list[tuple[str, results.Position]] | None:
+    if positions is None:
+        return None
+    if not isinstance(positions, Mapping):
+        raise WrongTypeError(f"positions are a dict, not a {type(positions).__name__}")
+    return list(positions.items())
+
+
 def as_messages(messages: ClientMessage | Iterable[ClientMessage]) -> list[ClientMessage]:
     """One message or several."""
-    return [messages] if isinstance(messages, ClientMessage) else list(messages)
+    if isinstance(messages, ClientMessage):
+        return [messages]
+    try:
+        return list(messages)
+    except TypeError:
+        raise WrongTypeError(f"messages are needed, not a {type(messages).__name__}") from None
 
 
 def _check_handler(function: object) -> None:
@@ -262,16 +324,23 @@ def _check_handler(function: object) -> None:
 
 
 def _close_all() -> None:
+    """Closes all clients at once; there is one deadline for all of them."""
+    closing = []
     for core in list(_cores):
         if core.state in ("connected", "connecting", "waiting"):
-            try:
-                core.close(1000, "").wait(CLOSE_AT_EXIT_MS)
-            except TidewireError as error:
-                logger.debug("a client was not closed: %r", error)
+            with contextlib.suppress(TidewireError):
+                closing.append(core.close(1000, ""))
+    deadline = time.monotonic() + CLOSE_AT_EXIT_S
+    for ticket in closing:
+        left_ms = max(0, round((deadline - time.monotonic()) * 1000))
+        try:
+            ticket.wait(left_ms)
+        except TidewireError as error:
+            logger.debug("a client was not closed: %r", error)
 
 
 _cores: weakref.WeakSet[ClientCore] = weakref.WeakSet()
-CLOSE_AT_EXIT_MS = 2000
+CLOSE_AT_EXIT_S = 2.0
 # What waits to be sent is sent before the program ends. A forked process has no part in its parent's clients.
 atexit.register(_close_all)
 os.register_at_fork(after_in_child=ClientCore.forget_all)

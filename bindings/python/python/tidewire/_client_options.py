@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 from ._options import Path
 from ._server import check_names
-from .errors import ConfigurationError, WrongTypeError
+from .errors import ConfigurationError, InvalidArgumentError, WrongTypeError
 
 Url = str | Sequence[str | tuple[str, int]]
 Token = str | Callable[[], str] | Callable[[], Awaitable[str]]
@@ -122,15 +122,13 @@ def split_options(
         apart["token"] = _text("token", token)
     secret = plain.pop("signature_secret", None)
     if secret is not None:
-        apart["signature_secret"] = (
-            secret.encode() if isinstance(secret, str) else _bytes("signature_secret", secret)
-        )
+        apart["signature_secret"] = _secret("signature_secret", secret)
     identity = plain.pop("server_identity", None)
     if identity is not None:
         apart["server_identity"] = _bytes("server_identity", identity)
     for name in ("offline_queue", "tls_ca_file"):
         if name in plain:
-            plain[name] = os.fspath(plain[name])
+            plain[name] = _path(name, plain[name])
     return plain, apart
 
 
@@ -159,6 +157,23 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise WrongTypeError(f"{name} is a text, not a {type(value).__name__}")
     return value
+
+
+def _secret(name: str, value: object) -> bytes:
+    if not isinstance(value, str):
+        return _bytes(name, value)
+    try:
+        return value.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgumentError(f"{name} has a lone surrogate, which has no UTF-8") from None
+
+
+def _path(name: str, value: Any) -> str:
+    try:
+        path: str | bytes = os.fspath(value)
+    except TypeError:
+        raise WrongTypeError(f"{name} is a path, not a {type(value).__name__}") from None
+    return os.fsdecode(path)
 
 
 def _bytes(name: str, value: object) -> bytes:

@@ -9,19 +9,22 @@ groups need it, and only those that wait pay for one.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import logging
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from ._refusals import is_interrupt
 from ._watchdog import Watchdog
 from .errors import StoppedError
 
 if TYPE_CHECKING:
-    from ._bell import Bell
+    from ._bell import Bell, Watch
     from ._handlers import Handler, Handlers
     from ._native import Connection, Message, ServerCore
 
@@ -83,6 +86,7 @@ class Dispatcher:
         self._server = server
         self._handlers = handlers
         self._bell = bell
+        self._watch: Watch
         self._left = left
         self._handlers_max = handlers_max
         self._waiting_max = waiting_max
@@ -105,15 +109,27 @@ class Dispatcher:
         self.waiting = 0
         self.watchdog = Watchdog(handlers)
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether the loop on which it ran is gone, and it with it."""
+        return self._loop.is_closed()
+
     async def run(self, blocked_warning_ms: int, stop_timeout_ms: int) -> None:
         """Serves until the server has stopped and all that it received is handled."""
-        with self._bell, self.watchdog.watching(blocked_warning_ms):
+        with self._bell.watching() as self._watch, self.watchdog.watching(blocked_warning_ms):
             self._promote()
             try:
                 await self._ended
                 await self._settle(stop_timeout_ms)
-            finally:
+            except GeneratorExit:
+                # The loop is gone: nothing can be waited for.
+                self._is_over = self._is_closing = True
+                self._keep_unhandled()
+                raise
+            except BaseException:
                 await self._end()
+                raise
+            await self._end()
 
     async def _settle(self, timeout_ms: int) -> None:
         """Lets the handlers that wait come to their end."""
@@ -135,9 +151,7 @@ class Dispatcher:
             if stuck:
                 logger.error("serve ended: %d handlers go on though they were cancelled", len(stuck))
         interrupted = self._handlers.interrupted - interrupted
-        unhandled = [message for queue in self._busy.values() for message in queue]
-        unhandled.extend(self._batch)
-        self._left.extend(unhandled)
+        unhandled = self._keep_unhandled()
         for handler in self._handlers.all():
             handler.log_unlogged()
         if interrupted or unhandled:
@@ -145,10 +159,18 @@ class Dispatcher:
                 "serve ended: %d handlers were interrupted; %d messages were received and not handled, "
                 "and are kept for who receives next",
                 interrupted,
-                len(unhandled),
+                unhandled,
             )
 
-    # Workers.
+    def _keep_unhandled(self) -> int:
+        """Keeps what was received and not handled for who receives next; how many messages that are."""
+        unhandled = [message for queue in self._busy.values() for message in queue]
+        unhandled.extend(self._batch)
+        self._busy.clear()
+        self._left.extend(unhandled)
+        return len(unhandled)
+
+    # Workers. Nobody ends one but `_end`: what a handler does to the task that it runs in ends with the handler.
 
     def _promote(self) -> None:
         """Makes somebody the leader; if all are busy, the first that has time will be."""
@@ -178,12 +200,37 @@ class Dispatcher:
         while not self._is_over:
             if self._leader is None:
                 self._leader = worker
-            if self._leader is worker:
-                await self._lead(worker)
-            else:
-                worker.wake = self._loop.create_future()
-                self._idle.append(worker)
-                await worker.wake
+            try:
+                if self._leader is worker:
+                    await self._lead(worker)
+                else:
+                    worker.wake = self._loop.create_future()
+                    self._idle.append(worker)
+                    await worker.wake
+            except asyncio.CancelledError:
+                if self._is_closing:
+                    raise
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                await self._restore(worker)
+
+    async def _restore(self, worker: Worker) -> None:
+        """Takes back the cancellations of a worker's task, which are nobody's business."""
+        _uncancel(worker.task)
+        # One that was not delivered yet is delivered now; before Python 3.13 that cannot be taken back.
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+        if self._is_closing:
+            raise asyncio.CancelledError
+
+    async def _pause(self, worker: Worker) -> None:
+        """Lets the rest of the program have a turn."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if self._is_closing:
+                raise
+            await self._restore(worker)
 
     async def _lead(self, worker: Worker) -> None:
         """Receives and calls handlers, until one of them has to wait and has done so."""
@@ -201,8 +248,10 @@ class Dispatcher:
                 if suspended is not None:
                     await self._carry(worker, suspended)
                     return
+                if _is_cancelled(worker.task):
+                    await self._restore(worker)
                 if monotonic() > pause_at:
-                    await asyncio.sleep(0)
+                    await self._pause(worker)
                     pause_at = monotonic() + SLICE_S
             if not await self._receive():
                 self._is_over = True
@@ -225,7 +274,7 @@ class Dispatcher:
             if len(batch):
                 self._batch = iter(batch)
                 return True
-            await self._bell.wait()
+            await self._watch.wait()
 
     async def _wait_for_room(self) -> None:
         """Waits until fewer messages wait for others; meanwhile nothing is received."""
@@ -259,8 +308,10 @@ class Dispatcher:
                     result = stop.value
                 else:
                     return Suspended(handler, message, coroutine, yielded, context)
-        except (Exception, asyncio.CancelledError) as error:
+        except BaseException as error:
             handlers.failed(handler, message, error)
+            if is_interrupt(error):
+                raise
             return None
         finally:
             watchdog.handler = None
@@ -288,8 +339,10 @@ class Dispatcher:
             if next_suspended is not None:
                 await self._finish(worker, next_suspended)
             elif monotonic() > pause_at:
-                await asyncio.sleep(0)
+                await self._pause(worker)
                 pause_at = monotonic() + SLICE_S
+            if _is_cancelled(worker.task):
+                await self._restore(worker)
         del self._busy[connection]
 
     async def _finish(self, worker: Worker, suspended: Suspended) -> None:
@@ -300,38 +353,32 @@ class Dispatcher:
             timer = self._loop.call_later(self._handler_timeout_ms / 1000, worker.expire)
         self.running += 1
         try:
-            result = await self._drive(suspended)
-        except asyncio.CancelledError as error:
-            if self._is_cancelled(worker):
-                self._handlers.interrupt(message)
-                raise
-            if worker.is_late:
-                self._handlers.timed_out(handler, message, self._handler_timeout_ms or 0)
-            else:
-                self._handlers.failed(handler, message, error)
-        except Exception as error:
-            self._handlers.failed(handler, message, error)
-        else:
-            self._handlers.done(handler, message, result)
+            result, error = await self._drive(suspended)
         finally:
             self.running -= 1
             if timer is not None:
                 timer.cancel()
-            if worker.is_late:
-                worker.is_late = False
-                _uncancel(worker.task)
-
-    def _is_cancelled(self, worker: Worker) -> bool:
-        """Whether somebody else than a handler or its time-out cancelled the task.
-
-        Before Python 3.11 that is not told.
-        """
-        cancelling = getattr(worker.task, "cancelling", int)()
-        return self._is_closing or cancelling > int(worker.is_late)
+        is_late, worker.is_late = worker.is_late, False
+        if isinstance(error, asyncio.CancelledError) and self._is_closing:
+            self._handlers.interrupt(message)
+            raise error
+        if isinstance(error, asyncio.CancelledError) and is_late:
+            self._handlers.timed_out(handler, message, self._handler_timeout_ms or 0)
+        elif error is not None:
+            self._handlers.failed(handler, message, error)
+            if is_interrupt(error):
+                raise error
+        else:
+            self._handlers.done(handler, message, result)
+        if is_late or error is not None or _is_cancelled(worker.task):
+            await self._restore(worker)
 
     @types.coroutine
-    def _drive(self, suspended: Suspended) -> Generator[Any, Any, Any]:
-        """Goes on with a call in its own context, step by step."""
+    def _drive(self, suspended: Suspended) -> Generator[Any, Any, tuple[Any, BaseException | None]]:
+        """Goes on with a call in its own context, step by step; what it returned, or what it raised.
+
+        What this raises is not the handler's.
+        """
         coroutine, yielded = suspended.coroutine, suspended.yielded
         watchdog = self.watchdog
         step: Callable[[Any], Any]
@@ -350,7 +397,9 @@ class Dispatcher:
             try:
                 yielded = suspended.context.run(step, value)
             except StopIteration as stop:
-                return stop.value
+                return stop.value, None
+            except BaseException as error:
+                return None, error
             finally:
                 watchdog.handler = None
 
@@ -359,10 +408,18 @@ async def _await(awaitable: Any) -> Any:
     return await awaitable
 
 
+def _is_cancelled(task: asyncio.Task[None]) -> bool:
+    """Whether somebody has asked for the end of a task, and it has not been told."""
+    if sys.version_info >= (3, 11):
+        return task.cancelling() > 0
+    return bool(getattr(task, "_must_cancel", False))
+
+
 def _uncancel(task: asyncio.Task[None]) -> None:
-    """Takes a cancellation back, where Python counts them (3.11)."""
-    if hasattr(task, "uncancel"):
-        task.uncancel()
+    """Takes cancellations back, where Python counts them."""
+    if sys.version_info >= (3, 11):
+        while task.cancelling():
+            task.uncancel()
 
 
 BATCH_MESSAGES_MAX = 1024

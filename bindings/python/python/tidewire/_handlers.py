@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from .errors import CallError, InvalidArgumentError, TidewireError, WrongTypeError
+from ._refusals import HANDLER_ERROR, is_interrupt, log_error, refusal_of
+from .errors import InvalidArgumentError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:
     from ._native import Message
@@ -82,7 +83,7 @@ class Handler:
             self._unlogged += 1
             return
         self._log_count += 1
-        logger.error("handler %s failed with %r", self.name, message, exc_info=error)
+        log_error("handler %s failed with %r", self.name, message, error=error)
 
     def log_unlogged(self) -> None:
         """Logs the number of errors that were not logged one by one."""
@@ -164,25 +165,28 @@ class Handlers:
         if handler.replies:
             try:
                 message.reply(result)
-            except Exception as error:
+            except BaseException as error:
                 self.failed(handler, message, error)
+                if is_interrupt(error):
+                    raise
                 return
         self.handled += 1
 
     def failed(self, handler: Handler, message: Message, error: BaseException) -> None:
         """Takes what a handler raised: the client is told, the log has the traceback."""
-        if isinstance(error, CallError):
+        refusal = refusal_of(error)
+        if refusal is not None:
             self.refused += 1
-            _tell(message, error.code, str(error))
+            _tell(message, refusal.code, refusal.text)
             return
         self.errors += 1
         handler.log(message, error)
-        _tell(message, "HANDLER_ERROR", "the handler failed")
+        _tell(message, HANDLER_ERROR, "the handler failed")
 
     def interrupt(self, message: Message) -> None:
         """Takes note of a handler that was cancelled because nothing is served any more."""
         self.interrupted += 1
-        _tell(message, "HANDLER_ERROR", "the handler was interrupted")
+        _tell(message, HANDLER_ERROR, "the handler was interrupted")
 
     def timed_out(self, handler: Handler, message: Message, timeout_ms: int) -> None:
         """Takes note of a handler that was cancelled because it took too long."""
@@ -191,7 +195,7 @@ class Handlers:
         logger.error(
             "handler %s did not come to an end within %d ms, with %r", handler.name, timeout_ms, message
         )
-        _tell(message, "HANDLER_ERROR", "the handler took too long")
+        _tell(message, HANDLER_ERROR, "the handler took too long")
 
 
 def type_of(message: Message) -> str:
@@ -210,7 +214,8 @@ def _tell(message: Message, code: str, text: str) -> None:
         # What has no type is not of the protocol, and its sender would not understand the answer.
         elif message.kind == "message" and type_of(message):
             message.connection.send_raw(_error(message, code, text), wait_ms=0)
-    except TidewireError as error:
+    except Exception as error:
+        # A client that cannot be told is no reason to end, whatever it has sent.
         logger.debug("the client was not told of %s: %r", code, error)
 
 

@@ -213,4 +213,8 @@ async def _serve(server: Server) -> None:
     try:
         await server.serve()
     except Exception:
-        logger.critical("the handlers of %r ended; its clients are no longer heard", server, exc_info=True)
+        logger.critical(
+            "the handlers of %r ended; its clients are no longer heard, and no new ones are let in",
+            server,
+            exc_info=True,
+        )

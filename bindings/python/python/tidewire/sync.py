@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import _client_results as results
 from ._client_base import BaseClient, Topics, as_messages, publication, topic_list
 from ._client_options import Url
-from .errors import BusyError, ConnectionClosedError, InvalidArgumentError, StoppedError
+from .errors import BusyError, InvalidArgumentError, StoppedError
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -50,7 +50,11 @@ class Client(BaseClient):
         """Connects; `connect` does it by itself."""
         self._core.start(self._wait)
         if self._wait:
-            self._core.connected().wait()
+            try:
+                self._core.connected().wait()
+            except BaseException:
+                self._abandon()
+                raise
         return self
 
     def __enter__(self) -> Self:
@@ -62,7 +66,10 @@ class Client(BaseClient):
         self.close()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Sends what waits and closes the connection; what was received can still be taken."""
+        """Sends what waits and closes the connection; what was received can still be taken.
+
+        It ends every call that waits, in whatever thread.
+        """
         self._is_closing = True
         if self.state != "new":
             self._core.close(code, reason).wait()
@@ -227,10 +234,10 @@ class Client(BaseClient):
         """What came together next, nothing after so long; `None` if the application has closed the client."""
         try:
             return self._core.receive(timeout_ms)
-        except StoppedError as error:
+        except StoppedError:
             if self._is_closing:
                 return None
-            raise ConnectionClosedError(str(error)) from None
+            raise self._gone() from None
 
     def __iter__(self) -> Self:
         return self
@@ -242,13 +249,12 @@ class Client(BaseClient):
             ConnectionClosedError: The connection is gone for good, and not by `close`.
         """
         while True:
-            try:
-                message = self._left.popleft()
-            except IndexError:
+            message = self._left.take()
+            if message is None:
                 batch = self._next_batch(WAIT_MS)
                 if batch is None:
-                    raise StopIteration from None
-                self._left.extend(batch)
+                    raise StopIteration
+                self._left.add(batch)
                 continue
             handler = self._handler(message)
             if handler is not None:
@@ -270,7 +276,11 @@ class Client(BaseClient):
                 raise InvalidArgumentError(
                     "a handler of tidewire.sync is no coroutine: use def instead of async def"
                 )
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            # The program, not the handler, is to end.
+            self._failed(message, error)
+            raise
+        except BaseException as error:
             self._failed(message, error)
         else:
             self._handled(message, result)

@@ -1,6 +1,9 @@
 //! What comes of a request: waited for by a thread, or told to an event loop by the bell.
 
 use super::SIGNALS_CHECKED;
+use super::runtime;
+use super::signal::Signal;
+use crate::arguments::Whole;
 use crate::errors::Failure;
 use crate::json;
 use pyo3::IntoPyObjectExt as _;
@@ -12,16 +15,30 @@ use std::time::{Duration, Instant};
 use tidewire_client::request::{PresenceAnswer, Subscribed};
 use tidewire_client::sequencer::Position;
 use tidewire_client::{Error, Published};
+use tokio::task::AbortHandle;
 
-/// An answer on its way.
+/// An answer on its way. Who drops it gives up: what it stands for is not done if it was not done yet.
 #[pyclass(frozen, module = "tidewire._native")]
-pub(crate) struct Ticket(Arc<Slot>);
+pub(crate) struct Ticket {
+    slot: Arc<Slot>,
+    work: AbortHandle,
+    /// In which process it was made.
+    generation: u64,
+}
 
 /// Where the answer goes.
-pub(super) struct Slot {
+struct Slot {
     number: u64,
     state: Mutex<Fill>,
     filled: Condvar,
+}
+
+/// Puts the answer in. There is one for each ticket, wherever its work has gone: dropped without an answer, by a panic
+/// or because the thread of the clients ends, it says that there will be none.
+pub(super) struct Answerer {
+    slot: Arc<Slot>,
+    signal: Arc<Signal>,
+    is_done: bool,
 }
 
 enum Fill {
@@ -41,42 +58,52 @@ pub(super) enum Answer {
     Presence(PresenceAnswer),
 }
 
-/// Tickets that an event loop has not looked at.
-#[derive(Default)]
-pub(super) struct Finished(Mutex<Vec<u64>>);
-
-impl Finished {
-    pub(super) fn add(&self, number: u64) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(number);
-    }
-
-    pub(super) fn take(&self) -> Vec<u64> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 impl Ticket {
-    pub(super) fn new() -> (Self, Arc<Slot>) {
+    /// A ticket for `work`, which is started with what answers it.
+    pub(super) fn start(signal: Arc<Signal>, start: impl FnOnce(Answerer) -> AbortHandle) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let slot = Arc::new(Slot {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             state: Mutex::new(Fill::Open),
             filled: Condvar::new(),
         });
-        (Self(slot.clone()), slot)
+        let work = start(Answerer {
+            slot: slot.clone(),
+            signal,
+            is_done: false,
+        });
+        Self {
+            slot,
+            work,
+            generation: runtime::generation(),
+        }
+    }
+}
+
+impl Answerer {
+    pub(super) fn answer(mut self, result: Result<Answer, Error>) {
+        self.fill(result);
+    }
+
+    fn fill(&mut self, result: Result<Answer, Error>) {
+        self.is_done = true;
+        if self.slot.fill(result) {
+            self.signal.finish(self.slot.number);
+        }
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.fill(Err(Error::Closed("its thread has ended".to_owned())));
+        }
     }
 }
 
 impl Slot {
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
     /// Puts the answer in; false if nobody waits for it.
-    pub(super) fn fill(&self, result: Result<Answer, Error>) -> bool {
+    fn fill(&self, result: Result<Answer, Error>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, Fill::Dropped) {
             return false;
@@ -104,9 +131,19 @@ impl Slot {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.generation != runtime::generation() {
+            // The work is in another process, and whatever lock a thread of it held will never be opened here.
+            return;
+        }
+        let mut state = self
+            .slot
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, Fill::Open) {
             *state = Fill::Dropped;
+            drop(state);
+            self.work.abort();
         }
     }
 }
@@ -116,12 +153,12 @@ impl Ticket {
     /// Which ticket it is, as `finished` names it.
     #[getter]
     fn number(&self) -> u64 {
-        self.0.number
+        self.slot.number
     }
 
     /// The answer, which can be taken once; raises what went wrong, and `BusyError` if it is not there yet.
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        match self.0.take() {
+        match self.slot.take() {
             None => Err(Failure::from(Error::Full).into()),
             Some(Ok(answer)) => answer.into_python(py),
             Some(Err(error)) => Err(Failure::from(error).into()),
@@ -130,15 +167,15 @@ impl Ticket {
 
     /// Waits for the answer, which can be taken once. Ctrl-C is heard. Raises `CallTimeoutError` after `timeout_ms`.
     #[pyo3(signature = (timeout_ms = None))]
-    fn wait(&self, py: Python<'_>, timeout_ms: Option<u64>) -> PyResult<Py<PyAny>> {
-        let limit = timeout_ms.map(Duration::from_millis);
+    fn wait(&self, py: Python<'_>, timeout_ms: Option<Whole>) -> PyResult<Py<PyAny>> {
+        let limit = timeout_ms.map(Whole::ms);
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
-            py.detach(|| self.0.wait(left.min(SIGNALS_CHECKED)));
-            match self.0.take() {
+            py.detach(|| self.slot.wait(left.min(SIGNALS_CHECKED)));
+            match self.slot.take() {
                 Some(Ok(answer)) => return answer.into_python(py),
                 Some(Err(error)) => return Err(Failure::from(error).into()),
                 None if left.is_zero() => return Err(Failure::from(Error::TimedOut).into()),

@@ -1,6 +1,7 @@
 //! One thing that happened to a client, decoded as far as it is looked at.
 
 use super::answer::position;
+use crate::arguments::Str;
 use crate::decoded::Decoded;
 use crate::errors::{Failure, argument, invalid_message};
 use crate::json;
@@ -10,9 +11,9 @@ use pyo3::types::{PyBytes, PyDict};
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tidewire_client::event::{Call, PresenceChange};
+use tidewire_client::event::Call;
 use tidewire_client::sequencer::Position;
-use tidewire_client::{Batch, Event, Format, Message, Responder};
+use tidewire_client::{Batch, Event, Format, Message, QueuedMessage, Responder};
 use tidewire_wire::envelope::{Outline, message_topic, message_type};
 
 /// Messages in the order in which they came: `for message in batch`.
@@ -117,13 +118,24 @@ impl From<Event> for What {
                     responder: Mutex::new(Some(responder)),
                 }))
             }
-            other => Self::Other(name(&other), Arc::new(other)),
+            other => {
+                if let Event::Uncertain(uncertain) = &other {
+                    // It is taken when the application gets it out of the batch.
+                    uncertain.set_taken(false);
+                }
+                Self::Other(other.kind(), Arc::new(other))
+            }
         }
     }
 }
 
 impl ClientMessage {
     fn new(what: &What) -> Self {
+        if let What::Other(_, event) = what
+            && let Event::Uncertain(uncertain) = &**event
+        {
+            uncertain.set_taken(true);
+        }
         Self {
             what: what.clone(),
             decoded: Decoded::default(),
@@ -306,11 +318,11 @@ impl ClientMessage {
     }
 
     /// Answers a `request` with an error; false if it was answered before.
-    fn fail(&self, code: &str, message: &str) -> PyResult<bool> {
+    fn fail(&self, code: Str, message: Str) -> PyResult<bool> {
         match self.responder()? {
             None => Ok(false),
             Some(responder) => {
-                responder.fail(code, message).map_err(Failure::from)?;
+                responder.fail(&code, &message).map_err(Failure::from)?;
                 Ok(true)
             }
         }
@@ -330,26 +342,6 @@ impl ClientMessage {
             }
         };
         Ok(format!("<tidewire.ClientMessage {kind}{about}>"))
-    }
-}
-
-fn name(event: &Event) -> &'static str {
-    match event {
-        Event::Connected(_) => "connected",
-        Event::Disconnected(_) => "disconnected",
-        Event::Gap(_) => "gap",
-        Event::Unrecovered(_) => "unrecovered",
-        Event::SubscriptionLost(_) => "subscription_lost",
-        Event::Presence(presence) => match presence.change {
-            PresenceChange::Join => "presence_join",
-            PresenceChange::Leave => "presence_leave",
-            PresenceChange::Update => "presence_update",
-        },
-        Event::RateLimitWarning(_) => "rate_limit_warning",
-        Event::Uncertain(_) => "uncertain",
-        Event::Expired(_) => "expired",
-        Event::QueueFailed(_) => "queue_failed",
-        _ => "error",
     }
 }
 
@@ -410,12 +402,27 @@ fn describe<'py>(py: Python<'py>, event: &Event) -> PyResult<Bound<'py, PyDict>>
             fields.set_item("retry_after", seconds(error.retry_after))?;
             fields.set_item("refused", error.refused)?;
         }
-        Event::Uncertain(messages) | Event::Expired(messages) => {
-            fields.set_item("messages", messages)?;
+        Event::Uncertain(uncertain) => {
+            let messages = &uncertain.messages;
+            let each = messages.iter().map(|message| queued(py, message));
+            fields.set_item("messages", messages.len())?;
+            fields.set_item("which", each.collect::<PyResult<Vec<_>>>()?)?;
+            fields.set_item("resent", uncertain.is_resent)?;
         }
+        Event::Expired(messages) => fields.set_item("messages", messages)?,
         Event::QueueFailed(words) => fields.set_item("message", words)?,
         _ => {}
     }
+    Ok(fields)
+}
+
+fn queued<'py>(py: Python<'py>, message: &QueuedMessage) -> PyResult<Bound<'py, PyDict>> {
+    let fields = PyDict::new(py);
+    fields.set_item("topic", &message.topic)?;
+    fields.set_item("type", &message.t)?;
+    fields.set_item("payload", json::loads(py, message.payload.as_bytes())?)?;
+    fields.set_item("priority", message.priority.number())?;
+    fields.set_item("key", &message.key)?;
     Ok(fields)
 }
 

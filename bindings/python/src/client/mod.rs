@@ -2,70 +2,34 @@
 
 mod answer;
 mod message;
-mod options;
 mod requests;
 mod runtime;
+mod signal;
 
 pub(crate) use answer::Ticket;
 pub(crate) use message::{ClientBatch, ClientBatchIterator, ClientMessage};
+pub(crate) use signal::ClientSignal;
 
-use crate::errors::{Failure, stopped};
+use crate::arguments::{Flag, Str, Whole};
+use crate::errors::{Failure, Fault, stopped};
 use crate::json;
-use answer::Finished;
-use options::Secrets;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::io::{Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use signal::Signal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tidewire_client::options::{self, Secrets};
 use tidewire_client::{Client, Config, Error, State};
+use tokio::sync::oneshot;
 
 /// A client: its life and what it receives. What it sends and asks for is in `requests`.
 #[pyclass(frozen, weakref, module = "tidewire._native")]
 pub(crate) struct ClientCore {
     config: Config,
     running: Mutex<Option<Client>>,
-    bell: Arc<Bell>,
-    finished: Arc<Finished>,
+    signal: Arc<Signal>,
     /// In which process it was made.
     generation: u64,
-}
-
-/// A descriptor that becomes readable when something happened, once for however much.
-struct Bell {
-    reader: UnixStream,
-    writer: UnixStream,
-    is_rung: AtomicBool,
-}
-
-impl Bell {
-    fn new() -> std::io::Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        reader.set_nonblocking(true)?;
-        writer.set_nonblocking(true)?;
-        Ok(Self {
-            reader,
-            writer,
-            is_rung: AtomicBool::new(false),
-        })
-    }
-
-    fn ring(&self) {
-        if !self.is_rung.swap(true, Ordering::AcqRel) {
-            // A full pipe is readable already.
-            let _ = (&self.writer).write(&[1]);
-        }
-    }
-
-    fn hush(&self) {
-        let mut bytes = [0; 16];
-        // What happens from here on rings again; who called this looks at all that happened before.
-        while matches!((&self.reader).read(&mut bytes), Ok(1..)) {}
-        self.is_rung.store(false, Ordering::Release);
-    }
 }
 
 impl ClientCore {
@@ -88,16 +52,11 @@ impl ClientCore {
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
         answer: impl FnOnce(T) -> answer::Answer + Send + 'static,
     ) -> Result<Ticket, Failure> {
-        let (ticket, slot) = Ticket::new();
-        let (finished, bell) = (self.finished.clone(), self.bell.clone());
-        runtime::runtime()?.spawn(async move {
-            let result = work.await.map(answer);
-            if slot.fill(result) {
-                finished.add(slot.number());
-                bell.ring();
-            }
-        });
-        Ok(ticket)
+        let runtime = runtime::runtime()?;
+        Ok(Ticket::start(self.signal.clone(), |answerer| {
+            let done = async move { answerer.answer(work.await.map(answer)) };
+            runtime.spawn(done).abort_handle()
+        }))
     }
 }
 
@@ -119,7 +78,7 @@ impl ClientCore {
     #[pyo3(signature = (options, *, token = None, token_provider = None, server_identity = None, signature_secret = None))]
     fn new(
         options: &Bound<'_, PyDict>,
-        token: Option<String>,
+        token: Option<Str>,
         token_provider: Option<Py<PyAny>>,
         server_identity: Option<Vec<u8>>,
         signature_secret: Option<Vec<u8>>,
@@ -128,20 +87,20 @@ impl ClientCore {
             server_identity,
             signature_secret,
         };
-        let mut config = options::read(&json::dumps(options)?, secrets)?;
+        let read = options::read(&json::dumps(options)?, secrets);
+        let mut config = read.map_err(configuration)?;
         if let Some(token) = token {
-            config = config.with_token(token);
+            config = config.with_token(token.into_string());
         }
         if let Some(provider) = token_provider {
             let provider = Arc::new(provider);
             config = config.with_token_provider(move || ask_for_token(provider.clone()));
         }
-        let no_bell = |error| stopped(format!("no descriptor: {error}"));
+        let no_signal = |error| stopped(format!("no descriptor: {error}"));
         Ok(Self {
             config,
             running: Mutex::new(None),
-            bell: Arc::new(Bell::new().map_err(no_bell)?),
-            finished: Arc::default(),
+            signal: Signal::new().map_err(no_signal)?,
             generation: runtime::generation(),
         })
     }
@@ -162,7 +121,7 @@ impl ClientCore {
     }
 
     /// Starts to connect; with `once` each address is tried once, and the client is closed if none gives a session.
-    fn start(&self, once: bool) -> PyResult<()> {
+    fn start(&self, once: Flag) -> PyResult<()> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if running.is_some() {
             return Err(stopped("a client can be started once: make a new one").into());
@@ -170,28 +129,28 @@ impl ClientCore {
         let runtime = runtime::runtime()?;
         let _inside = runtime.enter();
         let config = self.config.clone();
-        let started = if once {
+        let started = if once.0 {
             Client::start_once(config)
         } else {
             Client::start(config)
         };
         let client = started.map_err(Failure::from)?;
-        let bell = self.bell.clone();
-        client.set_bell(Some(Arc::new(move || bell.ring())));
+        let signal = self.signal.clone();
+        client.set_bell(Some(Arc::new(move || signal.give())));
         *running = Some(client);
         Ok(())
     }
 
     /// What has happened, waited for at most so long; an empty batch if nothing has.
-    #[pyo3(signature = (timeout_ms = 0))]
-    fn receive(&self, py: Python<'_>, timeout_ms: u64) -> PyResult<ClientBatch> {
+    #[pyo3(signature = (timeout_ms = Whole(0)), text_signature = "($self, timeout_ms=0)")]
+    fn receive(&self, py: Python<'_>, timeout_ms: Whole) -> PyResult<ClientBatch> {
         let client = self.client()?;
-        if timeout_ms == 0 {
+        if timeout_ms.0 == 0 {
             return Ok(ClientBatch::new(
                 client.try_next_batch().map_err(Failure::from)?,
             ));
         }
-        let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
+        let deadline = Instant::now().checked_add(timeout_ms.ms());
         loop {
             let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
@@ -207,19 +166,18 @@ impl ClientCore {
         }
     }
 
-    /// A descriptor that becomes readable when there is something to receive or a ticket is done, until `hush`.
-    fn fileno(&self) -> i32 {
-        self.bell.reader.as_raw_fd()
+    /// What tells an event loop that there is something to receive, that a ticket is done, or that the client has ended.
+    #[getter]
+    fn signal(&self) -> ClientSignal {
+        self.signal.clone().into()
     }
 
-    /// Takes back that the descriptor is readable. Then everything that happened has to be looked at.
-    fn hush(&self) {
-        self.bell.hush();
-    }
-
-    /// The numbers of the tickets that are done since the last call.
-    fn finished(&self) -> Vec<u64> {
-        self.finished.take()
+    /// Why the client has ended, an exception; `None` while it has not.
+    fn reason(&self) -> Option<PyErr> {
+        match self.client().ok()?.state() {
+            State::Closed(reason) => Some(Failure::from(reason).into()),
+            State::Connecting | State::Connected | State::Waiting => None,
+        }
     }
 
     /// `new`, `connecting`, `connected`, `waiting` or `closed`.
@@ -236,22 +194,31 @@ impl ClientCore {
     }
 }
 
-/// Calls Python for a token, on a thread where it may take its time.
+/// Calls Python for a token, on a thread of its own: it may take its time, and the threads that all clients share are
+/// few. The client asks for one token at a time.
 async fn ask_for_token(provider: Arc<Py<PyAny>>) -> Result<String, String> {
-    let asked = tokio::task::spawn_blocking(move || {
+    let (answer, answered) = oneshot::channel();
+    let call = move || {
         let call = |py: Python<'_>| -> PyResult<String> {
             let helper = py
                 .import("tidewire._client_options")?
                 .getattr("call_for_token")?;
-            helper.call1((&*provider,))?.extract()
+            Ok(helper.call1((&*provider,))?.extract::<Str>()?.into_string())
         };
         // The interpreter may be on its way out.
-        Python::try_attach(|py| call(py).map_err(|error| error.to_string()))
-            .unwrap_or_else(|| Err("the program ends".to_owned()))
-    });
-    asked
-        .await
-        .unwrap_or_else(|_| Err("the function that gives tokens failed".to_owned()))
+        let token = Python::try_attach(|py| call(py).map_err(|error| error.to_string()))
+            .unwrap_or_else(|| Err("the program ends".to_owned()));
+        // A client that was closed meanwhile needs none.
+        let _ = answer.send(token);
+    };
+    let thread = std::thread::Builder::new().name("tidewire-token".to_owned());
+    thread.spawn(call).map_err(|error| error.to_string())?;
+    let failed = "the function that gives tokens failed";
+    answered.await.unwrap_or_else(|_| Err(failed.to_owned()))
+}
+
+fn configuration(error: Error) -> Failure {
+    Failure::new("ConfigurationError", "CONFIGURATION", Fault::Caller, error)
 }
 
 /// How long a waiting thread may leave Ctrl-C unheard.

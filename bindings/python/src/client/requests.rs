@@ -3,11 +3,11 @@
 use super::answer::Answer;
 use super::message::ClientMessage;
 use super::{ClientCore, Ticket};
-use crate::errors::{Failure, argument};
+use crate::arguments::{Flag, Names, Str, Whole};
+use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
-use std::time::Duration;
 use tidewire_client::request::{Overload, SubscribeOptions, Value};
 use tidewire_client::sequencer::Position;
 use tidewire_client::{Priority, Publication, QueueOptions};
@@ -16,13 +16,13 @@ use tidewire_wire::envelope::parse_epoch;
 #[pymethods]
 impl ClientCore {
     /// Puts a message behind those that wait to be sent; raises `BusyError` if there is no room.
-    #[pyo3(signature = (r#type, payload, priority = 5))]
-    fn try_send(&self, r#type: &str, payload: &Bound<'_, PyAny>, priority: u64) -> PyResult<()> {
+    #[pyo3(signature = (r#type, payload, priority = Whole(5)), text_signature = "($self, type, payload, priority=5)")]
+    fn try_send(&self, r#type: Str, payload: &Bound<'_, PyAny>, priority: Whole) -> PyResult<()> {
         let text = json::dumps(payload)?;
-        let priority = priority_of(priority)?;
+        let priority = priority_of(priority.0)?;
         let client = self.client()?;
         Ok(client
-            .try_send(r#type, &text, priority)
+            .try_send(&r#type, &text, priority)
             .map_err(Failure::from)?)
     }
 
@@ -30,7 +30,7 @@ impl ClientCore {
     fn try_send_raw(&self, message: &Bound<'_, PyAny>) -> PyResult<()> {
         let client = self.client()?;
         let sent = if let Ok(text) = message.cast::<PyString>() {
-            client.try_send_envelope(text.to_str()?)
+            client.try_send_envelope(&text.extract::<Str>()?)
         } else if let Ok(bytes) = message.cast::<PyBytes>() {
             let text = std::str::from_utf8(bytes.as_bytes())
                 .map_err(|_| argument("the message is not UTF-8"))?;
@@ -59,13 +59,16 @@ impl ClientCore {
     }
 
     /// Done when what waited was sent and the connection is closed.
-    fn close(&self, code: u16, reason: String) -> PyResult<Ticket> {
+    fn close(&self, code: Whole, reason: Str) -> PyResult<Ticket> {
+        let code = u16::try_from(code.0).map_err(|_| argument("a close code has 16 bits"))?;
         let client = self.client()?;
-        let close = async move {
-            client.close_with(code, &reason).await;
+        // Who gives up waiting does not take it back.
+        client.request_close(code, &reason);
+        let closed = async move {
+            client.closed().await;
             Ok(())
         };
-        Ok(self.spawn(close, |()| Answer::Nothing)?)
+        Ok(self.spawn(closed, |()| Answer::Nothing)?)
     }
 
     /// Done when the message is in the queue or, with `acknowledged`, when the server has taken it.
@@ -76,32 +79,32 @@ impl ClientCore {
     )]
     fn enqueue(
         &self,
-        topic: Option<String>,
-        r#type: String,
+        topic: Option<Str>,
+        r#type: Str,
         payload: &Bound<'_, PyAny>,
-        priority: u64,
-        ttl_ms: Option<u64>,
-        key: Option<String>,
-        acknowledged: bool,
+        priority: Whole,
+        ttl_ms: Option<Whole>,
+        key: Option<Str>,
+        acknowledged: Flag,
     ) -> PyResult<Ticket> {
         let text = json::dumps(payload)?;
         let options = QueueOptions {
-            priority: priority_of(priority)?,
-            ttl: ttl_ms.map(Duration::from_millis),
-            key,
+            priority: priority_of(priority.0)?,
+            ttl: ttl_ms.map(Whole::ms),
+            key: key.map(Str::into_string),
         };
+        let (topic, t) = (topic.map(Str::into_string), r#type.into_string());
         let client = self.client()?;
         let work = async move {
-            let t = &r#type;
             let receipt = match topic {
-                None => client.send_acknowledged(t, &text, options).await?,
+                None => client.send_acknowledged(&t, &text, options).await?,
                 Some(topic) => {
                     client
-                        .publish_acknowledged(&topic, t, &text, options)
+                        .publish_acknowledged(&topic, &t, &text, options)
                         .await?
                 }
             };
-            if acknowledged {
+            if acknowledged.0 {
                 receipt.wait().await
             } else {
                 Ok(())
@@ -113,26 +116,29 @@ impl ClientCore {
     /// Done when the server's application has answered.
     fn request(
         &self,
-        r#type: String,
+        r#type: Str,
         payload: &Bound<'_, PyAny>,
-        timeout_ms: Option<u64>,
+        timeout_ms: Option<Whole>,
     ) -> PyResult<Ticket> {
         let text = json::dumps(payload)?;
-        let timeout = timeout_ms.map(Duration::from_millis);
+        let timeout = timeout_ms.map(Whole::ms);
+        let r#type = r#type.into_string();
         let client = self.client()?;
         let work = async move { client.request(&r#type, &text, timeout).await };
         Ok(self.spawn(work, Answer::Text)?)
     }
 
     /// Done when the server has answered for each topic.
-    fn subscribe(&self, topics: Vec<String>, options: &Bound<'_, PyDict>) -> PyResult<Ticket> {
+    fn subscribe(&self, topics: Names, options: &Bound<'_, PyDict>) -> PyResult<Ticket> {
         let options = subscribe_options(options)?;
+        let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.subscribe_with(topics, options).await };
         Ok(self.spawn(work, Answer::Subscribed)?)
     }
 
-    fn unsubscribe(&self, topics: Vec<String>) -> PyResult<Ticket> {
+    fn unsubscribe(&self, topics: Names) -> PyResult<Ticket> {
+        let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.unsubscribe(topics).await };
         Ok(self.spawn(work, Answer::Subscribed)?)
@@ -155,13 +161,15 @@ impl ClientCore {
             .map_err(Failure::from)?)
     }
 
-    fn presence(&self, topics: Vec<String>) -> PyResult<Ticket> {
+    fn presence(&self, topics: Names) -> PyResult<Ticket> {
+        let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.presence(topics).await };
         Ok(self.spawn(work, Answer::Presence)?)
     }
 
-    fn sync(&self, topics: Vec<String>) -> PyResult<Ticket> {
+    fn sync(&self, topics: Names) -> PyResult<Ticket> {
+        let topics = topics.into_strings();
         let client = self.client()?;
         Ok(self.spawn(async move { client.sync(topics).await }, |()| {
             Answer::Nothing
@@ -169,10 +177,16 @@ impl ClientCore {
     }
 
     /// Tells that deliveries to a member of a queue group are done.
-    fn acknowledge(&self, messages: Vec<PyRef<'_, ClientMessage>>) -> PyResult<Ticket> {
-        let found = messages.iter().map(|message| message.message().cloned());
-        let messages: Option<Vec<_>> = found.collect();
-        let messages = messages.ok_or_else(|| argument("only messages are acknowledged"))?;
+    fn acknowledge(&self, messages: &Bound<'_, PyAny>) -> PyResult<Ticket> {
+        let wrong = || wrong_type("a list of messages that were received is needed");
+        let each = messages.try_iter().map_err(|_| wrong())?;
+        let found = each.map(|message| {
+            let message = message?;
+            let message = message.cast::<ClientMessage>().map_err(|_| wrong())?;
+            let message = message.get().message().cloned();
+            message.ok_or_else(|| argument("only messages are acknowledged").into())
+        });
+        let messages = found.collect::<PyResult<Vec<_>>>()?;
         let client = self.client()?;
         let work = async move { client.acknowledge(&messages).await };
         Ok(self.spawn(work, |()| Answer::Nothing)?)

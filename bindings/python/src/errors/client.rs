@@ -1,6 +1,6 @@
 //! Errors of the client.
 
-use super::{Failure, Fault, argument, busy, stopped};
+use super::{Failure, Fault, argument, busy};
 use std::time::Duration;
 use tidewire_client::{Error, Fault as ClientFault};
 
@@ -14,8 +14,10 @@ impl From<Error> for Failure {
         let class = match &error {
             Error::Invalid(_) => return argument(error),
             Error::Full => return busy(error),
-            Error::Closed(_) => return stopped(error),
-            Error::Connect { .. } | Error::ConnectionLost => "ConnectionClosedError",
+            Error::Closed(_) => "StoppedError",
+            Error::Connect { .. } | Error::ConnectionLost | Error::Ended { .. } => {
+                "ConnectionClosedError"
+            }
             Error::Unauthorized(_) => "TokenError",
             Error::TimedOut => "CallTimeoutError",
             // The server has waited for as long as this side would have.

@@ -3,13 +3,13 @@
 use super::core::Core;
 use super::message::Message;
 use super::publishing::{publication, retry};
+use crate::arguments::{Names, Str, Whole, Word};
 use crate::errors::{Failure, argument};
 use crate::json;
 use pyo3::prelude::*;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 use tidewire_engine::{AccessRules, NewCall, Outgoing, Peer, Rules};
 use tidewire_wire::close::CloseCode;
 
@@ -55,16 +55,16 @@ impl Connection {
     }
 
     /// Sends a message. If the connection is gone, it goes nowhere, without an error.
-    #[pyo3(signature = (payload, *, r#type = "message", priority = None, wait_ms = 1000))]
+    #[pyo3(signature = (payload, *, r#type = Word::Default("message"), priority = None, wait_ms = Whole(1000)), text_signature = "($self, payload, *, type=\"message\", priority=None, wait_ms=1000)")]
     fn send(
         &self,
         py: Python<'_>,
         payload: &Bound<'_, PyAny>,
-        r#type: &str,
-        priority: Option<u8>,
-        wait_ms: u64,
+        r#type: Word,
+        priority: Option<Whole>,
+        wait_ms: Whole,
     ) -> PyResult<()> {
-        let publication = publication(r#type, payload, priority)?;
+        let publication = publication(&r#type, payload, priority)?;
         let handle = self.core.handle()?;
         retry(py, wait_ms, || {
             handle.publish_to_connection(self.peer.connection, &publication)
@@ -72,8 +72,8 @@ impl Connection {
     }
 
     /// Sends `str` as a text message, bytes as a binary one, as they are, and a received message as it came.
-    #[pyo3(signature = (data, *, wait_ms = 1000))]
-    fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: u64) -> PyResult<()> {
+    #[pyo3(signature = (data, *, wait_ms = Whole(1000)), text_signature = "($self, data, *, wait_ms=1000)")]
+    fn send_raw(&self, py: Python<'_>, data: &Bound<'_, PyAny>, wait_ms: Whole) -> PyResult<()> {
         let message = outgoing(data)?;
         let handle = self.core.handle()?;
         retry(py, wait_ms, || {
@@ -82,22 +82,25 @@ impl Connection {
     }
 
     /// Ends the connection with a code and a reason.
-    #[pyo3(signature = (code = 1000, reason = ""))]
-    fn close(&self, code: u16, reason: &str) -> PyResult<()> {
+    #[pyo3(signature = (code = Whole(1000), reason = Word::Default("")), text_signature = "($self, code=1000, reason=\"\")")]
+    fn close(&self, code: Whole, reason: Word) -> PyResult<()> {
         let handle = self.core.handle()?;
-        let closed = handle.close_with(self.peer.connection, close_code(code)?, reason);
+        let closed = handle.close_with(self.peer.connection, close_code(code)?, &reason);
         closed.map_err(|error| Failure::from(error).into())
     }
 
     /// Subscribes it to a topic or pattern, whatever its access rules say.
-    fn subscribe(&self, topic: &str) -> PyResult<()> {
-        let changed = self.core.handle()?.subscribe(self.peer.connection, topic);
+    fn subscribe(&self, topic: Str) -> PyResult<()> {
+        let changed = self.core.handle()?.subscribe(self.peer.connection, &topic);
         changed.map_err(|error| Failure::from(error).into())
     }
 
     /// Ends a subscription.
-    fn unsubscribe(&self, topic: &str) -> PyResult<()> {
-        let changed = self.core.handle()?.unsubscribe(self.peer.connection, topic);
+    fn unsubscribe(&self, topic: Str) -> PyResult<()> {
+        let changed = self
+            .core
+            .handle()?
+            .unsubscribe(self.peer.connection, &topic);
         changed.map_err(|error| Failure::from(error).into())
     }
 
@@ -110,18 +113,19 @@ impl Connection {
     ))]
     fn set_access(
         &self,
-        subscribe_allow: Option<Vec<String>>,
-        subscribe_deny: Option<Vec<String>>,
-        publish_allow: Option<Vec<String>>,
-        publish_deny: Option<Vec<String>>,
-        presence_allow: Option<Vec<String>>,
-        presence_deny: Option<Vec<String>>,
-        queue_group_allow: Option<Vec<String>>,
-        queue_group_deny: Option<Vec<String>>,
+        subscribe_allow: Option<Names>,
+        subscribe_deny: Option<Names>,
+        publish_allow: Option<Names>,
+        publish_deny: Option<Names>,
+        presence_allow: Option<Names>,
+        presence_deny: Option<Names>,
+        queue_group_allow: Option<Names>,
+        queue_group_deny: Option<Names>,
     ) -> PyResult<()> {
-        let rules = |allow: Option<Vec<String>>, deny: Option<Vec<String>>| Rules {
-            allow: allow.unwrap_or_default(),
-            deny: deny.unwrap_or_default(),
+        let names = |names: Option<Names>| names.map(Names::into_strings).unwrap_or_default();
+        let rules = |allow: Option<Names>, deny: Option<Names>| Rules {
+            allow: names(allow),
+            deny: names(deny),
         };
         let names_presence = presence_allow.is_some() || presence_deny.is_some();
         let presence = rules(presence_allow, presence_deny);
@@ -136,16 +140,15 @@ impl Connection {
     }
 
     /// Asks its client something and waits for the answer.
-    #[pyo3(signature = (payload, *, r#type, timeout_ms = 10_000))]
+    #[pyo3(signature = (payload, *, r#type, timeout_ms = Whole(10_000)), text_signature = "($self, payload, *, type, timeout_ms=10000)")]
     fn request<'py>(
         &self,
         py: Python<'py>,
         payload: &Bound<'py, PyAny>,
-        r#type: &str,
-        timeout_ms: u64,
+        r#type: Str,
+        timeout_ms: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let call = NewCall::new(r#type, json::dumps(payload)?)
-            .with_timeout(Duration::from_millis(timeout_ms));
+        let call = NewCall::new(&*r#type, json::dumps(payload)?).with_timeout(timeout_ms.ms());
         let handle = self.core.handle()?;
         let answer = py.detach(|| handle.call_wait(self.peer.connection, call));
         json::loads(py, answer.map_err(Failure::from)?.as_bytes())
@@ -184,8 +187,9 @@ pub(super) fn outgoing(data: &Bound<'_, PyAny>) -> PyResult<Outgoing> {
     })
 }
 
-pub(super) fn close_code(code: u16) -> PyResult<CloseCode> {
-    CloseCode::from_wire(code).ok_or_else(|| {
+pub(super) fn close_code(Whole(code): Whole) -> PyResult<CloseCode> {
+    let known = u16::try_from(code).ok().and_then(CloseCode::from_wire);
+    known.ok_or_else(|| {
         argument(format!(
             "{code} is no code that a close may carry: use 1000, or 4000 to 4999"
         ))

@@ -136,6 +136,13 @@ impl Core {
         left
     }
 
+    /// Lets newcomers in, or turns them away. A server that does not run has none.
+    pub(super) fn set_admitting(&self, is_admitting: bool) {
+        if let Some(running) = self.running.get() {
+            running.handle.set_admitting(is_admitting);
+        }
+    }
+
     /// Forgets the server without ending it: its threads are in another process.
     pub(super) fn abandon(&self) {
         self.is_stopped.store(true, Ordering::Release);
@@ -202,7 +209,10 @@ impl Core {
         max: usize,
         timeout: Duration,
     ) -> Outcome<Vec<Segment>> {
-        let mut inbox = locked(&self.running()?.inbox);
+        let running = self.running()?;
+        // Who receives answers.
+        running.handle.set_admitting(true);
+        let mut inbox = locked(&running.inbox);
         let mut segments = Vec::new();
         let mut room = max.max(1);
         while room > 0 {

@@ -1,6 +1,7 @@
 //! What the application asks of the running server.
 
 use super::ServerCore;
+use crate::arguments::{Flag, Str, Whole, Word};
 use crate::errors::{Failure, argument};
 use crate::json;
 use pyo3::prelude::*;
@@ -22,21 +23,25 @@ impl ServerCore {
     }
 
     /// Some connections, in the order of their ids: all of a user, or all of a topic, or all.
-    #[pyo3(signature = (*, user = None, topic = None, after = None, limit = 1000))]
+    #[pyo3(signature = (*, user = None, topic = None, after = None, limit = Whole(1000)), text_signature = "($self, *, user=None, topic=None, after=None, limit=1000)")]
     fn list_connections<'py>(
         &self,
         py: Python<'py>,
-        user: Option<String>,
-        topic: Option<String>,
-        after: Option<&str>,
-        limit: usize,
+        user: Option<Str>,
+        topic: Option<Str>,
+        after: Option<Str>,
+        limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let after: Option<ConnectionKey> = after.map(str::parse).transpose().map_err(argument)?;
+        let after: Option<ConnectionKey> = after
+            .as_deref()
+            .map(str::parse)
+            .transpose()
+            .map_err(argument)?;
         let query = ConnectionQuery {
-            user,
-            topic,
+            user: user.map(Str::into_string),
+            topic: topic.map(Str::into_string),
             after,
-            limit,
+            limit: limit.size(),
         };
         let handle = self.0.handle()?;
         let listed = py.detach(|| handle.list_connections(&query));
@@ -45,18 +50,18 @@ impl ServerCore {
     }
 
     /// Some topics and patterns that have subscribers, in the order of their names.
-    #[pyo3(signature = (*, prefix = "", after = None, limit = 1000))]
+    #[pyo3(signature = (*, prefix = Word::Default(""), after = None, limit = Whole(1000)), text_signature = "($self, *, prefix=\"\", after=None, limit=1000)")]
     fn list_topics<'py>(
         &self,
         py: Python<'py>,
-        prefix: &str,
-        after: Option<String>,
-        limit: usize,
+        prefix: Word,
+        after: Option<Str>,
+        limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
         let query = TopicQuery {
-            prefix: prefix.to_owned(),
-            after,
-            limit,
+            prefix: prefix.to_string(),
+            after: after.map(Str::into_string),
+            limit: limit.size(),
         };
         let handle = self.0.handle()?;
         let listed = py.detach(|| handle.list_topics(&query));
@@ -65,22 +70,22 @@ impl ServerCore {
     }
 
     /// What a topic keeps: where it stands, and some of its publications.
-    #[pyo3(signature = (topic, *, since = None, limit = 100, newest_first = false))]
+    #[pyo3(signature = (topic, *, since = None, limit = Whole(100), newest_first = Flag(false)), text_signature = "($self, topic, *, since=None, limit=100, newest_first=False)")]
     fn history<'py>(
         &self,
         py: Python<'py>,
-        topic: &str,
-        since: Option<u64>,
-        limit: usize,
-        newest_first: bool,
+        topic: Str,
+        since: Option<Whole>,
+        limit: Whole,
+        newest_first: Flag,
     ) -> PyResult<Bound<'py, PyAny>> {
         let query = HistoryQuery {
-            since,
-            limit,
-            newest_first,
+            since: since.map(|since| since.0),
+            limit: limit.size(),
+            newest_first: newest_first.0,
         };
         let handle = self.0.handle()?;
-        let page = py.detach(|| handle.history(topic, query));
+        let page = py.detach(|| handle.history(&topic, query));
         let Some(page) = page else {
             return python(
                 py,
@@ -104,21 +109,21 @@ impl ServerCore {
     }
 
     /// Forgets what a topic keeps; false if there was nothing.
-    fn forget_history(&self, py: Python<'_>, topic: &str) -> PyResult<bool> {
+    fn forget_history(&self, py: Python<'_>, topic: Str) -> PyResult<bool> {
         let handle = self.0.handle()?;
-        Ok(py.detach(|| handle.forget_history(topic)))
+        Ok(py.detach(|| handle.forget_history(&topic)))
     }
 
     /// Who is on a topic: how many, and some of them.
-    #[pyo3(signature = (topic, *, limit = 1000))]
+    #[pyo3(signature = (topic, *, limit = Whole(1000)), text_signature = "($self, topic, *, limit=1000)")]
     fn presence<'py>(
         &self,
         py: Python<'py>,
-        topic: &str,
-        limit: usize,
+        topic: Str,
+        limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
         let handle = self.0.handle()?;
-        let present = py.detach(|| handle.presence(topic, limit));
+        let present = py.detach(|| handle.presence(&topic, limit.size()));
         let members = present.members.iter().map(|member| {
             let data = member.data.as_deref().map(serde_json::from_str::<Value>);
             json!({

@@ -3,6 +3,7 @@
 use super::Outcome;
 use super::batch::Stored;
 use super::connection::Connection;
+use crate::arguments::{Str, Word};
 use crate::decoded::Decoded;
 use crate::errors::{argument, invalid_message};
 use crate::json;
@@ -16,6 +17,7 @@ use tidewire_engine::{CallError, CloseReason, ConnectionKey, Encoding, Outgoing,
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::envelope::{message_topic, message_type};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX};
+use tidewire_wire::session::TYPE_BYTES_MAX;
 
 /// Something that happened on a connection: `kind` says what.
 #[pyclass(frozen, freelist = 256, module = "tidewire")]
@@ -269,22 +271,20 @@ impl Message {
     }
 
     /// Answers a `request` with an error; false if it was answered before.
-    fn fail(&self, code: String, message: String) -> PyResult<bool> {
+    fn fail(&self, code: Str, message: Str) -> PyResult<bool> {
         let responder = self.responder()?;
-        if code.is_empty() {
-            return Err(argument("an error needs a code").into());
+        if code.is_empty() || code.len() > TYPE_BYTES_MAX {
+            return Err(argument(format!("a code has 1 to {TYPE_BYTES_MAX} bytes")).into());
         }
-        Ok(responder.respond(Err(CallError { code, message })))
+        Ok(responder.respond(Err(CallError {
+            code: code.into_string(),
+            message: message.into_string(),
+        })))
     }
 
     /// Answers a `snapshot_request` for one of its topics.
-    #[pyo3(signature = (topic, payload, *, r#type = "snapshot"))]
-    fn reply_snapshot(
-        &self,
-        topic: &str,
-        payload: &Bound<'_, PyAny>,
-        r#type: &str,
-    ) -> PyResult<()> {
+    #[pyo3(signature = (topic, payload, *, r#type = Word::Default("snapshot")), text_signature = "($self, topic, payload, *, type=\"snapshot\")")]
+    fn reply_snapshot(&self, topic: Str, payload: &Bound<'_, PyAny>, r#type: Word) -> PyResult<()> {
         let Event::Sync(peer, request) = self.event() else {
             let problem = "only a message of the kind snapshot_request is answered with snapshots";
             return Err(argument(problem).into());
@@ -293,7 +293,7 @@ impl Message {
         let id = request.correlation_id;
         let handle = self.stored.core.handle()?;
         handle
-            .send_snapshot(peer.connection, topic, r#type, &payload, id)
+            .send_snapshot(peer.connection, &topic, &r#type, &payload, id)
             .map_err(|error| crate::errors::Failure::from(error).into())
     }
 

@@ -12,6 +12,7 @@ pub(crate) use connection::Connection;
 pub(crate) use message::Message;
 pub(crate) use publishing::Published;
 
+use crate::arguments::{Flag, Whole};
 use crate::errors::Failure;
 use crate::json;
 use core::{Core, Options};
@@ -50,9 +51,14 @@ impl ServerCore {
     }
 
     /// Sends the clients away, evenly, and stops; how many connections were left at the end of the time.
-    #[pyo3(signature = (timeout_ms = 10_000))]
-    fn drain(&self, py: Python<'_>, timeout_ms: u64) -> usize {
-        py.detach(|| self.0.drain(Duration::from_millis(timeout_ms)))
+    #[pyo3(signature = (timeout_ms = Whole(10_000)), text_signature = "($self, timeout_ms=10000)")]
+    fn drain(&self, py: Python<'_>, timeout_ms: Whole) -> usize {
+        py.detach(|| self.0.drain(timeout_ms.ms()))
+    }
+
+    /// Lets newcomers in, or turns them away for a while, with 503 and `Retry-After`.
+    fn admit(&self, admitting: Flag) {
+        self.0.set_admitting(admitting.0);
     }
 
     /// Forgets the server without a word, in a process that was forked from its own.
@@ -89,15 +95,15 @@ impl ServerCore {
     }
 
     /// What has happened, waited for at most so long: at most so many messages, perhaps none.
-    #[pyo3(signature = (max_messages = 4096, timeout_ms = 0))]
-    fn receive(&self, py: Python<'_>, max_messages: usize, timeout_ms: u64) -> PyResult<Batch> {
-        let deadline = Instant::now().checked_add(Duration::from_millis(timeout_ms));
+    #[pyo3(signature = (max_messages = Whole(4096), timeout_ms = Whole(0)), text_signature = "($self, max_messages=4096, timeout_ms=0)")]
+    fn receive(&self, py: Python<'_>, max_messages: Whole, timeout_ms: Whole) -> PyResult<Batch> {
+        let deadline = Instant::now().checked_add(timeout_ms.ms());
         loop {
             let left = deadline.map_or(SIGNALS_CHECKED, |deadline| {
                 deadline.saturating_duration_since(Instant::now())
             });
             let wait = left.min(SIGNALS_CHECKED);
-            let segments = py.detach(|| self.0.receive(max_messages, wait))?;
+            let segments = py.detach(|| self.0.receive(max_messages.size(), wait))?;
             if !segments.is_empty() || wait == left {
                 return Ok(Batch::new(segments));
             }

@@ -1,7 +1,7 @@
 //! zlib, and MessagePack from and to JSON.
 
+use crate::arguments::{Bytes, Text, Whole, unlocked};
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Bytes, Text, Whole, unlocked};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::cell::RefCell;

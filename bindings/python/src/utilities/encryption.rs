@@ -1,8 +1,8 @@
 //! Agreeing on a key, and AES-256-GCM with it.
 
+use crate::arguments::{Bytes, Str, Whole, exactly, unlocked};
 use crate::errors::utilities::cryptography;
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Bytes, Str, Whole, exactly, unlocked};
 use crate::utilities::random::random;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

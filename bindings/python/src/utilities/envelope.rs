@@ -1,8 +1,8 @@
 //! The envelope around a message's payload: building and reading.
 
+use crate::arguments::{Number, Place, Str, Text, Whole, unix_ms};
 use crate::errors::{Failure, argument, invalid_message};
 use crate::json;
-use crate::utilities::arguments::{Number, Place, Str, Text, Whole, unix_ms};
 use crate::utilities::random::random;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,8 +1,8 @@
 //! Filters of documents.
 
+use crate::arguments::{Text, is_text, unlocked};
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
-use crate::utilities::arguments::{Text, is_text, unlocked};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 

@@ -1,9 +1,9 @@
 //! JSON Web Tokens, signed and checked as the server does.
 
+use crate::arguments::{Names, Number, Str, Text, Whole, is_text, unix_s};
 use crate::errors::utilities::missing_claim;
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
-use crate::utilities::arguments::{Names, Number, Str, Text, Whole, is_text, unix_s};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyMapping, PyTzInfo};
 use tidewire_engine::auth::{AuthKey, ClaimRules, KeyMaterial, TokenError, Verifier as Checker};

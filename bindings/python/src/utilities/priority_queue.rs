@@ -1,8 +1,8 @@
 //! What waits, the most urgent first.
 
+use crate::arguments::{Whole, generic, is_text};
 use crate::errors::utilities::queue_full;
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Whole, generic, is_text};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Each message of a topic once and in order, and what is missing told.
 
+use crate::arguments::{Epoch, Number, Place, Str, Whole, generic, now_ms};
 use crate::errors::argument;
-use crate::utilities::arguments::{Epoch, Number, Place, Str, Whole, generic, now_ms};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyType};

@@ -1,7 +1,7 @@
 //! HMAC, and the signatures of messages.
 
+use crate::arguments::{Bytes, Number, Str, Text, Whole, exactly, unix_s, unlocked};
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Bytes, Number, Str, Text, Whole, exactly, unix_s, unlocked};
 use crate::utilities::random::random;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

@@ -1,7 +1,7 @@
 //! The token bucket of the server's rate limit.
 
+use crate::arguments::{Number, Whole, now_ms};
 use crate::errors::{Failure, argument};
-use crate::utilities::arguments::{Number, Whole, now_ms};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;

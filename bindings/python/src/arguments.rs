@@ -3,9 +3,9 @@
 use crate::errors::{Failure, argument, wrong_type};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple, PyType};
 use std::ops::Deref;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire_wire::envelope::parse_epoch;
 
 /// A bytes-like object: `bytes` without a copy, any other copied, since its owner may change it meanwhile.
@@ -13,6 +13,12 @@ pub(crate) struct Bytes(PyBackedBytes);
 
 /// A `str`.
 pub(crate) struct Str(PyBackedStr);
+
+/// A `str` that has a default.
+pub(crate) enum Word {
+    Given(Str),
+    Default(&'static str),
+}
 
 /// A bytes-like object, or a `str`, which counts as its UTF-8.
 pub(crate) enum Text {
@@ -26,6 +32,10 @@ pub(crate) struct Names(pub(crate) Vec<Str>);
 /// An `int` from 0 to 2^64 - 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole(pub(crate) u64);
+
+/// A `bool`.
+#[derive(Clone, Copy)]
+pub(crate) struct Flag(pub(crate) bool);
 
 /// A finite `float` or an `int`.
 #[derive(Clone, Copy)]
@@ -58,6 +68,17 @@ impl Deref for Str {
     }
 }
 
+impl Deref for Word {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Self::Given(text) => text,
+            Self::Default(text) => text,
+        }
+    }
+}
+
 impl Deref for Text {
     type Target = [u8];
 
@@ -87,6 +108,14 @@ impl FromPyObject<'_, '_> for Str {
         PyBackedStr::try_from(text.to_owned())
             .map(Self)
             .map_err(|_| argument(LONE_SURROGATE).into())
+    }
+}
+
+impl FromPyObject<'_, '_> for Word {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        object.extract().map(Self::Given)
     }
 }
 
@@ -128,10 +157,43 @@ impl FromPyObject<'_, '_> for Whole {
             Err(error)
                 if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(object.py()) =>
             {
-                Err(argument(format!("{WANTED} is needed, not {}", &*object)).into())
+                Err(argument(format!("{WANTED} is needed, not {}", shown(&object))).into())
             }
             Err(_) => Err(not_a(WANTED, object)),
         }
+    }
+}
+
+impl FromPyObject<'_, '_> for Flag {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        let flag = object.cast::<PyBool>();
+        flag.map(|flag| Self(flag.is_true()))
+            .map_err(|_| not_a("True or False", object))
+    }
+}
+
+impl Whole {
+    pub(crate) fn ms(self) -> Duration {
+        Duration::from_millis(self.0)
+    }
+
+    /// What is larger than any size of this machine is as large as that.
+    pub(crate) fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl Str {
+    pub(crate) fn into_string(self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Names {
+    pub(crate) fn into_strings(self) -> Vec<String> {
+        self.0.into_iter().map(Str::into_string).collect()
     }
 }
 
@@ -194,6 +256,16 @@ fn bytes(object: Borrowed<'_, '_, PyAny>) -> Option<PyResult<Bytes>> {
     Some(copy)
 }
 
+/// An int as a message shows it; Python refuses to write those of thousands of digits.
+fn shown(object: &Bound<'_, PyAny>) -> String {
+    let text = object.str().map(|text| text.to_string());
+    let text = text.unwrap_or_else(|_| "one of thousands of digits".to_owned());
+    match text.char_indices().nth(SHOWN_CHARACTERS_MAX) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
 /// Whether an object is text or bytes-like, without looking at what only might be.
 pub(crate) fn is_text(object: &Bound<'_, PyAny>) -> bool {
     object.is_instance_of::<PyBytes>()
@@ -202,7 +274,7 @@ pub(crate) fn is_text(object: &Bound<'_, PyAny>) -> bool {
         || object.is_instance_of::<PyMemoryView>()
 }
 
-fn not_a(wanted: &str, object: Borrowed<'_, '_, PyAny>) -> PyErr {
+pub(crate) fn not_a(wanted: &str, object: Borrowed<'_, '_, PyAny>) -> PyErr {
     let name = object.get_type().name();
     let name = name.map_or_else(|_| "another type".to_owned(), |name| name.to_string());
     wrong_type(format!("{wanted} is needed, not {name}")).into()
@@ -265,8 +337,10 @@ pub(crate) fn unlocked<T: Send>(
     }
 }
 
-const LONE_SURROGATE: &str =
+pub(crate) const LONE_SURROGATE: &str =
     "the str has a lone surrogate, which has no UTF-8; mend it where it comes from";
+
+const SHOWN_CHARACTERS_MAX: usize = 40;
 
 /// Handing the lock over and back costs as much as some thousand bytes.
 const UNLOCKED_BYTES_MIN: usize = 8 * 1024;

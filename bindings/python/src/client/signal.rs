@@ -1,0 +1,82 @@
+//! What tells an event loop that something happened to a client.
+
+use pyo3::prelude::*;
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A descriptor that becomes readable when something happened, once for however much.
+///
+/// It outlives its client, for who watches the descriptor: one that is closed while it is watched may be another's
+/// before that is noticed.
+#[pyclass(frozen, weakref, module = "tidewire._native")]
+pub(crate) struct ClientSignal(Arc<Signal>);
+
+pub(super) struct Signal {
+    reader: UnixStream,
+    writer: UnixStream,
+    is_given: AtomicBool,
+    /// Tickets that are done and that nobody has looked at.
+    finished: Mutex<Vec<u64>>,
+}
+
+impl Signal {
+    pub(super) fn new() -> std::io::Result<Arc<Self>> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        Ok(Arc::new(Self {
+            reader,
+            writer,
+            is_given: AtomicBool::new(false),
+            finished: Mutex::default(),
+        }))
+    }
+
+    pub(super) fn give(&self) {
+        if !self.is_given.swap(true, Ordering::AcqRel) {
+            // A full pipe is readable already.
+            let _ = (&self.writer).write(&[1]);
+        }
+    }
+
+    /// A ticket is done.
+    pub(super) fn finish(&self, ticket: u64) {
+        self.finished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(ticket);
+        self.give();
+    }
+}
+
+impl From<Arc<Signal>> for ClientSignal {
+    fn from(signal: Arc<Signal>) -> Self {
+        Self(signal)
+    }
+}
+
+#[pymethods]
+impl ClientSignal {
+    /// The descriptor that is readable when something happened, until `clear`.
+    fn fileno(&self) -> i32 {
+        self.0.reader.as_raw_fd()
+    }
+
+    /// Takes the signal back, and gives the numbers of the tickets that were done since. Then everything that happened
+    /// has to be looked at.
+    fn clear(&self) -> Vec<u64> {
+        let mut bytes = [0; 16];
+        // What happens from here on gives a signal again; who called this looks at all that happened before.
+        while matches!((&self.0.reader).read(&mut bytes), Ok(1..)) {}
+        self.0.is_given.store(false, Ordering::Release);
+        let mut finished = self
+            .0
+            .finished
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *finished)
+    }
+}
