@@ -421,11 +421,12 @@ def test_another_loop_is_refused(serve: Serve) -> None:
 def test_a_client_goes_on_when_its_loop_was_closed(serve: Serve) -> None:
     server = serve()
     client = tidewire.connect(server.url)
+    left: list[asyncio.Future[object]] = []
 
     async def main() -> None:
         await client
         # It is never answered, and nobody is left to be told.
-        asyncio.ensure_future(client.request(type="nobody-answers"))
+        left.append(asyncio.ensure_future(client.request(type="nobody-answers")))
         await asyncio.sleep(0)
 
     async def again() -> None:

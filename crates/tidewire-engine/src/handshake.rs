@@ -200,13 +200,7 @@ impl Core {
             retry_after_s: None,
         };
         let retry_after_s = Some(config.limits.retry_after_s);
-        let closed = if self.draining {
-            Some("the server is draining")
-        } else {
-            let is_open = self.shared.is_admitting();
-            (!is_open).then_some("nobody answers at this server for now")
-        };
-        if let Some(reason) = closed {
+        if let Some(reason) = self.turns_away() {
             let reason = reason.to_owned();
             return Decision::Reject {
                 status: 503,
@@ -268,6 +262,14 @@ impl Core {
             access,
             failure,
         }
+    }
+
+    /// Why nobody is let in for now, if so.
+    fn turns_away(&self) -> Option<&'static str> {
+        if self.draining {
+            return Some("the server is draining");
+        }
+        (!self.shared.is_admitting()).then_some("nobody answers at this server for now")
     }
 
     /// The access rules that a token brings along.
