@@ -199,14 +199,13 @@ impl Core {
             reason: reason.to_owned(),
             retry_after_s: None,
         };
-        let retry_after_s = Some(config.limits.retry_after_s);
+        let full = |reason: &str| Decision::Reject {
+            status: 503,
+            reason: reason.to_owned(),
+            retry_after_s: Some(config.limits.retry_after_s),
+        };
         if let Some(reason) = self.turns_away() {
-            let reason = reason.to_owned();
-            return Decision::Reject {
-                status: 503,
-                reason,
-                retry_after_s,
-            };
+            return full(reason);
         }
         let is_guarded = !is_forwarded && is_local_page(config, request);
         if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
@@ -248,12 +247,7 @@ impl Core {
         }
         if failure.is_none() && !self.take_place() {
             self.counters.connections_rejected_full.add(1);
-            let reason = "the server has no room for another connection".to_owned();
-            return Decision::Reject {
-                status: 503,
-                reason,
-                retry_after_s,
-            };
+            return full("the server has no room for another connection");
         }
         let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
         let access = Access::bind(&rules, user.as_deref());

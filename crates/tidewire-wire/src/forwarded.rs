@@ -3,7 +3,7 @@
 //! A proxy appends the address that it got the request from, so the list is to be believed from its right end up to
 //! the first address that is not a trusted proxy: who stands left of that has written it.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Which header proxies write. One that a proxy does not write it hands on as a client has written it, so only one may
 /// be believed.

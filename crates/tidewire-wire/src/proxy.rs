@@ -4,7 +4,7 @@
 //! [`parse`] looks at the bytes received so far. Only what comes from a proxy that is trusted may be given to it:
 //! anybody can write such a header.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What a connection begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn parse_text(data: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
 }
 
 /// The source of the fields source, destination, source's port and destination's port.
-fn addresses<'a, A: std::str::FromStr + Into<std::net::IpAddr>>(
+fn addresses<'a, A: std::str::FromStr + Into<core::net::IpAddr>>(
     mut fields: impl Iterator<Item = &'a str>,
 ) -> Result<SocketAddr, ProxyHeaderError> {
     let mut address = || {
@@ -180,7 +180,7 @@ fn parse_binary(data: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
 /// The source of addresses of `N` bytes: source, destination, source's port, destination's port.
 fn source_of<const N: usize>(body: &[u8]) -> Option<SocketAddr>
 where
-    std::net::IpAddr: From<[u8; N]>,
+    core::net::IpAddr: From<[u8; N]>,
 {
     let (address, rest) = body.split_first_chunk::<N>()?;
     let port = rest.get(N..)?.first_chunk::<2>()?;

@@ -24,15 +24,20 @@ struct SeenState {
 
 impl Seen {
     pub(super) fn connections(&self) -> usize {
-        self.0.lock().unwrap().connections
+        self.0.lock().expect("no panic").connections
     }
 
     pub(super) fn has_read(&self, t: &str) -> bool {
-        self.0.lock().unwrap().types.iter().any(|seen| seen == t)
+        self.0
+            .lock()
+            .expect("no panic")
+            .types
+            .iter()
+            .any(|seen| seen == t)
     }
 
     fn add(&self, t: &str) {
-        self.0.lock().unwrap().types.push(t.to_owned());
+        self.0.lock().expect("no panic").types.push(t.to_owned());
     }
 }
 
@@ -44,7 +49,7 @@ pub(super) async fn start(scripts: Vec<Value>, seen: Seen, tasks: &mut JoinSet<(
         let mut connections = JoinSet::new();
         let mut index = 0;
         while let Ok((stream, _)) = listener.accept().await {
-            seen.0.lock().unwrap().connections += 1;
+            seen.0.lock().expect("no panic").connections += 1;
             let script = scripts[index.min(scripts.len() - 1)].clone();
             index += 1;
             let mut connection = Connection {
