@@ -27,7 +27,7 @@ struct Addresses(Arc<Mutex<Vec<String>>>);
 impl Application for Addresses {
     fn on_connect(&mut self, _: &mut Context<'_>, peer: &Peer) {
         let address = peer.address.expect("the peer is there");
-        self.0.lock().unwrap().push(address.to_string());
+        self.0.lock().expect("no panic").push(address.to_string());
     }
 
     fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
@@ -35,7 +35,7 @@ impl Application for Addresses {
 
 impl Addresses {
     fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.0.lock().expect("no panic"))
     }
 }
 

@@ -61,7 +61,7 @@ fn pages_that_are_expected_may_use_any_name() {
     };
     // By their origin.
     let listed = with(|config| {
-        config.origins = OriginPolicy::Listed(vec!["https://app.example".to_owned()])
+        config.origins = OriginPolicy::Listed(vec!["https://app.example".to_owned()]);
     });
     opening(&listed, "app.example", Some(page)).open();
     assert_refused(

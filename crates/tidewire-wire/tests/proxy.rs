@@ -8,7 +8,9 @@ const SIGNATURE_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// A header of version 2.
 fn binary(command: u8, family: u8, body: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(body.len()).unwrap().to_be_bytes();
+    let length = u16::try_from(body.len())
+        .expect("a short body")
+        .to_be_bytes();
     [SIGNATURE_2, &[command, family], &length, body].concat()
 }
 
@@ -26,7 +28,7 @@ fn addresses(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {
 }
 
 fn address(text: &str) -> SocketAddr {
-    text.parse().unwrap()
+    text.parse().expect("an address")
 }
 
 /// What is found when the bytes arrive one by one, and how many had to come before it was.

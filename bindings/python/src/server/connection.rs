@@ -111,6 +111,7 @@ impl Connection {
         *, subscribe_allow = None, subscribe_deny = None, publish_allow = None, publish_deny = None,
         presence_allow = None, presence_deny = None, queue_group_allow = None, queue_group_deny = None,
     ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keyword arguments")]
     fn set_access(
         &self,
         subscribe_allow: Option<Names>,
