@@ -3,6 +3,7 @@
 mod common;
 mod faults;
 mod layers;
+mod life;
 mod limits;
 mod queue;
 mod reconnect;

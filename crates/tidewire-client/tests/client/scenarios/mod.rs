@@ -5,7 +5,7 @@ mod server;
 
 use application::Application;
 use serde_json::{Value, json};
-use server::Seen;
+pub(crate) use server::{Seen, start as start_server};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use tidewire_client::options;
@@ -68,7 +68,7 @@ async fn run(scenario: Value) {
     let mut urls = Vec::new();
     for connections in scenario["servers"].as_array().expect("servers") {
         let connections = connections.as_array().expect("connections").clone();
-        let address = server::start(connections, seen.clone(), &mut tasks).await;
+        let address = start_server(connections, seen.clone(), &mut tasks).await;
         urls.push(format!("ws://{address}/ws"));
     }
     if urls.is_empty() {
