@@ -7,6 +7,7 @@
 //!
 //! Plain TCP and TLS look alike to the handler.
 
+mod alarm;
 mod handler;
 mod id;
 mod io;
@@ -23,6 +24,7 @@ mod stream;
 mod timer;
 pub mod tls;
 
+pub use alarm::SPIN;
 pub use handler::{Closed, Handler};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};

@@ -5,6 +5,7 @@ mod accepting;
 mod driven;
 
 use crate::ConnectionId;
+use crate::alarm::{Alarm, SPIN};
 use crate::handler::{Closed, Handler};
 use crate::io::{Io, LINGER_MS};
 use crate::mailbox::{Letters, Mailbox, mailbox};
@@ -68,6 +69,7 @@ pub struct Shard<H: Handler> {
     mails_per_turn: usize,
     /// Mail was left for the next turn, and its bell has been answered.
     mail_waits: bool,
+    alarm: Alarm,
     #[cfg(feature = "simulation")]
     driven: driven::Driven,
 }
@@ -102,6 +104,7 @@ impl<H: Handler> Shard<H> {
             due: Vec::new(),
             mails_per_turn: config.mailbox_capacity.max(1),
             mail_waits: false,
+            alarm: Alarm::default(),
             #[cfg(feature = "simulation")]
             driven: driven::Driven::default(),
         };
@@ -121,7 +124,8 @@ impl<H: Handler> Shard<H> {
     pub fn run(mut self) -> io::Result<H> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !self.io.stopping {
-            match self.poll.poll(&mut events, self.timeout()) {
+            let timeout = self.timeout();
+            match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
@@ -178,7 +182,7 @@ impl<H: Handler> Shard<H> {
     }
 
     /// How long the kernel may be waited for.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
         if self.has_work_left() {
             return Some(Duration::ZERO);
         }
@@ -186,19 +190,20 @@ impl<H: Handler> Shard<H> {
         let timer = self
             .next_timer_ms()
             .map(|next_ms| Duration::from_millis(next_ms.saturating_sub(now_ms)));
-        let deadline = self.handler.poll_deadline().map(|deadline| {
-            let wait = deadline.saturating_duration_since(Instant::now());
-            // The kernel waits whole milliseconds, rounded up; a pacer wants to be on time.
-            if wait < Duration::from_millis(1) {
-                Duration::ZERO
-            } else {
-                wait - Duration::from_millis(1)
-            }
-        });
-        match (timer, deadline) {
-            (Some(timer), Some(deadline)) => Some(timer.min(deadline)),
-            (timer, deadline) => timer.or(deadline),
+        let Some(deadline) = self.handler.poll_deadline() else {
+            return timer;
+        };
+        let wait = deadline.saturating_duration_since(Instant::now());
+        if wait <= SPIN {
+            return Some(Duration::ZERO);
         }
+        let registry = self.poll.registry();
+        if self.alarm.set(deadline, wait, registry, ALARM) {
+            return timer;
+        }
+        // The kernel waits whole milliseconds, rounded up; a pacer wants to be on time.
+        let wait = wait.saturating_sub(Duration::from_millis(1));
+        Some(timer.map_or(wait, |timer| timer.min(wait)))
     }
 
     /// The last turn has left something that nothing will be reported of.
@@ -214,7 +219,7 @@ impl<H: Handler> Shard<H> {
 
     fn handle_event(&mut self, event: &Event) {
         let token = event.token();
-        if token == WAKER {
+        if token == WAKER || token == ALARM {
             return;
         }
         let number = token.0 as u64;
@@ -504,6 +509,9 @@ impl<H: Handler> Shard<H> {
 
 /// The waker's token; no connection and no listener has it.
 const WAKER: Token = Token(usize::MAX);
+
+/// The token of the alarm; no listener gets that far.
+const ALARM: Token = Token(usize::MAX - 1);
 
 /// Tokens of listeners start here: the generation that no connection gets.
 const LISTENER_BASE: u64 = (u32::MAX as u64) << 32;
