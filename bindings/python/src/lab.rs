@@ -2,12 +2,13 @@
 
 use crate::errors::{Failure, argument};
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use tidewire_load::report::{Bottleneck, LatencyOrigin, Report, save_all, terminal};
+use tidewire_load::evidence::Evidence;
+use tidewire_load::report::{LatencyOrigin, Report, save_all, terminal};
 use tidewire_load::stats::StatsSource;
-use tidewire_load::verdict::{coefficient_of_variation, cpu_share};
-use tidewire_load::{Accounting, Recorder, bottleneck, preflight, resources, verdict};
+use tidewire_load::{Recorder, judge, preflight, resources};
 
 /// Latencies, in nanoseconds.
 #[pyclass(module = "tidewire._native")]
@@ -79,82 +80,97 @@ pub(crate) fn lab_usage(pids: Vec<u32>) -> Option<(f64, u64)> {
     Some((usage.cpu.as_secs_f64(), usage.rss_bytes))
 }
 
-/// A server's own counters: delivered, refused, deliveries.
+/// A server's own counters: delivered, refused by reason, deliveries.
 #[pyfunction]
 pub(crate) fn lab_counters(
     py: Python<'_>,
     address: &str,
     port: u16,
-) -> PyResult<(u64, u64, Option<u64>)> {
+) -> PyResult<(u64, BTreeMap<String, u64>, Option<u64>)> {
     let address = SocketAddr::new(ip(address)?, port);
     let counts = py.detach(|| StatsSource { address }.read());
     let counts = counts.map_err(|error| {
         let fault = crate::errors::Fault::Peer;
         Failure::new("TidewireError", "NO_COUNTERS", fault, error)
     })?;
-    Ok((counts.delivered, counts.refused, counts.deliveries))
+    Ok((counts.delivered, counts.refused_by, counts.deliveries))
 }
 
-/// Who was the limit: processor time of the busiest process of the generator and thread of the server, as a share
-/// of the time, and that of all together as a share of all cores.
+/// The verdict over evidence, in JSON as `tidewire_load::evidence::Evidence` has it: the verdict, the names of the
+/// doubts, the notes, the bottleneck, and what each side used of its processor time.
 #[pyfunction]
-pub(crate) fn lab_bottleneck(
-    client_s: f64,
-    server_s: Option<f64>,
-    together_s: f64,
-    duration_s: f64,
-    cores: u32,
-) -> &'static str {
-    let share = |cpu_s| cpu_share(cpu_s, duration_s, 1);
-    let found = bottleneck(share(client_s), server_s.map(share));
-    let machine = bottleneck(cpu_share(together_s, duration_s, cores), None);
-    let is_machine_full = server_s.is_some() && machine != Bottleneck::None;
-    match found {
-        Bottleneck::None if is_machine_full => Bottleneck::Both.as_str(),
-        found => found.as_str(),
-    }
+#[expect(clippy::type_complexity, reason = "a tuple is what Python takes apart")]
+pub(crate) fn lab_judge(
+    evidence: &str,
+) -> PyResult<(
+    &'static str,
+    Vec<&'static str>,
+    Vec<String>,
+    &'static str,
+    f64,
+    Option<f64>,
+    Option<f64>,
+)> {
+    let evidence: Evidence = parsed(evidence)?;
+    let judged = judge(&evidence);
+    let doubts = judged.doubts.iter().map(|doubt| doubt.name()).collect();
+    let usage = &evidence.usage;
+    let offered_per_s = evidence.pace.map(|pace| pace.offered_per_s());
+    Ok((
+        judged.verdict.as_str(),
+        doubts,
+        judged.notes,
+        usage.bottleneck().as_str(),
+        usage.client_share(),
+        usage.server_share(),
+        offered_per_s,
+    ))
 }
 
-/// The verdict over an account, and why: `windows` counts what was confirmed in each quarter of a second.
-#[expect(clippy::too_many_arguments, reason = "each is a part of the account")]
+/// The processes that serve an address of this machine: the listener and all that it has started.
 #[pyfunction]
-pub(crate) fn lab_verdict(
-    sends: bool,
-    offered: u64,
-    confirmed: u64,
-    delivered: Option<u64>,
-    refused: Option<u64>,
-    attempted: u64,
-    failed: u64,
-    pings: u64,
-    pongs_lost: u64,
-    limit: &str,
-    saturating: bool,
-    windows: Vec<u64>,
-) -> PyResult<(&'static str, Vec<String>)> {
-    let account = Accounting {
-        sends,
-        offered,
-        confirmed,
-        delivered,
-        refused,
-        connections_attempted: attempted,
-        connections_failed: failed,
-        pings_sent: pings,
-        pongs_lost,
-    };
-    let limit: Bottleneck = parsed(&format!("\"{limit}\""))?;
-    let noise = coefficient_of_variation(&windows).filter(|_| saturating);
-    let (judged, notes) = verdict(&account, limit, saturating, noise);
-    Ok((judged.as_str(), notes))
+pub(crate) fn lab_tree(pids: Vec<u32>) -> Vec<u32> {
+    resources::process_tree(&pids).into_iter().collect()
 }
 
-/// Writes a report, in JSON, to a directory in all forms: the page's path, the tables, and the exit code.
+/// Checks that a process is the server at an address of this machine.
 #[pyfunction]
-pub(crate) fn lab_save(report: &str, directory: PathBuf) -> PyResult<(PathBuf, String, u8)> {
+pub(crate) fn lab_check_pid(pid: u32, address: &str, port: u16) -> PyResult<()> {
+    let target = SocketAddr::new(ip(address)?, port);
+    Ok(tidewire_load::check_server_pid(pid, target).map_err(argument)?)
+}
+
+/// The cores that a process may run on.
+#[pyfunction]
+pub(crate) fn lab_cores(pid: u32) -> Vec<u32> {
+    resources::allowed_cores(pid).into_iter().collect()
+}
+
+/// The URL as a report may show it, without what may be secret.
+#[pyfunction]
+pub(crate) fn lab_redacted(url: &str) -> String {
+    tidewire_load::target::redacted(url)
+}
+
+/// Tries whether a report can be written to a directory, which is made.
+#[pyfunction]
+pub(crate) fn lab_try_out(directory: PathBuf) -> PyResult<()> {
+    Ok(tidewire_load::report::try_directory(&directory).map_err(argument)?)
+}
+
+/// The tables of a report in JSON, and the exit code.
+#[pyfunction]
+pub(crate) fn lab_tables(report: &str) -> PyResult<(String, u8)> {
+    let report: Report = parsed(report)?;
+    Ok((terminal::render(&report), report.exit_code()))
+}
+
+/// Writes a report, in JSON, to a directory in all forms: the page's path.
+#[pyfunction]
+pub(crate) fn lab_save(report: &str, directory: PathBuf) -> PyResult<PathBuf> {
     let report: Report = parsed(report)?;
     let saved = save_all(&report, &directory).map_err(argument)?;
-    Ok((saved.html, terminal::render(&report), report.exit_code()))
+    Ok(saved.html)
 }
 
 fn ip(address: &str) -> Result<IpAddr, Failure> {

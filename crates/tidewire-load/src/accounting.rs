@@ -1,12 +1,15 @@
 //! Two-sided accounting: what was offered against what the other end has accounted for.
 
+use serde::Deserialize;
+
 use crate::report::model::Messages;
 
 /// Counts of one test, summed over its connections.
 ///
 /// A test that sends no messages leaves those counts at zero; at least one of `offered`,
 /// `connections_attempted` and `pings_sent` is positive in a test that measured anything.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Accounting {
     /// Whether the test sends messages, so that it has failed without any.
     pub sends: bool,
@@ -65,6 +68,9 @@ impl Accounting {
         if self.is_empty() {
             found.push(Discrepancy::Nothing);
         }
+        if offered > 0 && self.counted() == 0 && read >= offered {
+            found.push(Discrepancy::NothingConfirmed { offered });
+        }
         if read < offered {
             found.push(Discrepancy::Lost {
                 lost: self.lost(),
@@ -119,6 +125,15 @@ pub enum Discrepancy {
          Check the target, the connections and the duration."
     )]
     Nothing,
+    /// Every message was refused.
+    #[error(
+        "Not one of {offered} offered messages was accepted: there is no figure to believe. \
+         Look for the reason of the refusals."
+    )]
+    NothingConfirmed {
+        /// Written.
+        offered: u64,
+    },
     /// Messages were written and never confirmed.
     #[error(
         "{lost} of {offered} offered messages were never confirmed by the server. \
@@ -186,6 +201,23 @@ pub enum Discrepancy {
         /// Written.
         sent: u64,
     },
+}
+
+impl Discrepancy {
+    /// The name in a report.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing_sent",
+            Self::NothingConfirmed { .. } => "nothing_confirmed",
+            Self::Lost { .. } => "messages_lost",
+            Self::Overconfirmed { .. } => "messages_overconfirmed",
+            Self::Undelivered { .. } => "counters_short",
+            Self::Overclaimed { .. } => "counters_over",
+            Self::ConnectionsFailed { .. } => "connections_failed",
+            Self::PongsLost { .. } => "pongs_lost",
+        }
+    }
 }
 
 #[cfg(test)]

@@ -34,8 +34,12 @@ pub enum Failure {
     NoEncryption,
     /// The server does not let the connection subscribe.
     NotSubscribed,
-    /// The peer closed the connection.
+    /// The peer ended the connection without a close frame.
     Closed,
+    /// The peer closed the connection with this code.
+    ClosedWith(u16),
+    /// The run was interrupted before the connection was ready.
+    Interrupted,
     /// The host or network cannot be reached.
     Unreachable,
     /// Anything else.
@@ -111,6 +115,8 @@ impl fmt::Display for Failure {
             Self::NoEncryption => "ended: the server does not agree on a key for encryption",
             Self::NotSubscribed => "ended: the server refuses the subscription",
             Self::Closed => "closed by the server",
+            Self::ClosedWith(code) => return write!(f, "closed by the server with code {code}"),
+            Self::Interrupted => "not ready when the run was interrupted",
             Self::Unreachable => "unreachable",
             Self::Other => "failed for another reason",
         };

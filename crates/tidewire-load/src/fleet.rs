@@ -12,6 +12,7 @@ use tidewire_net::{Mailbox, Shard, ShardConfig};
 use crate::live::{self, Live, LiveCell};
 use crate::plan::{Activity, Command, OpenOrder, Opened, Outcome, PhaseOrder, Ran, Setup};
 use crate::preflight;
+use crate::pulse::Pulse;
 use crate::stop::StopRule;
 use crate::worker::Worker;
 
@@ -23,6 +24,18 @@ pub struct Fleet {
     outcomes: Receiver<(usize, Outcome)>,
     cells: Vec<Arc<LiveCell>>,
     next_number: usize,
+    pulse: Pulse,
+    /// The run was interrupted: what is left to do is done at once.
+    is_interrupted: bool,
+}
+
+/// A worker's place among the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// Which worker it is, counted from 0.
+    pub index: usize,
+    /// The open connections of each worker.
+    pub members: &'a [u64],
 }
 
 #[derive(Debug)]
@@ -75,6 +88,8 @@ impl Fleet {
             outcomes,
             cells: Vec::new(),
             next_number: 0,
+            pulse: Pulse::start(),
+            is_interrupted: false,
         };
         for index in 0..threads.max(1) {
             fleet
@@ -137,10 +152,10 @@ impl Fleet {
         preflight::make_room_for(self.next_number as u64 + count as u64);
         let workers = self.workers.len();
         let in_flight_max = (self.setup.handshakes_in_flight_max / workers).max(1);
-        let numbers = self.next_number..self.next_number + count;
-        self.next_number += count;
+        let (first, end) = (self.next_number, self.next_number + count);
+        self.next_number = end;
         for (index, worker) in self.workers.iter().enumerate() {
-            let numbers = numbers.clone().skip(index).step_by(workers).collect();
+            let numbers = ((first + index).min(end)..end).step_by(workers);
             let order = OpenOrder {
                 numbers,
                 in_flight_max,
@@ -151,29 +166,33 @@ impl Fleet {
                 .map_err(|_| FleetError::Gone)?;
         }
         let mut opened = Opened::default();
-        self.wait(watch, StopRule::Count(0), |outcome| {
+        let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
             if let Outcome::Opened(one) = outcome {
                 opened.merge(&one);
             }
         })?;
+        self.is_interrupted |= was_interrupted;
         Ok(opened)
     }
 
     /// Lets the open connections do something until `stop`, and waits until all of it is confirmed or
-    /// given up. `activity` makes each worker's share from its index and the number of workers.
+    /// given up. `activity` makes each worker's share from its place among the others.
     ///
     /// # Errors
     /// [`FleetError`].
     pub fn run(
         &mut self,
-        activity: impl Fn(usize, usize) -> Activity,
+        activity: impl Fn(Part<'_>) -> Activity,
         stop: StopRule,
         watch: &mut Watch<'_>,
     ) -> Result<Ran, FleetError> {
-        let workers = self.workers.len();
-        let orders: Vec<PhaseOrder> = (0..workers)
+        let members: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
+        let orders: Vec<PhaseOrder> = (0..self.workers.len())
             .map(|index| PhaseOrder {
-                activity: activity(index, workers),
+                activity: activity(Part {
+                    index,
+                    members: &members,
+                }),
                 longest: stop.longest(),
             })
             .collect();
@@ -197,10 +216,17 @@ impl Fleet {
                 ran.merge(&one);
             }
         })?;
+        self.is_interrupted |= ran.interrupted;
         Ok(ran)
     }
 
-    /// Ends all connections with a closing handshake.
+    /// How long the generator's process has stood still since the fleet was started.
+    #[must_use]
+    pub fn stopped(&self) -> Duration {
+        self.pulse.stopped()
+    }
+
+    /// Ends all connections with a closing handshake, for which there is little time after an interruption.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -211,7 +237,7 @@ impl Fleet {
                 .send(Command::Close)
                 .map_err(|_| FleetError::Gone)?;
         }
-        let stop = AtomicBool::new(false);
+        let stop = AtomicBool::new(self.is_interrupted);
         let mut watch = Watch {
             tick: &mut |_| {},
             stop: &stop,
@@ -231,7 +257,8 @@ impl Fleet {
         let mut samples = Samples::new();
         let mut missing = self.workers.len();
         let mut stopped = false;
-        let mut was_interrupted = false;
+        let mut interrupted_at: Option<Instant> = None;
+        let mut is_abandoned = false;
         let mut next_tick = Instant::now() + TICK;
         while missing > 0 {
             let wait = next_tick.saturating_duration_since(Instant::now());
@@ -250,20 +277,26 @@ impl Fleet {
                     let is_interrupted = watch.stop.load(Ordering::Relaxed);
                     if !stopped && (is_met || is_interrupted) {
                         stopped = true;
-                        was_interrupted = is_interrupted;
-                        self.send_stop();
+                        self.send_all(|| Command::Stop);
+                    }
+                    if is_interrupted {
+                        let at = *interrupted_at.get_or_insert_with(Instant::now);
+                        if !is_abandoned && at.elapsed() >= GRACE {
+                            is_abandoned = true;
+                            self.send_all(|| Command::Abandon);
+                        }
                     }
                     self.check_alive()?;
                 }
             }
         }
-        Ok(was_interrupted)
+        Ok(interrupted_at.is_some())
     }
 
-    fn send_stop(&self) {
+    fn send_all(&self, command: impl Fn() -> Command) {
         for worker in &self.workers {
             // One that is gone is noticed by its silence.
-            let _ = worker.mailbox.send(Command::Stop);
+            let _ = worker.mailbox.send(command());
         }
     }
 
@@ -334,6 +367,9 @@ fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
         0.0
     }
 }
+
+/// After an interruption, what is on its way has so long; closing the connections has as much again.
+const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_S: usize = 10;

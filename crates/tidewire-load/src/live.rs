@@ -14,6 +14,13 @@ pub(crate) struct LiveCell {
     pub(crate) latency_p99_ns: AtomicU64,
 }
 
+impl LiveCell {
+    /// Connections that are open now.
+    pub(crate) fn connected(&self) -> u64 {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
 /// The figures of all workers at one moment of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Live {

@@ -1,5 +1,6 @@
 //! When each message is meant to be sent: a pure function of how many were sent before it.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use rand::rngs::SmallRng;
@@ -29,16 +30,30 @@ impl Pace {
     #[must_use]
     pub fn poisson(per_s: f64, seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
-        let mut at_ns = 0.0;
-        let times_ns = (0..ARRIVALS_DRAWN)
+        let mut gaps = 0.0;
+        let times: Vec<f64> = (0..ARRIVALS_DRAWN)
             .map(|_| {
                 // The inverse of the exponential distribution; 1 - u is never zero.
                 let uniform: f64 = random.random();
-                at_ns -= (1.0 - uniform).ln() * 1e9 / per_s;
-                at_ns as u64
+                gaps -= (1.0 - uniform).ln();
+                gaps
             })
             .collect();
+        // Such times, given how many there are in how long, are independent of how long it was: all drawn
+        // are stretched to the very rate, which their pattern then keeps.
+        let interval_ns = ARRIVALS_DRAWN as f64 / gaps * 1e9 / per_s;
+        let times_ns = times.iter().map(|at| (at * interval_ns) as u64).collect();
         Self::Poisson(Arrivals { times_ns })
+    }
+
+    /// Evenly or at random times.
+    #[must_use]
+    pub fn at(per_s: f64, is_poisson: bool, seed: u64) -> Self {
+        if is_poisson {
+            Self::poisson(per_s, seed)
+        } else {
+            Self::Constant { per_s }
+        }
     }
 
     /// When the message number `index`, counted from 0, is meant to leave, in nanoseconds from the
@@ -54,22 +69,118 @@ impl Pace {
                     .get((index % drawn.max(1)) as usize)
                     .copied()
                     .unwrap_or(0);
-                (index / drawn.max(1)) * lap_ns + within
+                (index / drawn.max(1))
+                    .saturating_mul(lap_ns)
+                    .saturating_add(within)
             }
         }
     }
+}
 
-    /// The share of this pace that one of `workers` keeps: with all of them together it is the whole.
+/// A worker's share of the messages of a pace: one of each round for each of its connections. With those of
+/// the others it is the whole, however the connections are spread.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    pace: Pace,
+    /// Messages of a second of the whole.
+    per_s: f64,
+    /// Messages of a round: connections of all workers.
+    round: u64,
+    /// Which of a round are this worker's, ascending.
+    slots: Arc<[u64]>,
+}
+
+impl Share {
+    /// The share of the worker with this index, where `members` has the connections of each worker.
     #[must_use]
-    pub fn share(per_s: f64, is_poisson: bool, workers: usize, worker: usize, seed: u64) -> Self {
-        let per_s = per_s / workers.max(1) as f64;
-        if is_poisson {
-            Self::poisson(per_s, seed.wrapping_add(worker as u64))
-        } else {
-            Self::Constant { per_s }
+    pub fn of(pace: Pace, per_s: f64, members: &[u64], worker: usize) -> Self {
+        Self {
+            pace,
+            per_s,
+            round: members.iter().sum(),
+            slots: slots(members, worker),
         }
     }
+
+    /// All of a pace.
+    #[must_use]
+    pub fn whole(pace: Pace, per_s: f64) -> Self {
+        Self::of(pace, per_s, &[1], 0)
+    }
+
+    /// When this worker's message number `index`, counted from 0, is meant to leave, in nanoseconds from the
+    /// start; `u64::MAX` for a worker without a share.
+    #[must_use]
+    pub fn intended_ns(&self, index: u64) -> u64 {
+        let own = self.slots.len() as u64;
+        let Some(round) = index.checked_div(own) else {
+            return u64::MAX;
+        };
+        let slot = self.slots[(index % own) as usize];
+        let number = round.saturating_mul(self.round).saturating_add(slot);
+        self.pace.intended_ns(number)
+    }
+
+    /// Messages of this worker that are due in the first `window_ns` nanoseconds.
+    #[must_use]
+    pub fn due_in(&self, window_ns: u64) -> u64 {
+        // Times ascend, so their number is found by halving.
+        let (mut low, mut high) = (0, 1);
+        while self.intended_ns(high - 1) < window_ns {
+            (low, high) = (high, high.saturating_mul(2));
+        }
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.intended_ns(middle) < window_ns {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Messages a second of all workers together.
+    #[must_use]
+    pub fn per_s(&self) -> f64 {
+        self.per_s
+    }
+
+    /// Whether the messages are due at random times.
+    #[must_use]
+    pub fn is_poisson(&self) -> bool {
+        matches!(self.pace, Pace::Poisson(_))
+    }
 }
+
+/// Which messages of a round are those of a worker: each worker has as many as it has connections, spread
+/// over the round.
+fn slots(members: &[u64], worker: usize) -> Arc<[u64]> {
+    let round: u64 = members.iter().sum();
+    let mut credits = vec![0; members.len()];
+    let mut own = Vec::new();
+    for slot in 0..round {
+        // Who is furthest behind its part is next.
+        for (credit, count) in credits.iter_mut().zip(members) {
+            *credit += count.cast_signed();
+        }
+        let ranked = credits.iter().enumerate().rev();
+        let Some(next) = ranked
+            .max_by_key(|(_, credit)| **credit)
+            .map(|(index, _)| index)
+        else {
+            break;
+        };
+        credits[next] -= round.cast_signed();
+        if next == worker {
+            own.push(slot);
+        }
+    }
+    own.into()
+}
+
+/// The bounds of a rate that can be asked for, in messages a second.
+pub const RATE_PER_S: RangeInclusive<f64> = 0.001..=1e9;
 
 /// More than a second's worth at any rate one thread can keep; the pattern repeats after it.
 const ARRIVALS_DRAWN: usize = 1 << 16;
@@ -109,14 +220,69 @@ mod tests {
     }
 
     #[test]
-    fn the_workers_shares_add_up() {
-        let shares: Vec<Pace> = (0..4)
-            .map(|w| Pace::share(1000.0, false, 4, w, 0))
+    fn random_times_have_the_very_rate_in_the_long_run() {
+        let pace = Pace::poisson(1000.0, 7);
+        let laps = 3 * ARRIVALS_DRAWN as u64;
+        let seconds = pace.intended_ns(laps - 1) as f64 / 1e9;
+        assert!((laps as f64 / seconds - 1000.0).abs() < 1e-3, "{seconds}");
+    }
+
+    /// Whatever the spread of connections: no message is missing, none is in two shares, and all together
+    /// leave at the times of the whole.
+    #[test]
+    fn the_workers_shares_are_the_whole() {
+        for members in [
+            vec![1],
+            vec![5],
+            vec![2, 1],
+            vec![1, 0, 0, 0],
+            vec![3, 3, 2],
+            vec![0, 7, 1],
+        ] {
+            for pace in [Pace::Constant { per_s: 1000.0 }, Pace::poisson(1000.0, 3)] {
+                let shares: Vec<Share> = (0..members.len())
+                    .map(|worker| Share::of(pace.clone(), 1000.0, &members, worker))
+                    .collect();
+                let window_ns = 100_000_000;
+                let mut times: Vec<u64> = shares
+                    .iter()
+                    .flat_map(|share| {
+                        (0..share.due_in(window_ns)).map(|index| share.intended_ns(index))
+                    })
+                    .collect();
+                times.sort_unstable();
+                let whole: Vec<u64> = (0..)
+                    .map(|index| pace.intended_ns(index))
+                    .take_while(|at| *at < window_ns)
+                    .collect();
+                assert_eq!(times, whole, "{members:?}");
+                assert!(whole.len() > 50);
+            }
+        }
+    }
+
+    #[test]
+    fn the_messages_of_a_round_are_spread_over_the_workers() {
+        let own = |worker| slots(&[2, 2], worker).to_vec();
+        assert_eq!((own(0), own(1)), (vec![0, 2], vec![1, 3]));
+        let uneven: Vec<Vec<u64>> = (0..3)
+            .map(|worker| slots(&[1, 0, 3], worker).to_vec())
             .collect();
-        assert!(
-            shares
-                .iter()
-                .all(|share| *share == Pace::Constant { per_s: 250.0 })
+        assert_eq!(uneven[0].len() + uneven[2].len(), 4);
+        assert!(uneven[1].is_empty());
+    }
+
+    #[test]
+    fn the_slowest_rate_does_not_overflow() {
+        let share = Share::whole(
+            Pace::Constant {
+                per_s: *RATE_PER_S.start(),
+            },
+            0.001,
         );
+        assert_eq!(share.due_in(1_000_000_000), 1);
+        assert_eq!(share.intended_ns(u64::MAX), u64::MAX);
+        let none = Share::of(Pace::Constant { per_s: 1.0 }, 1.0, &[1, 0], 1);
+        assert_eq!((none.due_in(u64::MAX), none.intended_ns(0)), (0, u64::MAX));
     }
 }

@@ -1,14 +1,17 @@
 //! What workers are told to do, and what they report.
 
 use std::collections::BTreeMap;
+use std::iter::StepBy;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::evidence::{PaceKept, ReplyFaults};
 use crate::failure::Failures;
-use crate::fan_out::{FanOut, FanOutCounts};
+use crate::fan_out::{FanOut, FanOutCounts, Tempo};
 use crate::layer::Layer;
-use crate::pace::Pace;
+use crate::pace::Share;
 use crate::profile::{Profile, ServerFacts};
 use crate::recorder::Recorder;
 use crate::ring::FrameRing;
@@ -104,8 +107,8 @@ pub enum Activity {
     Paced {
         /// The frames.
         ring: Arc<FrameRing>,
-        /// When.
-        pace: Pace,
+        /// When, and which of the messages are this worker's.
+        pace: Share,
         /// Whether the server answers each with a message, which confirms it and gives its latency.
         replies: bool,
     },
@@ -145,6 +148,16 @@ impl Activity {
         self.ring().is_some() || matches!(self, Self::FanOut(_))
     }
 
+    /// Whether messages leave at given times.
+    #[must_use]
+    pub fn is_paced(&self) -> bool {
+        match self {
+            Self::Paced { .. } => true,
+            Self::FanOut(fan_out) => matches!(fan_out.tempo, Tempo::Paced { .. }),
+            _ => false,
+        }
+    }
+
     /// Whether the server answers each message with one of its own.
     #[must_use]
     pub fn expects_replies(&self) -> bool {
@@ -162,14 +175,17 @@ pub(crate) enum Command {
     Run(Box<PhaseOrder>),
     /// Ends what is being done early, as if its time had come.
     Stop,
+    /// Ends it at once, whatever is on its way.
+    Abandon,
     Close,
     Quit,
 }
 
 #[derive(Debug)]
 pub(crate) struct OpenOrder {
-    /// Numbers of the connections to open, in steps of the number of workers.
-    pub(crate) numbers: Vec<usize>,
+    /// Numbers of the connections to open, in steps of the number of workers. Not a list, which for a plan
+    /// that no machine can carry out would take memory for each.
+    pub(crate) numbers: StepBy<Range<usize>>,
     pub(crate) in_flight_max: usize,
 }
 
@@ -209,6 +225,8 @@ pub struct Opened {
     pub facts: ServerFacts,
     /// The run was interrupted before all were tried.
     pub interrupted: bool,
+    /// Connections that were not tried, as the run was interrupted or this machine can start no more.
+    pub untried: u64,
 }
 
 impl Opened {
@@ -227,6 +245,7 @@ impl Opened {
         self.span_ns = joined(self.span_ns, other.span_ns);
         self.cpu.merge(other.cpu);
         self.interrupted |= other.interrupted;
+        self.untried += other.untried;
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
         }
@@ -238,6 +257,8 @@ impl Opened {
 pub struct Ran {
     /// Whether messages were to be sent.
     pub sends: bool,
+    /// Whether each message was to have an answer of its own.
+    pub answered: bool,
     /// Connections that took part.
     pub members: u64,
     /// Those of them that broke.
@@ -248,9 +269,14 @@ pub struct Ran {
     pub offered: u64,
     /// Messages that a pong or a reply has proven read, those that the server has refused among them.
     pub confirmed: u64,
-    /// Replies of another kind or length than the message they answer, or, where they are compressed or
-    /// encrypted, of another content.
-    pub wrong_replies: u64,
+    /// What was wrong with replies.
+    pub replies: ReplyFaults,
+    /// Pongs that answered no open ping, also before the phase.
+    pub pongs_strange: u64,
+    /// How a given rate was kept; only when paced.
+    pub pace: Option<PaceKept>,
+    /// From the time a message was due until it was handed to its socket; only when paced.
+    pub late: Recorder,
     /// Messages that a version 1 server has refused with `RATE_LIMITED`, as it says itself.
     pub rate_limited: u64,
     /// Messages that it has refused with other codes, by code.
@@ -269,6 +295,10 @@ pub struct Ran {
     pub latency_sent: Recorder,
     /// The first start and the last confirmation, in nanoseconds since the epoch.
     pub span_ns: Option<(u64, u64)>,
+    /// When the first confirmation came, in nanoseconds since the epoch.
+    pub first_confirmed_ns: Option<u64>,
+    /// When the sending ended, in nanoseconds since the epoch: as planned, or before.
+    pub stopped_ns: Option<u64>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
     /// What came of a fan-out, if this was one: its `offered` and `confirmed` count deliveries.
@@ -282,10 +312,38 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Seconds from the start to the last confirmation.
+    /// Seconds from the start to the end of the sending or to the last confirmation, whichever is later.
     #[must_use]
     pub fn duration_s(&self) -> f64 {
-        seconds(self.span_ns)
+        let sending = self.span_ns.zip(self.stopped_ns);
+        let sending_s = seconds(sending.map(|((start, _), stopped)| (start, stopped)));
+        seconds(self.span_ns).max(sending_s)
+    }
+
+    /// The seconds that a rate is over. In a closed loop that is [`Ran::duration_s`]. At a given rate it is
+    /// the time planned, or one interval for each message if that is more; if the messages or their
+    /// confirmations took longer than that, it is how long they took, without the time before the first,
+    /// which is latency.
+    #[must_use]
+    pub fn rate_s(&self) -> f64 {
+        let Some(pace) = self.pace else {
+            return self.duration_s();
+        };
+        let last_ns = self.span_ns.map(|(_, last)| last);
+        // A pong confirms all messages before it, so that the time before the first is not latency.
+        let confirming_s = match self.answered {
+            true => seconds(self.first_confirmed_ns.zip(last_ns)) + 1.0 / pace.planned_per_s,
+            false => seconds(self.span_ns),
+        };
+        pace.window_s.max(pace.least_s()).max(confirming_s)
+    }
+
+    /// Why connections that had been opened did not live to the end of the phase.
+    #[must_use]
+    pub fn broken_since_opened(&self) -> Failures {
+        let mut failures = self.broken_before.clone();
+        failures.merge(&self.broken);
+        failures
     }
 
     /// Messages that the server has refused, as it says itself.
@@ -306,11 +364,18 @@ impl Ran {
     /// Adds what another worker has done at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.members += other.members;
+        self.answered |= other.answered;
         self.broken.merge(&other.broken);
         self.broken_before.merge(&other.broken_before);
         self.offered += other.offered;
         self.confirmed += other.confirmed;
-        self.wrong_replies += other.wrong_replies;
+        self.replies.merge(&other.replies);
+        self.pongs_strange += other.pongs_strange;
+        self.late.merge(&other.late);
+        match (&mut self.pace, &other.pace) {
+            (Some(pace), Some(other)) => pace.merge(other),
+            (pace, other) => *pace = pace.or(*other),
+        }
         self.rate_limited += other.rate_limited;
         for (code, count) in &other.errors {
             *self.errors.entry(code).or_default() += count;
@@ -322,6 +387,11 @@ impl Ran {
         self.latency.merge(&other.latency);
         self.latency_sent.merge(&other.latency_sent);
         self.span_ns = joined(self.span_ns, other.span_ns);
+        self.first_confirmed_ns = match (self.first_confirmed_ns, other.first_confirmed_ns) {
+            (Some(one), Some(two)) => Some(one.min(two)),
+            (one, two) => one.or(two),
+        };
+        self.stopped_ns = self.stopped_ns.max(other.stopped_ns);
         self.cpu.merge(other.cpu);
         if other.facts != ServerFacts::default() {
             self.facts = other.facts.clone();
@@ -341,22 +411,30 @@ impl Ran {
     }
 }
 
-/// Processor time of the workers' threads.
+/// What the workers' threads had of the processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Of all of them.
+    /// Processor time of all of them.
     pub total: Duration,
-    /// Of the busiest one. It is what limits a generator: others that idle do not help it.
+    /// Of the one that worked most. It is what limits a generator: others that idle do not help it.
     pub busiest: Duration,
+    /// Time of all of them in a loop before the next message's time, which is in `total` and not in
+    /// `busiest`: it is no work.
+    pub spun: Duration,
+    /// Time in which the one that waited longest was ready to run and had no core; `None` where the system
+    /// does not tell.
+    pub waited: Option<Duration>,
 }
 
 impl CpuTime {
     /// Of one thread.
     #[must_use]
-    pub fn of_thread(time: Duration) -> Self {
+    pub fn of_thread(time: Duration, spun: Duration, waited: Option<Duration>) -> Self {
         Self {
             total: time,
-            busiest: time,
+            busiest: time.saturating_sub(spun),
+            spun: spun.min(time),
+            waited,
         }
     }
 
@@ -364,6 +442,8 @@ impl CpuTime {
     pub fn merge(&mut self, other: Self) {
         self.total += other.total;
         self.busiest = self.busiest.max(other.busiest);
+        self.spun += other.spun;
+        self.waited = self.waited.max(other.waited);
     }
 }
 

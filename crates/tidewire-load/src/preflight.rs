@@ -81,10 +81,15 @@ pub fn raise_open_files() -> Option<OpenFilesLimit> {
 
 /// The connections that this process may open by its limit of open files, which is raised first.
 pub fn connections_room() -> usize {
-    let open_files = raise_open_files().and_then(|limit| limit.soft);
-    open_files.map_or(usize::MAX, |soft| {
-        usize::try_from(soft.saturating_sub(OPEN_FILES_MARGIN)).unwrap_or(usize::MAX)
-    })
+    connections_in(raise_open_files().and_then(|limit| limit.soft))
+}
+
+/// The connections that so many open files leave room for; `None` is no limit. Of a few files half are left
+/// for other things.
+pub fn connections_in(open_files: Option<u64>) -> usize {
+    let room = |files: u64| files.saturating_sub(OPEN_FILES_MARGIN).max(files / 2);
+    let room = open_files.map_or(u64::MAX, room);
+    usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
 /// Makes the table of open files large enough for `connections` now. Linux enlarges it by doubling, and in

@@ -4,8 +4,18 @@
 //! Linux only; on other systems every function gives `None` or nothing, and the figures are absent
 //! from the report.
 
+#[cfg(target_os = "linux")]
+mod schedule;
+#[cfg(target_os = "linux")]
+mod tree;
+
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
+
+pub use platform::{
+    Outgoing, Quota, acceptor_pids, allowed_cores, ancestors, cores_busy, outgoing, process_cpu,
+    process_name, process_tree, quota, thread_waited,
+};
 
 use crate::report::model::Machine;
 
@@ -29,13 +39,12 @@ pub fn process_usage(pid: u32) -> Option<ProcessUsage> {
     platform::process_usage(pid)
 }
 
-/// What the processes have used together; `None` when `pids` is empty or one of them cannot be read,
+/// What the processes have used together; `None` when there are none or one of them cannot be read,
 /// because half a sum would make the server look cheaper than it is.
-pub fn processes_usage(pids: &[u32]) -> Option<ProcessUsage> {
-    if pids.is_empty() {
-        return None;
-    }
-    pids.iter().try_fold(ProcessUsage::default(), |sum, &pid| {
+pub fn processes_usage<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Option<ProcessUsage> {
+    let mut pids = pids.into_iter().peekable();
+    pids.peek()?;
+    pids.try_fold(ProcessUsage::default(), |sum, &pid| {
         let usage = process_usage(pid)?;
         Some(ProcessUsage {
             cpu: sum.cpu + usage.cpu,
@@ -90,15 +99,31 @@ mod platform {
     use super::ProcessUsage;
     use crate::report::model::Machine;
 
+    pub use super::schedule::{Quota, allowed_cores, cores_busy, quota, thread_waited};
+    pub use super::tree::{
+        Outgoing, acceptor_pids, ancestors, outgoing, process_name, process_tree,
+    };
+
+    /// Processor time that all threads of this process have used.
+    pub fn process_cpu() -> Option<Duration> {
+        clock(ClockId::ProcessCPUTime)
+    }
+
     pub(super) fn thread_cpu() -> Option<Duration> {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
+        clock(ClockId::ThreadCPUTime)
+    }
+
+    fn clock(clock: ClockId) -> Option<Duration> {
+        let time = clock_gettime(clock);
         let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
         Some(seconds + Duration::from_nanos(u64::try_from(time.tv_nsec).ok()?))
     }
 
     pub(super) fn process_usage(pid: u32) -> Option<ProcessUsage> {
         let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
-        let ticks = (stat.utime + stat.stime) as f64;
+        // A child that has ended and was waited for counts with its parent, which keeps the sum of a tree.
+        let children = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
+        let ticks = (stat.utime + stat.stime + children) as f64;
         Some(ProcessUsage {
             cpu: Duration::from_secs_f64(ticks / procfs::ticks_per_second() as f64),
             rss_bytes: stat.rss * procfs::page_size(),
@@ -181,6 +206,7 @@ mod platform {
 
 #[cfg(not(target_os = "linux"))]
 mod platform {
+    use std::collections::{BTreeMap, BTreeSet};
     use std::net::SocketAddr;
     use std::time::Duration;
 
@@ -201,6 +227,74 @@ mod platform {
 
     pub(super) fn machine() -> Machine {
         Machine::default()
+    }
+
+    /// What a processor quota leaves a process, and how long it has held it back.
+    #[derive(Debug, Clone, Copy, Default, PartialEq)]
+    pub struct Quota {
+        /// Cores that it may use at most; `None` without a quota.
+        pub cores: Option<f64>,
+        /// How long it was held back.
+        pub throttled: Duration,
+    }
+
+    /// Connections that processes have made to others.
+    #[derive(Debug, Clone, Default)]
+    pub struct Outgoing {
+        /// Connections to each address.
+        pub to: BTreeMap<SocketAddr, u64>,
+        /// Sockets of every kind.
+        pub sockets: u64,
+    }
+
+    /// Not known on this system.
+    pub fn process_cpu() -> Option<Duration> {
+        None
+    }
+
+    /// Not known on this system.
+    pub fn thread_waited() -> Option<Duration> {
+        None
+    }
+
+    /// Not known on this system.
+    pub fn allowed_cores(_pid: u32) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+
+    /// Not known on this system.
+    pub fn cores_busy(_cores: &BTreeSet<u32>) -> Option<Duration> {
+        None
+    }
+
+    /// Not known on this system.
+    pub fn quota(_pid: u32) -> Quota {
+        Quota::default()
+    }
+
+    /// Not known on this system.
+    pub fn process_tree(_roots: &[u32]) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+
+    /// Not known on this system.
+    pub fn ancestors(_pid: u32) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Not known on this system.
+    pub fn process_name(_pid: u32) -> Option<String> {
+        None
+    }
+
+    /// Not known on this system.
+    pub fn acceptor_pids(_target: SocketAddr, _known: &BTreeSet<u32>) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
+
+    /// Not known on this system.
+    pub fn outgoing(_pids: &BTreeSet<u32>, _target: SocketAddr) -> Outgoing {
+        Outgoing::default()
     }
 }
 

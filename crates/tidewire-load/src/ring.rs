@@ -1,5 +1,6 @@
 //! Frames made beforehand, so that sending costs no encoding.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use rand::rngs::SmallRng;
@@ -17,6 +18,10 @@ use crate::payload::Payload;
 /// A session's place is a count of bytes since the ring's first frame, which grows past the end of the
 /// buffer; [`FrameRing::unsent`] turns it into a range of bytes.
 ///
+/// No two messages of a ring are alike. Where each is to be answered, every lap begins at another frame, so
+/// that the order of messages does not repeat either: a server that leaves a whole lap out and sends it
+/// later is found out like one that does it with a message.
+///
 /// Of encrypted frames only the measures are shared: each session has the bytes under its own key, as
 /// [`FrameRing::sealed`] makes them.
 #[derive(Debug)]
@@ -33,6 +38,10 @@ pub struct FrameRing {
     message_ends: Vec<u32>,
     opcode: OpCode,
     layer: Layer,
+    /// What the order of each lap is drawn from; `None` if all laps are alike.
+    shuffle: Option<u64>,
+    /// The frames of the replies; only where messages are to be answered as they were sent.
+    replies: Option<Replies>,
 }
 
 impl FrameRing {
@@ -40,8 +49,31 @@ impl FrameRing {
     /// drawn from `seed`.
     #[must_use]
     pub fn new(payload: Payload, layer: Layer, bytes_max: usize, seed: u64) -> Self {
+        Self::made(payload, layer, (bytes_max, FRAMES_MIN), seed)
+    }
+
+    /// The same for messages that are answered, with the replies to compare with. Large frames are so many
+    /// at least that a lap is longer than what a server could change unseen.
+    #[must_use]
+    pub fn answered(payload: Payload, layer: Layer, bytes_max: usize, seed: u64) -> Self {
+        let ring = Self::made(payload, layer, (bytes_max, ANSWERED_FRAMES_MIN), seed);
+        let replies = (layer == Layer::Plain).then(|| Replies::of(&ring));
+        Self {
+            shuffle: Some(seed),
+            replies,
+            ..ring
+        }
+    }
+
+    fn made(
+        payload: Payload,
+        layer: Layer,
+        (bytes_max, frames_min): (usize, usize),
+        seed: u64,
+    ) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut writer = Writer::new(payload, layer);
+        let mut known = HashSet::new();
         let mut ring = Self {
             bytes: Vec::new(),
             ends: Vec::new(),
@@ -51,14 +83,19 @@ impl FrameRing {
             message_ends: Vec::new(),
             opcode: writer.opcode,
             layer,
+            shuffle: None,
+            replies: None,
         };
         loop {
             let (start, message_start) = (ring.bytes.len(), ring.messages.len());
             let json = payload.content.json(payload.json_bytes, &mut random);
+            if !known.insert(json.clone()) {
+                continue;
+            }
             payload.encoding.encode(&json, &mut ring.messages);
             let message = &ring.messages[message_start..];
             let payload_bytes = writer.write(message, random.random(), &mut ring.bytes);
-            if ring.bytes.len() > bytes_max && ring.ends.len() >= FRAMES_MIN {
+            if ring.bytes.len() > bytes_max && ring.ends.len() >= frames_min {
                 ring.bytes.truncate(start);
                 ring.messages.truncate(message_start);
                 break;
@@ -77,14 +114,19 @@ impl FrameRing {
         ring
     }
 
-    /// The ring of the usual size.
+    /// The ring of the usual size, for messages that are answered or not.
     #[must_use]
-    pub fn of(payload: Payload, layer: Layer, seed: u64) -> Self {
+    pub fn of(payload: Payload, layer: Layer, seed: u64, are_answered: bool) -> Self {
         let bytes_max = match layer {
             Layer::Plain | Layer::Deflate => RING_BYTES,
             Layer::Encryption => SEALED_RING_BYTES,
         };
-        Self::new(payload, layer, bytes_max, seed)
+        let make = if are_answered {
+            Self::answered
+        } else {
+            Self::new
+        };
+        make(payload, layer, bytes_max, seed)
     }
 
     /// The frames; empty if they are encrypted, which each session does for itself.
@@ -145,26 +187,48 @@ impl FrameRing {
         sum as f64 / self.payload_bytes.len() as f64
     }
 
-    /// Payload bytes of the frame with this number, counted from the ring's first.
-    #[inline]
-    #[must_use]
-    pub fn payload_bytes(&self, frame: u64) -> usize {
-        let index = if self.stride.is_some() {
-            0
-        } else {
-            frame % self.frames()
-        };
-        self.payload_bytes[index as usize] as usize
-    }
-
-    /// The message in the frame with this number, before it was compressed or encrypted.
+    /// The message in the frame with this number, counted from the ring's first, before it was compressed or
+    /// encrypted.
     #[must_use]
     pub fn message(&self, frame: u64) -> &[u8] {
-        let index = (frame % self.frames()) as usize;
+        self.message_at(self.index_of(frame))
+    }
+
+    /// The message in the frame with this index.
+    fn message_at(&self, index: usize) -> &[u8] {
         let start = index
             .checked_sub(1)
             .map_or(0, |before| self.message_ends[before]);
         &self.messages[start as usize..self.message_ends[index] as usize]
+    }
+
+    /// Which frame of the buffer has this number.
+    #[inline]
+    #[must_use]
+    pub fn index_of(&self, frame: u64) -> usize {
+        let (lap, rest) = (frame / self.frames(), frame % self.frames());
+        ((rest + self.first_of(lap)) % self.frames()) as usize
+    }
+
+    /// The frame of the buffer with which a lap begins.
+    #[inline]
+    fn first_of(&self, lap: u64) -> u64 {
+        let Some(seed) = self.shuffle.filter(|_| lap > 0) else {
+            return 0;
+        };
+        // In the one half of the buffer and in the other by turns, so that no lap is like the one before.
+        let half = self.frames() / 2;
+        mixed(seed.wrapping_add(lap)) % half + (lap % 2) * half
+    }
+
+    /// Where a frame of the buffer starts.
+    #[inline]
+    fn begin_of(&self, index: u64) -> u64 {
+        match (self.stride, index.checked_sub(1)) {
+            (Some(stride), _) => index * stride,
+            (None, None) => 0,
+            (None, Some(before)) => u64::from(self.ends[before as usize]),
+        }
     }
 
     /// Whole frames before the place.
@@ -174,8 +238,18 @@ impl FrameRing {
         if let Some(stride) = self.stride {
             return place / stride;
         }
-        let (lap, rest) = (place / self.len_bytes(), (place % self.len_bytes()) as u32);
-        lap * self.frames() + self.ends.partition_point(|end| *end <= rest) as u64
+        let (lap, rest) = (place / self.len_bytes(), place % self.len_bytes());
+        let first = self.first_of(lap);
+        let at = self.begin_of(first) + rest;
+        let before = |byte: u64| {
+            let byte = byte as u32;
+            self.ends.partition_point(|end| *end <= byte) as u64
+        };
+        let within = match at.checked_sub(self.len_bytes()) {
+            None => before(at) - first,
+            Some(wrapped) => self.frames() - first + before(wrapped),
+        };
+        lap * self.frames() + within
     }
 
     /// The place where the frame with this number starts.
@@ -186,12 +260,13 @@ impl FrameRing {
             return frame * stride;
         }
         let (lap, rest) = (frame / self.frames(), frame % self.frames());
-        let before = if rest == 0 {
-            0
-        } else {
-            u64::from(self.ends[rest as usize - 1])
+        let first = self.first_of(lap);
+        let begin = self.begin_of(first);
+        let within = match (first + rest).checked_sub(self.frames()) {
+            None => self.begin_of(first + rest) - begin,
+            Some(wrapped) => self.len_bytes() - begin + self.begin_of(wrapped),
         };
-        lap * self.len_bytes() + before
+        lap * self.len_bytes() + within
     }
 
     /// The first place at or behind `place` where a frame starts.
@@ -207,15 +282,127 @@ impl FrameRing {
         }
     }
 
-    /// Which bytes of the buffer are those from `place` to `goal`, at most to the end of the lap.
+    /// Which bytes of the buffer are those from `place` to `goal`, at most to where the buffer or the lap
+    /// ends.
     #[inline]
     #[must_use]
     pub fn unsent(&self, place: u64, goal: u64) -> Range<usize> {
-        let start = place % self.len_bytes();
+        let (lap, rest) = (place / self.len_bytes(), place % self.len_bytes());
+        let begin = self.begin_of(self.first_of(lap));
+        let (start, end_max) = match (begin + rest).checked_sub(self.len_bytes()) {
+            None => (begin + rest, self.len_bytes()),
+            Some(wrapped) => (wrapped, begin),
+        };
         let wanted = goal.saturating_sub(place);
-        let end = start.saturating_add(wanted).min(self.len_bytes());
-        start as usize..end as usize
+        start as usize..start.saturating_add(wanted).min(end_max) as usize
     }
+
+    /// Compares what has come with the replies from that to the frame with this number on, as far as `limit`:
+    /// how many whole replies are at the front of `data` just as they should be, and their bytes. None where
+    /// replies differ from their messages.
+    #[inline]
+    #[must_use]
+    pub fn whole_replies(&self, frame: u64, limit: u64, data: &[u8]) -> (u64, usize) {
+        let Some(replies) = &self.replies else {
+            return (0, 0);
+        };
+        let (mut frames, mut bytes) = (0, 0);
+        while frame + frames < limit && bytes < data.len() {
+            let number = frame + frames;
+            let index = self.index_of(number);
+            // As far as the buffer goes on in the order of the lap.
+            let to_lap_end = self.frames() - number % self.frames();
+            let most = to_lap_end
+                .min(self.frames() - index as u64)
+                .min(limit - number);
+            let (fresh, fresh_bytes, is_all) = replies.alike(index, most as usize, &data[bytes..]);
+            frames += fresh as u64;
+            bytes += fresh_bytes;
+            if !is_all {
+                break;
+            }
+        }
+        (frames, bytes)
+    }
+
+    /// The frames of the buffer that hold this message; one at most.
+    #[cold]
+    #[must_use]
+    pub fn index_with(&self, message: &[u8]) -> Option<usize> {
+        (0..self.ends.len()).find(|&index| self.message_at(index) == message)
+    }
+}
+
+/// The frames that a server sends which answers each message with its like.
+#[derive(Debug)]
+struct Replies {
+    bytes: Vec<u8>,
+    /// Where each frame ends.
+    ends: Vec<u32>,
+    /// Bytes of each frame, if they are all alike.
+    stride: Option<usize>,
+}
+
+impl Replies {
+    fn of(ring: &FrameRing) -> Self {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for index in 0..ring.ends.len() {
+            write_frame(&mut bytes, ring.opcode, ring.message_at(index), None);
+            ends.push(bytes.len() as u32);
+        }
+        let stride = ends[0] as usize;
+        let mut numbered = ends.iter().zip(1..);
+        let is_uniform = numbered.all(|(end, number)| *end as usize == stride * number);
+        Self {
+            bytes,
+            ends,
+            stride: is_uniform.then_some(stride),
+        }
+    }
+
+    /// Of `most` replies from `index` on, how many are whole at the front of `data`, their bytes, and
+    /// whether these are all.
+    #[inline]
+    fn alike(&self, index: usize, most: usize, data: &[u8]) -> (usize, usize, bool) {
+        let begin = match (self.stride, index) {
+            (Some(stride), _) => index * stride,
+            (None, 0) => 0,
+            (None, _) => self.ends[index - 1] as usize,
+        };
+        let end = self.ends[index + most - 1] as usize;
+        let bytes = bytes_alike(&self.bytes[begin..end], data);
+        let frames = match self.stride {
+            Some(stride) => bytes / stride,
+            None => {
+                self.ends[index..index + most].partition_point(|&e| e as usize <= begin + bytes)
+            }
+        };
+        let whole_bytes = match frames {
+            0 => 0,
+            _ => self.ends[index + frames - 1] as usize - begin,
+        };
+        (frames, whole_bytes, frames == most)
+    }
+}
+
+/// How many bytes at the front of both are the same.
+#[inline]
+pub(crate) fn bytes_alike(known: &[u8], data: &[u8]) -> usize {
+    let bytes = known.len().min(data.len());
+    let (known, data) = (&known[..bytes], &data[..bytes]);
+    if known == data {
+        return bytes;
+    }
+    let mut pairs = known.iter().zip(data);
+    pairs.position(|(a, b)| a != b).unwrap_or(bytes)
+}
+
+/// A number in which every bit depends on all bits of the other (splitmix64).
+fn mixed(number: u64) -> u64 {
+    let number = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    number ^ (number >> 31)
 }
 
 /// Makes frames out of messages.
@@ -271,117 +458,9 @@ pub const RING_BYTES: usize = 256 * 1024;
 
 const FRAMES_MIN: usize = 2;
 
+/// Fewer frames would make a lap that a server could leave out and make up for unseen: within a lap
+/// every change is seen for certain, a shift by a whole lap in all but one of so many.
+const ANSWERED_FRAMES_MIN: usize = 16;
+
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::payload::Content;
-    use crate::payload::Encoding;
-    use tidewire_wire::deflate::Decompressor;
-    use tidewire_wire::frame::Role;
-    use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
-
-    fn rings() -> [FrameRing; 5] {
-        let zlib = Payload {
-            encoding: Encoding::Zlib,
-            ..Payload::TRADE
-        };
-        let trades = Payload::json(1_024).telling(Content::Trades);
-        [
-            FrameRing::new(Payload::TRADE, Layer::Plain, 10_000, 1),
-            FrameRing::new(Payload::json(65_536), Layer::Plain, 10_000, 1),
-            FrameRing::new(zlib, Layer::Plain, 10_000, 1),
-            FrameRing::new(trades, Layer::Deflate, 10_000, 1),
-            FrameRing::of(Payload::TRADE, Layer::Plain, 1),
-        ]
-    }
-
-    #[test]
-    fn every_frame_reads_back_as_its_message() {
-        for ring in rings() {
-            let mut bytes = ring.bytes.clone();
-            let mut input = Input::new(&mut bytes);
-            let mut reader = MessageReader::new(Role::Server, 1 << 20).with_compression();
-            let mut frame = 0;
-            while let Some(event) = reader.read(&mut input).unwrap() {
-                let (length, message) = match event {
-                    Event::Text(text) => (text.len(), text.as_bytes().to_vec()),
-                    Event::Binary(bytes) => (bytes.len(), bytes.to_vec()),
-                    Event::Compressed(Compressed { bytes, is_text }) => {
-                        let mut message = Vec::new();
-                        let mut inflater = Decompressor::new(WINDOW_BITS_MAX, false);
-                        inflater.decompress(bytes, &mut message, 1 << 20).unwrap();
-                        assert!(is_text && bytes.len() < message.len());
-                        (bytes.len(), message)
-                    }
-                    other => panic!("{other:?}"),
-                };
-                assert_eq!(length, ring.payload_bytes(frame));
-                assert_eq!(message, ring.message(frame));
-                frame += 1;
-                assert_eq!(input.consumed() as u64, ring.start_of(frame));
-            }
-            assert_eq!(frame, ring.frames());
-            assert!(frame >= 2);
-        }
-    }
-
-    #[test]
-    fn encrypted_frames_have_the_measures_of_the_ring() {
-        let ring = FrameRing::of(Payload::TRADE, Layer::Encryption, 1);
-        assert!(ring.bytes().is_empty() && ring.opcode() == OpCode::Binary);
-        let seal = |message: &[u8], out: &mut Vec<u8>| {
-            out.extend_from_slice(b"E:");
-            out.extend_from_slice(&[7; 12]);
-            out.extend_from_slice(message);
-            out.extend_from_slice(&[9; 16]);
-        };
-        let mut bytes = ring.sealed(seal, &mut SmallRng::seed_from_u64(1));
-        assert_eq!(bytes.len() as u64, ring.len_bytes());
-        let mut reader = MessageReader::new(Role::Server, 1 << 20);
-        let mut input = Input::new(&mut bytes);
-        for frame in 0..ring.frames() {
-            let Some(Event::Binary(sealed)) = reader.read(&mut input).unwrap() else {
-                panic!("frame {frame}");
-            };
-            assert_eq!(sealed.len(), ring.payload_bytes(frame));
-            assert_eq!(&sealed[14..sealed.len() - 16], ring.message(frame));
-        }
-    }
-
-    #[test]
-    fn places_and_frames_agree_over_several_laps() {
-        for ring in rings() {
-            for frame in 0..ring.frames() * 3 {
-                let start = ring.start_of(frame);
-                assert_eq!(ring.frames_before(start), frame);
-                assert_eq!(ring.boundary(start), start);
-                assert_eq!(ring.boundary(start + 1), ring.start_of(frame + 1));
-                assert_eq!(ring.frames_before(start + 1), frame);
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_unsent_ends_at_the_goal_or_at_the_lap() {
-        let ring = FrameRing::new(Payload::TRADE, Layer::Plain, 10_000, 1);
-        let lap = ring.len_bytes();
-        assert_eq!(ring.unsent(183, 366), 183..366);
-        assert_eq!(ring.unsent(183, u64::MAX), 183..lap as usize);
-        assert_eq!(ring.unsent(lap + 183, u64::MAX), 183..lap as usize);
-        assert!(ring.unsent(183, 183).is_empty());
-    }
-
-    #[test]
-    fn frames_differ_in_mask_and_content() {
-        let ring = FrameRing::new(Payload::TRADE, Layer::Plain, 10_000, 1);
-        let stride = ring.start_of(1) as usize;
-        assert_eq!(stride, 183);
-        let first = &ring.bytes[..stride];
-        assert!(
-            ring.bytes
-                .chunks(stride)
-                .skip(1)
-                .all(|frame| frame[4..8] != first[4..8])
-        );
-    }
-}
+mod tests;

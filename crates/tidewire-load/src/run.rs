@@ -1,6 +1,7 @@
 //! A whole run: checks first, then the tests, then the report.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,11 +12,12 @@ use crate::bench_tests::{Bench, TestKind};
 use crate::fleet::FleetError;
 use crate::layer::Layer;
 use crate::live::Live;
-use crate::payload::{Content, Payload};
+use crate::pace::RATE_PER_S;
+use crate::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
 use crate::plan::Timeouts;
 use crate::profile::Profile;
 use crate::report::{self, Plan, Report, TestResult};
-use crate::server::ServerWatch;
+use crate::server::{ServerPidError, ServerWatch};
 use crate::stats::StatsSource;
 use crate::target::Target;
 use crate::{preflight, resources};
@@ -178,6 +180,19 @@ pub enum RunError {
     /// The options ask for nothing.
     #[error("nothing to do: no {0} given")]
     Nothing(&'static str),
+    /// A number that the lab cannot keep to.
+    #[error("{name} of {given} is out of bounds: {bounds}")]
+    OutOfBounds {
+        /// What was given.
+        name: &'static str,
+        /// As it was given.
+        given: String,
+        /// What is possible.
+        bounds: String,
+    },
+    /// The process that was named as the server's is not.
+    #[error(transparent)]
+    ServerPid(#[from] ServerPidError),
     /// The options ask for encryption of a server that is to be plain WebSocket.
     #[error("only protocol version 1 has encryption: it cannot be with another profile")]
     NothingToEncryptWith,
@@ -206,6 +221,7 @@ pub fn run(
     if options.layer == Layer::Encryption && options.profile != Profile::V1 {
         return Err(RunError::NothingToEncryptWith);
     }
+    check_bounds(options)?;
     let address = options.target.address;
     let findings = preflight::check(options.connections_most() as u64, Some(address.ip()));
     let sources = options.sources();
@@ -219,7 +235,8 @@ pub fn run(
     report.preflight = findings;
     report.plan = Some(plan(options, sources.len()));
 
-    let mut bench = Bench::new(options, sources, server_watch(options), progress, stop);
+    let server = ServerWatch::find(address, options.server_pid)?;
+    let mut bench = Bench::new(options, sources, server, progress, stop);
     'tests: for test in &options.tests {
         for tier in test.tiers(&options.tiers) {
             if stop.load(Ordering::Relaxed) {
@@ -236,12 +253,44 @@ pub fn run(
     Ok(report)
 }
 
-fn server_watch(options: &BenchOptions) -> ServerWatch {
-    let pids = match options.server_pid {
-        Some(pid) => vec![pid],
-        None => resources::listener_pids(options.target.address),
+/// Numbers that would make a run without an end, without a message, or without a machine that can carry it.
+fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
+    let out = |name, given: String, bounds: String| {
+        Err(RunError::OutOfBounds {
+            name,
+            given,
+            bounds,
+        })
     };
-    ServerWatch::new(pids)
+    if let Some(rate) = options.rate_per_s.filter(|rate| !RATE_PER_S.contains(rate)) {
+        let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
+        let bounds = format!("from {least} to {most} messages a second");
+        return out("a rate", rate.to_string(), bounds);
+    }
+    for (name, time) in [("a duration", options.duration), ("a hold", options.hold)] {
+        if !DURATION.contains(&time) {
+            let (least, most) = (DURATION.start(), DURATION.end());
+            return out(
+                name,
+                format!("{time:?}"),
+                format!("from {least:?} to {most:?}"),
+            );
+        }
+    }
+    let needs = |tests: &[TestKind]| options.tests.iter().any(|test| tests.contains(test));
+    let of_trades = [
+        (TestKind::SizeMatrix, &options.sizes),
+        (TestKind::Echo, &options.echo_sizes),
+    ];
+    let sizes = of_trades.into_iter().filter(|(test, _)| needs(&[*test]));
+    for bytes in sizes.flat_map(|(_, sizes)| sizes.iter().copied()) {
+        if !PAYLOAD_BYTES.contains(&bytes) {
+            let (least, most) = (PAYLOAD_BYTES.start(), PAYLOAD_BYTES.end());
+            let bounds = format!("a message has from {least} to {most} bytes");
+            return out("a payload", format!("{bytes} bytes"), bounds);
+        }
+    }
+    Ok(())
 }
 
 fn plan(options: &BenchOptions, sources: usize) -> Plan {
@@ -267,6 +316,13 @@ fn plan(options: &BenchOptions, sources: usize) -> Plan {
         command: options.command.clone(),
     }
 }
+
+/// Times that a measurement may take: 30 days at most.
+pub const DURATION: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
+
+/// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
+pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
 
 fn now_rfc3339() -> String {
     let since_1970 = SystemTime::now()

@@ -1,6 +1,6 @@
 //! One connection of the lab: what it has sent, what it waits for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::message::MessageReader;
@@ -163,9 +163,16 @@ pub(crate) struct Work {
     pub(crate) barrier_sent: bool,
     /// Messages on their way whose replies are awaited, oldest first.
     pub(crate) batches: VecDeque<Batch>,
+    /// Messages in all of them.
+    pub(crate) waiting: u64,
     /// How many of them, the newest, are not written yet; only kept when paced.
     pub(crate) unwritten: usize,
+    /// Messages that have been answered or passed over: the number of the next, counted from 0.
     pub(crate) replies: u64,
+    /// Messages that were passed over, as the reply to a later one has come.
+    pub(crate) skipped: BTreeSet<u64>,
+    /// Messages that the server has refused, as it says.
+    pub(crate) refused: u64,
     /// In a fan-out, the number of the newest publication that this subscriber has.
     pub(crate) received: u64,
     /// Replies of the read at hand.
@@ -176,6 +183,33 @@ pub(crate) struct Work {
     pub(crate) ping: Option<PingOut>,
     /// When a hold's next ping is due, on the shard's clock.
     pub(crate) ping_due_ms: u64,
+}
+
+impl Work {
+    /// The number of the message whose reply is to come next.
+    #[inline]
+    pub(crate) fn next_reply(&self) -> u64 {
+        self.replies + u64::from(self.fresh_replies)
+    }
+
+    /// Passes over the messages before this number. Of very many only some are remembered: that they are
+    /// missing is sure, and which of them comes late is of no more interest.
+    pub(crate) fn skip(&mut self, number: u64) {
+        let room = SKIPPED_MAX.saturating_sub(self.skipped.len());
+        self.skipped.extend((self.replies..number).take(room));
+        self.replies = number;
+    }
+
+    /// Messages passed over that no refusal explains.
+    pub(crate) fn missing(&self) -> u64 {
+        (self.skipped.len() as u64).saturating_sub(self.refused)
+    }
+
+    /// Whether nothing more is to come for the messages sent: those that still wait were refused.
+    pub(crate) fn is_answered(&self) -> bool {
+        let refused = self.refused.saturating_sub(self.skipped.len() as u64);
+        self.waiting <= refused
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -242,3 +276,6 @@ impl Session {
 
 /// Writes of one connection before the next one's turn.
 const WRITES_PER_PUMP: usize = 4;
+
+/// Messages of one connection that are remembered as passed over.
+const SKIPPED_MAX: usize = 10_000;

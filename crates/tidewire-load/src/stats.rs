@@ -1,5 +1,6 @@
 //! A server's own counters, read from its operations listener.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -14,12 +15,12 @@ pub struct StatsSource {
 }
 
 /// The counters of a server at one moment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     /// `messages_delivered`: handed to the application.
     pub delivered: u64,
-    /// The sum of every `messages_refused_…`.
-    pub refused: u64,
+    /// Every `messages_refused_…`, by what stands behind that.
+    pub refused_by: BTreeMap<String, u64>,
     /// `deliveries`: publications sent, counted for each receiver; `None` from a server that does not count
     /// them.
     pub deliveries: Option<u64>,
@@ -28,14 +29,24 @@ pub struct ServerCounts {
 impl ServerCounts {
     /// What was counted since `before`.
     #[must_use]
-    pub fn since(self, before: Self) -> Self {
+    pub fn since(mut self, before: &Self) -> Self {
+        for (reason, count) in &mut self.refused_by {
+            let before = before.refused_by.get(reason).copied();
+            *count = count.saturating_sub(before.unwrap_or(0));
+        }
         Self {
             delivered: self.delivered.saturating_sub(before.delivered),
-            refused: self.refused.saturating_sub(before.refused),
+            refused_by: self.refused_by,
             deliveries: self
                 .deliveries
                 .map(|count| count.saturating_sub(before.deliveries.unwrap_or(0))),
         }
+    }
+
+    /// Messages refused for any reason.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused_by.values().sum()
     }
 }
 
@@ -80,7 +91,7 @@ impl StatsSource {
     /// [`StatsError`].
     pub fn read_settled(
         &self,
-        before: ServerCounts,
+        before: &ServerCounts,
         is_settled: impl Fn(&ServerCounts) -> bool,
     ) -> Result<ServerCounts, StatsError> {
         let end = Instant::now() + SETTLE_MAX;
@@ -126,15 +137,19 @@ fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
         .get("messages_delivered")
         .and_then(Value::as_u64)
         .ok_or("`messages_delivered` is missing")?;
-    let refused = totals
+    let refused_by = totals
         .iter()
-        .filter(|(name, _)| name.starts_with("messages_refused"))
-        .filter_map(|(_, count)| count.as_u64())
-        .sum();
+        .filter_map(|(name, count)| {
+            let reason = name
+                .strip_prefix("messages_refused")?
+                .trim_start_matches('_');
+            Some((reason.to_owned(), count.as_u64()?))
+        })
+        .collect();
     let deliveries = totals.get("deliveries").and_then(Value::as_u64);
     Ok(ServerCounts {
         delivered,
-        refused,
+        refused_by,
         deliveries,
     })
 }
@@ -155,21 +170,25 @@ mod tests {
         let answer = b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{\"total\":{\
             \"messages_delivered\":10,\"deliveries\":9,\"messages_refused_rate\":2,\"messages_refused_size\":3}}";
         let counts = parse(answer).unwrap();
+        let by =
+            |rate, size| BTreeMap::from([("rate".to_owned(), rate), ("size".to_owned(), size)]);
         assert_eq!(
             counts,
             ServerCounts {
                 delivered: 10,
-                refused: 5,
+                refused_by: by(2, 3),
                 deliveries: Some(9),
             }
         );
+        assert_eq!(counts.refused(), 5);
         let before = ServerCounts {
             delivered: 4,
-            refused: 5,
+            refused_by: by(1, 0),
             deliveries: None,
         };
-        assert_eq!(counts.since(before).delivered, 6);
-        assert_eq!(before.since(before).deliveries, None);
+        let since = counts.since(&before);
+        assert_eq!((since.delivered, since.refused_by), (6, by(1, 3)));
+        assert_eq!(before.clone().since(&before).deliveries, None);
     }
 
     #[test]

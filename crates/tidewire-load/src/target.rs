@@ -11,7 +11,7 @@ use tidewire_net::tls;
 /// A WebSocket server to be loaded.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The URL as it was given.
+    /// The URL as it was given, as it can be shown: see [`redacted`].
     pub url: String,
     /// What the URL's host resolved to; of several addresses the first that takes connections.
     pub address: SocketAddr,
@@ -113,7 +113,7 @@ impl Target {
             None
         };
         Ok(Self {
-            url: url.to_owned(),
+            url: redacted(url),
             address,
             host_header: parts.authority.to_owned(),
             path_and_query: parts.path_and_query(),
@@ -180,6 +180,44 @@ fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     }
 }
 
+/// A URL without what may be a secret: the user name and password, and the values of its query but for
+/// [`SHOWN_PARAMETERS`]. What is left out is shown as `…`. Also takes what is no URL.
+#[must_use]
+pub fn redacted(url: &str) -> String {
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+    let (rest, fragment) = match rest.split_once('#') {
+        Some((rest, _)) => (rest, "#…"),
+        None => (rest, ""),
+    };
+    let (rest, query) = match rest.split_once('?') {
+        Some((rest, query)) => (rest, Some(query)),
+        None => (rest, None),
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let authority = match authority.rsplit_once('@') {
+        Some((_, host)) => format!("…@{host}"),
+        None => authority.to_owned(),
+    };
+    let shown = |part: &str| match part.split_once('=') {
+        Some((name, _)) if !SHOWN_PARAMETERS.contains(&name) => format!("{name}=…"),
+        Some(_) => part.to_owned(),
+        None if part.is_empty() => String::new(),
+        None => HIDDEN.to_owned(),
+    };
+    let query = query.map_or_else(String::new, |query| {
+        let parts: Vec<String> = query.split('&').map(shown).collect();
+        format!("?{}", parts.join("&"))
+    });
+    format!("{scheme}{authority}{path}{query}{fragment}")
+}
+
+/// Parameters of a query that are no secrets.
+pub const SHOWN_PARAMETERS: [&str; 2] = ["format", "version"];
+const HIDDEN: &str = "…";
+
 /// The parts of a URL that matter here.
 #[derive(Debug)]
 struct Parts<'a> {
@@ -193,16 +231,16 @@ struct Parts<'a> {
 impl<'a> Parts<'a> {
     fn of(url: &'a str) -> Result<Self, TargetError> {
         let malformed = |what| TargetError::Malformed {
-            url: url.to_owned(),
+            url: redacted(url),
             what,
         };
         let (scheme, rest) = url
             .split_once("://")
-            .ok_or_else(|| TargetError::Scheme(url.to_owned()))?;
+            .ok_or_else(|| TargetError::Scheme(redacted(url)))?;
         let is_secure = match scheme.to_ascii_lowercase().as_str() {
             "ws" => false,
             "wss" => true,
-            _ => return Err(TargetError::Scheme(url.to_owned())),
+            _ => return Err(TargetError::Scheme(redacted(url))),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(malformed(
@@ -306,6 +344,38 @@ mod tests {
         for (url, expected) in cases {
             let message = Target::parse(url).unwrap_err().to_string();
             assert!(message.contains(expected), "{url}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_may_be_secret_is_not_shown() {
+        let cases = [
+            ("ws://h:1/ws?format=json", "ws://h:1/ws?format=json"),
+            (
+                "ws://h/?token=abc&format=msgpack&k=%20",
+                "ws://h/?token=…&format=msgpack&k=…",
+            ),
+            ("ws://h/?abc", "ws://h/?…"),
+            ("ws://me:pass@h/p", "ws://…@h/p"),
+            ("ws://me:p@ss@h/p?a=b#c", "ws://…@h/p?a=…#…"),
+            ("me:pass@h:80", "…@h:80"),
+            ("wss://h?", "wss://h?"),
+            ("", ""),
+        ];
+        for (url, shown) in cases {
+            assert_eq!(redacted(url), shown, "{url}");
+        }
+        let target = Target::parse("ws://127.0.0.1:5006/?token=abc").unwrap();
+        assert_eq!(target.url, "ws://127.0.0.1:5006/?token=…");
+        assert_eq!(target.path_and_query, "/?token=abc");
+        for url in [
+            "ws://me:pass@h/",
+            "me:pass@h",
+            "ws://me:pass@h/ x",
+            "http://h/?token=pass",
+        ] {
+            let message = Target::parse(url).unwrap_err().to_string();
+            assert!(!message.contains("pass"), "{message}");
         }
     }
 

@@ -1,50 +1,311 @@
-//! Who was the bottleneck, and whether a figure can be believed. Pure functions.
+//! Whether a figure can be believed, and why not. Pure functions of the evidence.
 
-use crate::accounting::Accounting;
-use crate::report::model::{Bottleneck, Verdict};
+mod doubt;
 
-/// Share of its available processor time from which a side counts as saturated.
-pub const SATURATED_SHARE: f64 = 0.90;
+pub use doubt::Doubt;
 
-/// Coefficient of variation of the confirmed messages in quarters of a second above which a figure is
-/// noisy. Between quarters of an undisturbed second some per cent are usual; other work that takes half of
-/// a core for half of the time makes about a third.
-pub const NOISE_MAX: f64 = 0.25;
+use serde::{Deserialize, Serialize};
 
-/// Fewer windows of a quarter of a second, without the first, tell no variation: a test of 1.5 s has five.
-const WINDOWS_MIN: usize = 4;
+use crate::evidence::{Aim, Evidence, RATE_LIMIT};
+use crate::number;
+use crate::usage::{Bottleneck, SATURATED_SHARE};
 
-/// Processor time as a share of what was available: so many cores, or threads that have one each, for
-/// `wall_s` seconds. 1.0 is all of it; 0.0 when no time has passed.
-pub fn cpu_share(cpu_s: f64, wall_s: f64, cores: u32) -> f64 {
-    let available_s = wall_s * f64::from(cores.max(1));
-    if available_s > 0.0 {
-        cpu_s / available_s
-    } else {
-        0.0
+/// Whether a figure can be believed; ordered from best to worst.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything was accounted for and the generator was not the limit.
+    #[default]
+    Valid,
+    /// The generator shaped the figures: they are bounds of what the server can do.
+    GeneratorBound,
+    /// The rate varied too much.
+    Noisy,
+    /// Something was lost or failed.
+    Failed,
+}
+
+impl Verdict {
+    /// The value in a report.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::GeneratorBound => "generator_bound",
+            Self::Noisy => "noisy",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
+    /// [`EXIT_USAGE`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Failed => 1,
+            Self::GeneratorBound => 3,
+            Self::Noisy => 4,
+        }
     }
 }
 
-/// Which side was saturated.
-///
-/// `client_cpu_share` and `server_cpu_share` are shares as [`cpu_share`] gives them, of each side's busiest
-/// thread, because others that idle do not help it; the server's is `None` when it runs elsewhere. A side is saturated from [`SATURATED_SHARE`] on: the last tenth is
-/// left for what the kernel does elsewhere and for the ramps at both ends of a test.
-pub fn bottleneck(client_cpu_share: f64, server_cpu_share: Option<f64>) -> Bottleneck {
-    let client = client_cpu_share >= SATURATED_SHARE;
-    let server = server_cpu_share.is_some_and(|share| share >= SATURATED_SHARE);
-    match (client, server) {
-        (true, true) => Bottleneck::Both,
-        (true, false) => Bottleneck::Client,
-        (false, true) => Bottleneck::Server,
-        (false, false) => Bottleneck::None,
+/// Exit code for a mistake in the command line or the configuration.
+pub const EXIT_USAGE: u8 = 2;
+/// Exit code of a run that was interrupted.
+pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// A verdict and its reasons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// That of the worst doubt; valid without any.
+    pub verdict: Verdict,
+    /// Everything that speaks against the figures.
+    pub doubts: Vec<Doubt>,
+    /// The doubts and what else a reader should know, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Judges the evidence. A figure is valid if there is no doubt about it, and for no other reason.
+#[must_use]
+pub fn judge(evidence: &Evidence) -> Judgement {
+    let doubts = doubts(evidence);
+    let verdict = doubts.iter().map(Doubt::verdict).max().unwrap_or_default();
+    let mut notes: Vec<String> = doubts.iter().map(ToString::to_string).collect();
+    notes.extend(remarks(evidence));
+    Judgement {
+        verdict,
+        doubts,
+        notes,
     }
+}
+
+/// Every doubt that the evidence raises.
+fn doubts(evidence: &Evidence) -> Vec<Doubt> {
+    let mut found: Vec<Doubt> = Vec::new();
+    found.extend(evidence.interrupted.then_some(Doubt::Interrupted));
+    found.extend(
+        evidence
+            .account
+            .discrepancies()
+            .into_iter()
+            .map(Doubt::Account),
+    );
+    content_doubts(evidence, &mut found);
+    refusal_doubts(evidence, &mut found);
+    found.extend(pace_doubt(evidence));
+    generator_doubts(evidence, &mut found);
+    found.extend(noise_doubt(evidence));
+    found
+}
+
+fn content_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    let (replies, deliveries) = (&evidence.replies, &evidence.deliveries);
+    let counted = [
+        (replies.wrong, Doubt::RepliesWrong as fn(u64) -> Doubt),
+        (replies.missing, Doubt::RepliesMissing),
+        (replies.doubled, Doubt::RepliesDoubled),
+        (replies.reordered, Doubt::RepliesReordered),
+        (replies.unsent, Doubt::RepliesUnsent),
+        (evidence.pongs_strange, Doubt::PongsStrange),
+        (deliveries.gaps, Doubt::PublicationsMissed),
+        (deliveries.duplicates, Doubt::PublicationsDoubled),
+        (deliveries.wrong, Doubt::PublicationsWrong),
+    ];
+    let raised = counted.into_iter().filter(|(count, _)| *count > 0);
+    found.extend(raised.map(|(count, doubt)| doubt(count)));
+    found.extend(deliveries.unheard.then_some(Doubt::PublicationsUnheard));
+}
+
+fn refusal_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    for (reason, &count) in &evidence.refused_by {
+        if reason != RATE_LIMIT && count > 0 {
+            let reason = reason.clone();
+            found.push(Doubt::MessagesRefused { reason, count });
+        }
+    }
+    if evidence.refusals_in_doubt {
+        let told = evidence.account.refused.unwrap_or(0);
+        found.push(Doubt::RefusalsUntold { told });
+    }
+    if let Some(error) = &evidence.counters_error {
+        found.push(Doubt::CountersUnreadable(error.clone()));
+    }
+}
+
+fn pace_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let pace = evidence.pace?;
+    if pace.is_kept_by(pace.offered, pace.offered_s) {
+        return None;
+    }
+    let (planned, offered) = (pace.planned_per_s, pace.offered_per_s());
+    Some(if pace.is_kept_by(pace.released, pace.released_s) {
+        Doubt::PaceNotTaken { planned, offered }
+    } else {
+        Doubt::PaceMissed { planned, offered }
+    })
+}
+
+fn generator_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    let (health, usage) = (&evidence.generator, &evidence.usage);
+    let duration_s = usage.duration_s;
+    if duration_s <= 0.0 {
+        return;
+    }
+    let is_much = |seconds: f64, share: f64| seconds >= (duration_s * share).max(DISTURBED_S_MIN);
+    if let Some(waited_s) = health.waited_for_others_s
+        && is_much(waited_s, WAITED_SHARE_MAX)
+    {
+        found.push(Doubt::GeneratorStarved {
+            waited_s,
+            duration_s,
+        });
+    }
+    if let Some(throttled_s) = health.throttled_s
+        && is_much(throttled_s, THROTTLED_SHARE_MAX)
+    {
+        found.push(Doubt::GeneratorThrottled { throttled_s });
+    }
+    if is_much(health.stopped_s, STOPPED_SHARE_MAX) {
+        let stopped_s = health.stopped_s;
+        found.push(Doubt::GeneratorStopped { stopped_s });
+    }
+    if let Some(late) = health.late_us {
+        let p99_us = late.p99;
+        let latency_p99_us = evidence.latency_p99_us;
+        if p99_us >= late_us_max(latency_p99_us) {
+            found.push(Doubt::GeneratorLate {
+                p99_us,
+                latency_p99_us,
+            });
+        }
+    }
+    if evidence.aim != Aim::Keep && usage.bottleneck() == Bottleneck::Client {
+        let share = usage.client_share();
+        found.push(Doubt::GeneratorSaturated {
+            share,
+            aim: evidence.aim,
+        });
+    }
+}
+
+/// The lateness from which a latency is more the generator's than the server's, or at which a rate without
+/// latencies was not what was planned.
+fn late_us_max(latency_p99_us: Option<f64>) -> f64 {
+    match latency_p99_us {
+        Some(latency_us) => (latency_us * LATE_PART_MAX).max(LATE_US_MIN),
+        None => LATE_US_MAX,
+    }
+}
+
+fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let noise = coefficient_of_variation(&evidence.windows)?;
+    (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
+}
+
+/// What a reader should know of figures that are right.
+fn remarks(evidence: &Evidence) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);
+    if limited > 0 {
+        remarks.push(format!(
+            "{} of {} offered messages were refused by the server's rate limit and are not in the rate. \
+             Raise its rate limit to measure without it.",
+            number::grouped(limited),
+            number::grouped(evidence.account.offered)
+        ));
+    }
+    if evidence.aim == Aim::Saturate {
+        remarks.extend(limit_remark(evidence));
+    }
+    remarks.extend(late_remark(evidence));
+    remarks.extend(stall_remark(evidence));
+    remarks
+}
+
+/// What was the limit of a rate, where that was not one side's processor time.
+fn limit_remark(evidence: &Evidence) -> Option<String> {
+    let usage = &evidence.usage;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let (client, server) = (usage.client_share(), usage.server_share());
+    match usage.bottleneck() {
+        Bottleneck::Server | Bottleneck::Client => None,
+        Bottleneck::Both => {
+            let server = percent(server.unwrap_or(0.0));
+            let shared = if usage.shared_cores > 0.0 {
+                format!(
+                    " They share {} of their cores, so that each takes time from the other: the figure is a \
+                     lower bound. Give each cores of its own, as with `taskset`.",
+                    number::si(usage.shared_cores)
+                )
+            } else {
+                " With more cores for the generator the server may do slightly better.".to_owned()
+            };
+            Some(format!(
+                "The generator used {} of the processor time that it could have, and the server {server}.{shared}",
+                percent(client)
+            ))
+        }
+        Bottleneck::None => Some(format!(
+            "Neither side was seen to use {} of the processor time that it could have (the generator {}, the \
+             server {}): the network, waiting, or work outside both processes was the limit. Try more connections.",
+            percent(SATURATED_SHARE),
+            percent(client),
+            server.map_or_else(|| "is not known".to_owned(), percent)
+        )),
+    }
+}
+
+/// Of latencies whose highest percentiles are the generator's own.
+fn late_remark(evidence: &Evidence) -> Option<String> {
+    let late = evidence.generator.late_us?;
+    let latency_us = evidence.latency_p99_us?;
+    // Where the doubt is raised it says more.
+    let is_late_above = late.p99 < late_us_max(Some(latency_us)) && late.p99_9 >= latency_us;
+    is_late_above.then(|| {
+        format!(
+            "Above the 99th percentile the latencies hold lateness of the generator: one message in a thousand \
+             left {} or more after its time.",
+            number::us(late.p99_9)
+        )
+    })
+}
+
+/// A closed loop sends nothing while it waits, so that a stall is one value among many.
+fn stall_remark(evidence: &Evidence) -> Option<String> {
+    if evidence.pace.is_some() || evidence.latency_p99_us.is_none() {
+        return None;
+    }
+    let stalls = stalled_windows(&evidence.windows);
+    (stalls > 0).then(|| {
+        format!(
+            "In {stalls} of {} quarters of a second next to nothing was answered. A closed loop sends nothing \
+             while it waits, so that its percentiles hold few values of a stall (coordinated omission): with \
+             --rate-per-s every message that was due meanwhile counts.",
+            evidence.windows.len()
+        )
+    })
+}
+
+/// Windows with less than a quarter of the usual count. The first holds the start of the test.
+fn stalled_windows(windows: &[u64]) -> usize {
+    let counts = windows.get(1..).unwrap_or_default();
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable();
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    if counts.len() < STALL_WINDOWS_MIN || usual < STALL_COUNT_MIN {
+        return 0;
+    }
+    counts.iter().filter(|&&count| count * 4 < usual).count()
 }
 
 /// Standard deviation of what was counted in windows of equal length, divided by the mean.
 ///
 /// Pass whole windows only. The first one is left out: it holds the start of the test. `None` for fewer
 /// than five windows or when nothing was counted.
+#[must_use]
 pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
     let counts = windows.get(1..).unwrap_or_default();
     if counts.len() < WINDOWS_MIN {
@@ -57,180 +318,38 @@ pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-/// Whether the figures of a test can be believed, and why not, in sentences for the report.
-///
-/// The worst that applies, in this order: `failed` when the account does not balance (see
-/// [`Accounting::discrepancies`]); `noisy` when `noise`, a [`coefficient_of_variation`], is above
-/// [`NOISE_MAX`]; `generator_bound` when the test was meant to saturate the server (`saturating`) but
-/// the client alone was the limit.
-pub fn verdict(
-    account: &Accounting,
-    bottleneck: Bottleneck,
-    saturating: bool,
-    noise: Option<f64>,
-) -> (Verdict, Vec<String>) {
-    let discrepancies = account.discrepancies();
-    let mut verdict = if discrepancies.is_empty() {
-        Verdict::Valid
-    } else {
-        Verdict::Failed
-    };
-    let mut notes: Vec<String> = discrepancies.iter().map(ToString::to_string).collect();
-    if let Some(refused) = account.refused.filter(|&refused| refused > 0) {
-        notes.push(format!(
-            "{refused} of {} offered messages were refused by the server with a reason and are not \
-             in the rate. Raise its rate limit to measure without it.",
-            account.offered
-        ));
-    }
-    if let Some(noise) = noise.filter(|&noise| noise > NOISE_MAX) {
-        verdict = verdict.max(Verdict::Noisy);
-        notes.push(format!(
-            "The rate varied by {:.0} % between quarters of a second (at most {:.0} % is accepted). \
-             Stop other work on the machine or measure for longer.",
-            noise * 100.0,
-            NOISE_MAX * 100.0
-        ));
-    }
-    if saturating {
-        verdict = verdict.max(saturation(bottleneck, &mut notes));
-    }
-    (verdict, notes)
-}
+/// Coefficient of variation of the confirmed messages in quarters of a second above which a figure is
+/// noisy. Between quarters of an undisturbed second some per cent are usual; other work that takes half of
+/// a core for half of the time makes about a third.
+pub const NOISE_MAX: f64 = 0.25;
 
-/// What the bottleneck of a saturating test means for its figure.
-fn saturation(bottleneck: Bottleneck, notes: &mut Vec<String>) -> Verdict {
-    let percent = SATURATED_SHARE * 100.0;
-    match bottleneck {
-        Bottleneck::Server => Verdict::Valid,
-        Bottleneck::Client => {
-            notes.push(format!(
-                "The generator used {percent:.0} % or more of its processor time and the server \
-                 did not: the figure is a lower bound. Give the generator more threads or a \
-                 machine of its own."
-            ));
-            Verdict::GeneratorBound
-        }
-        Bottleneck::Both => {
-            notes.push(format!(
-                "Generator and server both used {percent:.0} % or more of their processor time. \
-                 With more cores for the generator the server may do slightly better."
-            ));
-            Verdict::Valid
-        }
-        Bottleneck::None => {
-            notes.push(format!(
-                "Neither side was seen to use {percent:.0} % of its processor time: the network, \
-                 waiting, or work outside both processes was the limit. Try more connections."
-            ));
-            Verdict::Valid
-        }
-    }
-}
+/// Part of the time that the generator may wait for a core that another program has.
+pub const WAITED_SHARE_MAX: f64 = 0.10;
+
+/// Part of the time that a quota may hold the generator back.
+pub const THROTTLED_SHARE_MAX: f64 = 0.02;
+
+/// Part of the time that the generator may stand still: at 1 % it is the 99th percentile of a latency.
+pub const STOPPED_SHARE_MAX: f64 = 0.02;
+
+/// Seconds below which a disturbance of a short test says nothing.
+const DISTURBED_S_MIN: f64 = 0.02;
+
+/// Part of a 99th percentile that may be the generator's own lateness.
+pub const LATE_PART_MAX: f64 = 0.5;
+
+/// Lateness below which nothing is said of it, in microseconds.
+pub const LATE_US_MIN: f64 = 1_000.0;
+
+/// Lateness from which messages without answers were not sent as planned, in microseconds.
+pub const LATE_US_MAX: f64 = 10_000.0;
+
+/// Fewer windows of a quarter of a second, without the first, tell no variation: a test of 1.5 s has five.
+const WINDOWS_MIN: usize = 4;
+
+/// Fewer windows, or a lower count, tell no stall.
+const STALL_WINDOWS_MIN: usize = 2;
+const STALL_COUNT_MIN: u64 = 20;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn balanced() -> Accounting {
-        Accounting {
-            offered: 100,
-            confirmed: 100,
-            ..Accounting::default()
-        }
-    }
-
-    #[test]
-    fn a_side_is_saturated_from_nine_tenths_on() {
-        assert_eq!(bottleneck(0.5, Some(0.90)), Bottleneck::Server);
-        assert_eq!(bottleneck(0.90, Some(0.89)), Bottleneck::Client);
-        assert_eq!(bottleneck(0.95, Some(0.99)), Bottleneck::Both);
-        assert_eq!(bottleneck(0.89, Some(0.89)), Bottleneck::None);
-        assert_eq!(bottleneck(0.97, None), Bottleneck::Client);
-        assert_eq!(bottleneck(0.2, None), Bottleneck::None);
-    }
-
-    #[test]
-    fn a_share_is_of_what_was_available() {
-        assert_eq!(cpu_share(1.0, 2.0, 1), 0.5);
-        assert_eq!(cpu_share(4.0, 2.0, 2), 1.0);
-        assert_eq!(cpu_share(1.0, 0.0, 1), 0.0);
-    }
-
-    #[test]
-    fn a_balanced_saturated_server_is_valid_without_notes() {
-        let judged = verdict(&balanced(), Bottleneck::Server, true, Some(0.05));
-        assert_eq!(judged, (Verdict::Valid, vec![]));
-    }
-
-    #[test]
-    fn a_server_that_drops_or_lies_fails() {
-        let drops = Accounting {
-            confirmed: 93,
-            ..balanced()
-        };
-        let (judged, notes) = verdict(&drops, Bottleneck::Server, true, None);
-        assert_eq!(judged, Verdict::Failed);
-        assert!(notes[0].contains("7 of 100"), "{notes:?}");
-
-        let lies = Accounting {
-            delivered: Some(120),
-            ..balanced()
-        };
-        let (judged, notes) = verdict(&lies, Bottleneck::Server, true, None);
-        assert_eq!(judged, Verdict::Failed);
-        assert!(notes[0].contains("claim 120"), "{notes:?}");
-    }
-
-    #[test]
-    fn the_client_as_limit_matters_only_when_saturating() {
-        let (judged, notes) = verdict(&balanced(), Bottleneck::Client, true, None);
-        assert_eq!((judged, notes.len()), (Verdict::GeneratorBound, 1));
-        let (judged, notes) = verdict(&balanced(), Bottleneck::Client, false, None);
-        assert_eq!((judged, notes.len()), (Verdict::Valid, 0));
-    }
-
-    #[test]
-    fn the_worst_verdict_wins_and_every_reason_is_kept() {
-        let (judged, notes) = verdict(&balanced(), Bottleneck::Client, true, Some(0.4));
-        assert_eq!((judged, notes.len()), (Verdict::Noisy, 2));
-        assert!(notes[0].contains("40 %"), "{notes:?}");
-        let drops = Accounting {
-            confirmed: 1,
-            pings_sent: 5,
-            pongs_lost: 1,
-            ..balanced()
-        };
-        let (judged, notes) = verdict(&drops, Bottleneck::Client, true, Some(0.4));
-        assert_eq!((judged, notes.len()), (Verdict::Failed, 4));
-    }
-
-    #[test]
-    fn noise_at_the_limit_is_accepted() {
-        let (judged, _) = verdict(&balanced(), Bottleneck::Server, true, Some(NOISE_MAX));
-        assert_eq!(judged, Verdict::Valid);
-    }
-
-    #[test]
-    fn refused_messages_are_told_and_do_not_fail_a_balanced_account() {
-        let account = Accounting {
-            confirmed: 60,
-            delivered: Some(60),
-            refused: Some(40),
-            ..balanced()
-        };
-        let (judged, notes) = verdict(&account, Bottleneck::Server, true, None);
-        assert_eq!(judged, Verdict::Valid);
-        assert!(notes[0].contains("40 of 100"), "{notes:?}");
-    }
-
-    #[test]
-    fn variation_needs_some_windows_after_the_first_and_a_rate() {
-        assert_eq!(coefficient_of_variation(&[]), None);
-        assert_eq!(coefficient_of_variation(&[1, 2, 3, 4]), None);
-        assert_eq!(coefficient_of_variation(&[9, 0, 0, 0, 0]), None);
-        assert_eq!(coefficient_of_variation(&[1, 5, 5, 5, 5]), Some(0.0));
-        let varied = coefficient_of_variation(&[9, 1, 2, 3, 2]).unwrap();
-        assert!((varied - (2.0f64 / 3.0).sqrt() / 2.0).abs() < 1e-12);
-    }
-}
+mod tests;

@@ -30,29 +30,40 @@ def lab_listener_pids(address: str, port: int) -> list[int]:
 def lab_usage(pids: Sequence[int]) -> tuple[float, int] | None:
     """Processor time in seconds and resident memory in bytes, of some processes together."""
 
-def lab_counters(address: str, port: int) -> tuple[int, int, int | None]:
-    """A server's own counters: delivered, refused, deliveries."""
+def lab_counters(address: str, port: int) -> tuple[int, dict[str, int], int | None]:
+    """A server's own counters: delivered, refused by reason, deliveries."""
 
-def lab_bottleneck(
-    client_s: float, server_s: float | None, together_s: float, duration_s: float, cores: int
-) -> Literal["server", "client", "both", "none"]:
-    """Who was the limit."""
+def lab_judge(
+    evidence: str,
+) -> tuple[
+    Literal["valid", "generator_bound", "noisy", "failed"],
+    list[str],
+    list[str],
+    Literal["server", "client", "both", "none"],
+    float,
+    float | None,
+    float | None,
+]:
+    """The verdict over evidence in JSON: verdict, doubts, notes, bottleneck, the shares of the processor that the
+    generator and the server used, and the messages a second that were offered at a given rate."""
 
-def lab_verdict(
-    sends: bool,
-    offered: int,
-    confirmed: int,
-    delivered: int | None,
-    refused: int | None,
-    attempted: int,
-    failed: int,
-    pings: int,
-    pongs_lost: int,
-    limit: str,
-    saturating: bool,
-    windows: Sequence[int],
-) -> tuple[Literal["valid", "generator_bound", "noisy", "failed"], list[str]]:
-    """The verdict over an account, and why."""
+def lab_tree(pids: Sequence[int]) -> list[int]:
+    """Processes and all that they have started."""
 
-def lab_save(report: str, directory: str) -> tuple[PathLike[str], str, int]:
-    """Writes a report to a directory in all forms: the page's path, the tables, and the exit code."""
+def lab_check_pid(pid: int, address: str, port: int) -> None:
+    """Checks that a process is the server at an address of this machine."""
+
+def lab_cores(pid: int) -> list[int]:
+    """The cores that a process may run on."""
+
+def lab_redacted(url: str) -> str:
+    """A URL without what may be secret."""
+
+def lab_try_out(directory: str) -> None:
+    """Tries whether a report can be written to a directory, which is made."""
+
+def lab_tables(report: str) -> tuple[str, int]:
+    """The tables of a report, and the exit code."""
+
+def lab_save(report: str, directory: str) -> PathLike[str]:
+    """Writes a report to a directory in all forms: the page's path."""

@@ -9,13 +9,19 @@ from ._lab import (
     LatencyRecorder as LatencyRecorder,
 )
 from ._lab import (
-    lab_bottleneck as lab_bottleneck,
+    lab_check_pid as lab_check_pid,
 )
 from ._lab import (
     lab_connections_room as lab_connections_room,
 )
 from ._lab import (
+    lab_cores as lab_cores,
+)
+from ._lab import (
     lab_counters as lab_counters,
+)
+from ._lab import (
+    lab_judge as lab_judge,
 )
 from ._lab import (
     lab_listener_pids as lab_listener_pids,
@@ -27,13 +33,22 @@ from ._lab import (
     lab_preflight as lab_preflight,
 )
 from ._lab import (
+    lab_redacted as lab_redacted,
+)
+from ._lab import (
     lab_save as lab_save,
 )
 from ._lab import (
-    lab_usage as lab_usage,
+    lab_tables as lab_tables,
 )
 from ._lab import (
-    lab_verdict as lab_verdict,
+    lab_tree as lab_tree,
+)
+from ._lab import (
+    lab_try_out as lab_try_out,
+)
+from ._lab import (
+    lab_usage as lab_usage,
 )
 from ._utilities import (
     Envelope as Envelope,

@@ -4,6 +4,8 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use tidewire_load::bench_tests::TestKind;
+use tidewire_load::pace::RATE_PER_S;
+use tidewire_load::run::{DURATION, PAYLOAD_BYTES};
 
 /// All options of `bench`.
 #[derive(Debug, Args)]
@@ -39,7 +41,7 @@ pub(crate) struct PlanFlags {
     pub(crate) hold_s: Option<Duration>,
     /// Sizes for size-matrix, fan-out and echo, with commas [default: 64,256,1024,4096,16384,65536, 95 for
     /// fan-out, and 175 for echo]
-    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = payload)]
     pub(crate) payload_bytes: Vec<usize>,
     /// For size-matrix and echo, from 512 bytes: one trade filled up with random letters, or several trades,
     /// which compress as real messages do [default: trade, with --deflate trades]
@@ -174,15 +176,31 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 fn rate(text: &str) -> Result<f64, String> {
+    let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
     text.parse()
         .ok()
-        .filter(|rate: &f64| rate.is_finite() && *rate > 0.0)
-        .ok_or_else(|| "expected messages a second, such as 5000 or 0.5".to_owned())
+        .filter(|rate: &f64| RATE_PER_S.contains(rate))
+        .ok_or_else(|| {
+            format!("expected messages a second, such as 5000 or 0.5, from {least} to {most}")
+        })
+}
+
+fn payload(text: &str) -> Result<usize, String> {
+    let (least, most) = (PAYLOAD_BYTES.start(), PAYLOAD_BYTES.end());
+    text.parse()
+        .ok()
+        .filter(|bytes| PAYLOAD_BYTES.contains(bytes))
+        .ok_or_else(|| format!("a message has from {least} to {most} bytes"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
+    let (least, most) = (DURATION.start(), DURATION.end());
     let seconds = text.parse().ok().filter(|&seconds: &f64| seconds > 0.0);
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "expected seconds, such as 2 or 0.5".to_owned())
+        .filter(|time| DURATION.contains(time))
+        .ok_or_else(|| {
+            let (least, most) = (least.as_secs_f64(), most.as_secs_f64());
+            format!("expected seconds, such as 2 or 0.5, from {least} to {most}")
+        })
 }

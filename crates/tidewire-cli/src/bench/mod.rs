@@ -14,26 +14,27 @@ use crate::sources::Ranks;
 use crate::{print, stop};
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
-use std::fs;
 use std::io::Write;
 use std::time::Duration;
 use tidewire_load::bench_tests::TestKind;
+use tidewire_load::fan_out::MESSAGE_BYTES_MIN as FAN_OUT_BYTES_MIN;
 use tidewire_load::payload::Content;
-use tidewire_load::report::{save_all, terminal};
-use tidewire_load::{BenchOptions, Report};
+use tidewire_load::report::{Reservation, save_all, terminal, try_directory};
+use tidewire_load::target::redacted;
+use tidewire_load::{BenchOptions, Report, RunError};
 
 /// Runs the tests and returns the exit code of the report's verdict.
 pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let out = &flags.output.out;
-    // Before the run and not after it, so that no figure is lost for a mistyped directory.
-    fs::create_dir_all(out)
-        .map_err(|error| Failure::usage(format!("cannot write to {}: {error}", out.display())))?;
+    // Before the run and not after it, so that no figure is lost for a mistyped directory or a full disk.
+    try_directory(out).map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
+    let _reservation = Reservation::of(out).map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
     let options = options(&flags.plan, &server)?;
     let outcome = tidewire_load::run(&options, &mut progress::for_stderr(), &stop);
     let end = server.end_of_embedded();
-    let mut report = outcome.map_err(Failure::run)?;
+    let mut report = outcome.map_err(failure)?;
     server.annotate(&mut report);
     if let Some(end) = &end {
         report.partial = true;
@@ -46,23 +47,46 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// Writes the files and prints the tables, or the report itself.
+/// A run that could not begin, for whoever can help it.
+fn failure(error: RunError) -> Failure {
+    match error {
+        RunError::Fleet(_) => Failure::run(error),
+        _ => Failure::usage(error),
+    }
+}
+
+/// Prints the tables, or the report itself, and writes the files. What was measured is printed first: it must
+/// not be lost because a disk is full.
 fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
-    let saved = save_all(report, &output.out).map_err(Failure::usage)?;
     let mut tables = format!("\n{}", terminal::render(report));
     if let Some(reason) = report.partial_reason.as_ref().filter(|_| report.partial) {
         tables.push_str(&format!("Partial  {reason}\n"));
     }
-    tables.push_str(&format!(
-        "report: {} (also .json and .md)\n",
-        saved.html.display()
-    ));
-    if output.json {
-        // The files are written, so a closed standard error costs nothing.
+    let printed = if output.json {
+        // A closed standard error is no reason to print no report.
         let _ = std::io::stderr().write_all(tables.as_bytes());
         print(&report.to_json())
     } else {
         print(&tables)
+    };
+    let saved = save_all(report, &output.out);
+    match saved {
+        Ok(saved) => {
+            let line = format!("report: {} (also .json and .md)\n", saved.html.display());
+            if output.json {
+                let _ = std::io::stderr().write_all(line.as_bytes());
+                printed
+            } else {
+                printed.and_then(|()| print(&line))
+            }
+        }
+        Err(error) if output.json => Err(Failure::run(format!("cannot save the report: {error}"))),
+        Err(error) => {
+            print(&report.to_json())?;
+            Err(Failure::run(format!(
+                "cannot save the report, which is printed above: {error}"
+            )))
+        }
     }
 }
 
@@ -86,6 +110,15 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
         options.sizes = plan.payload_bytes.clone();
         options.echo_sizes = plan.payload_bytes.clone();
         options.fan_out_sizes = plan.payload_bytes.clone();
+    }
+    let is_short = options
+        .fan_out_sizes
+        .iter()
+        .any(|bytes| *bytes < FAN_OUT_BYTES_MIN);
+    if options.tests == [TestKind::FanOut] && is_short {
+        return Err(Failure::usage(format!(
+            "--payload-bytes: a publication of fan-out has at least {FAN_OUT_BYTES_MIN} bytes"
+        )));
     }
     options.content = plan.payload.map(|payload| match payload {
         PayloadFlag::Trade => Content::Trade,
@@ -112,19 +145,28 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
 fn command_line() -> String {
     let mut words = vec!["tidewire".to_owned()];
     let mut is_secret = false;
-    for word in std::env::args().skip(1) {
+    for word in std::env::args_os().skip(1) {
+        let word = word.to_string_lossy();
         let (flag, value) = word
             .split_once('=')
-            .map_or((word.as_str(), None), |(f, v)| (f, Some(v)));
+            .map_or((word.as_ref(), None), |(f, v)| (f, Some(v)));
         let names_secret = SECRET_FLAGS.contains(&flag);
         words.push(match value {
             _ if is_secret => HIDDEN.to_owned(),
             Some(_) if names_secret => format!("{flag}={HIDDEN}"),
-            _ => word.clone(),
+            Some(value) if flag.starts_with("--") && is_url(value) => {
+                format!("{flag}={}", redacted(value))
+            }
+            _ if is_url(&word) => redacted(&word),
+            _ => word.to_string(),
         });
         is_secret = names_secret && value.is_none();
     }
     words.join(" ")
+}
+
+fn is_url(word: &str) -> bool {
+    word.contains("://")
 }
 
 /// Whether the tests need a server that sends messages back.

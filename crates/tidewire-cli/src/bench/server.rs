@@ -16,7 +16,7 @@ use tidewire_load::bench_tests::TestKind;
 use tidewire_load::layer::Layer;
 use tidewire_load::profile::Profile;
 use tidewire_load::stats::StatsSource;
-use tidewire_load::target::{Target, TokenPlace};
+use tidewire_load::target::{Target, TokenPlace, redacted};
 
 /// The server of a run.
 #[derive(Debug)]
@@ -158,6 +158,7 @@ impl<'a> BenchServer<'a> {
             .map(|rest| rest.split('/').next().unwrap_or(rest))
             .and_then(|host| host.to_socket_addrs().ok()?.next())
             .ok_or_else(|| {
+                let url = redacted(url);
                 Failure::usage(format!("--stats-url {url:?}: expected http://host:port"))
             })?;
         let source = StatsSource { address };

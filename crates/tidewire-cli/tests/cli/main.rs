@@ -6,7 +6,10 @@ mod bench;
 mod mistakes;
 mod program;
 mod report;
+mod robust;
 mod serve;
+#[cfg(target_os = "linux")]
+mod starved;
 mod token;
 mod top;
 mod topics;

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use super::measure::Bench;
+use crate::evidence::Aim;
 use crate::failure::{Failure, Failures};
-use crate::plan::{Activity, Opened};
+use crate::fleet::Part;
+use crate::plan::Activity;
 use crate::preflight::connections_room;
 use crate::report::model::CONNECTION_LIMIT;
 use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
 use crate::run::RunError;
 use crate::stop::StopRule;
+use crate::verdict::Doubt;
 
 pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>, RunError> {
     let files_max = connections_room();
@@ -21,13 +24,13 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
     while let Some(count) = search.next() {
         let detail = format!("{count} connections");
         bench.started(CONNECTION_LIMIT, &detail, Duration::from_secs(2));
-        let (opened, result, failures) = try_count(bench, count)?;
+        let (result, failures) = try_count(bench, count)?;
         // What failed in this one may have failed by the interruption.
         was_interrupted = bench.is_stopped();
         if was_interrupted {
             break;
         }
-        let is_stable = failures.total() == 0 && opened.connected == count as u64;
+        let is_stable = result.verdict != Verdict::Failed;
         if is_stable {
             best = Some(result);
         } else {
@@ -39,12 +42,15 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
         let asked = search.failed.min(search.first) as u64;
         TestResult {
             verdict: Verdict::Failed,
+            doubts: vec!["connections_failed".into()],
             notes: vec!["No number of connections was seen to be stable.".into()],
             ..TestResult::new(CONNECTION_LIMIT, asked)
         }
     });
     if was_interrupted {
         let stable = search.stable;
+        result.verdict = Verdict::Failed;
+        result.doubts.push(Doubt::Interrupted.name().to_owned());
         result.notes.push(format!(
             "The search was interrupted before the limit was found: {stable} connections were stable."
         ));
@@ -52,7 +58,8 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
         result.limit = Some(ConnectionLimit {
             largest_stable: search.stable as u64,
             stopped_by: match last_failures.most_common() {
-                None if connections_max == files_max => StoppedBy::OpenFiles,
+                None if search.failed != usize::MAX => StoppedBy::Server,
+                None if files_max <= bench.options.connections_max => StoppedBy::OpenFiles,
                 None => StoppedBy::Plan,
                 Some(failure) => stopped_by(failure),
             },
@@ -66,23 +73,24 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
     Ok(vec![bench.finished(result)])
 }
 
-/// Opens so many connections and pings each of them once.
-fn try_count(
-    bench: &mut Bench<'_>,
-    count: usize,
-) -> Result<(Opened, TestResult, Failures), RunError> {
+/// Opens so many connections, holds them for a moment and pings each of them: stable is what all of them
+/// outlive. The result, and why connections failed.
+fn try_count(bench: &mut Bench<'_>, count: usize) -> Result<(TestResult, Failures), RunError> {
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, count)?;
     let mut result = bench.result(CONNECTION_LIMIT, count, &opened);
     let mut failures = opened.failures.clone();
-    if failures.total() == 0 {
-        let ping = |_, _| Activity::Pings { per_connection: 1 };
+    if failures.total() > 0 {
+        result.verdict = Verdict::Failed;
+    } else {
+        failures.merge(&bench.survive(&mut fleet)?.broken_since_opened());
+        let ping = |_: Part<'_>| Activity::Pings { per_connection: 1 };
         let measured = bench.measure(&mut fleet, ping, StopRule::Count(1))?;
-        bench.judge(&mut result, &opened, &measured, false);
-        failures.merge(&measured.ran.broken);
+        bench.judge(&mut result, &opened, &measured, Aim::Keep);
+        failures.merge(&measured.ran.broken_since_opened());
     }
     fleet.close()?;
-    Ok((opened, result, failures))
+    Ok((result, failures))
 }
 
 fn stopped_by(failure: Failure) -> StoppedBy {

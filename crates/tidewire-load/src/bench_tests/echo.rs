@@ -11,20 +11,14 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     let sizes = bench.options.echo_sizes.iter();
     let payloads: Vec<Payload> = sizes.map(|&bytes| bench.payload(bytes)).collect();
     let in_flight = bench.options.in_flight;
-    let (detail, note) = match bench.options.rate_per_s {
-        Some(rate) => (format!("{rate} messages/s"), None),
-        None => (
-            format!("{in_flight} in flight"),
-            Some(format!(
-                "{in_flight} messages in flight on each connection."
-            )),
-        ),
+    let detail = match bench.options.rate_per_s {
+        Some(rate) => format!("{rate} messages/s"),
+        None => format!("{in_flight} in flight"),
     };
     let sending = Sending {
         name: "echo",
         expects_replies: true,
         detail: &|payload| format!("{} B, {detail}", payload.json_bytes),
-        note,
     };
     send_each(bench, &sending, connections, &payloads)
 }

@@ -1,5 +1,6 @@
 //! The tests of a run: each a short script over a fleet.
 
+mod conclude;
 mod connection_limit;
 mod connection_storm;
 mod echo;

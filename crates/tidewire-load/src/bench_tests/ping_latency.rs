@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::measure::Bench;
+use crate::evidence::Aim;
+use crate::fleet::Part;
 use crate::plan::Activity;
 use crate::report::TestResult;
 use crate::report::model::PING_LATENCY;
@@ -15,11 +17,11 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
     bench.started(PING_LATENCY, &detail, Duration::from_secs(2));
     let mut fleet = bench.fleet()?;
     let opened = bench.open(&mut fleet, connections)?;
-    let pings = |_, _| Activity::Pings { per_connection };
+    let pings = |_: Part<'_>| Activity::Pings { per_connection };
     let measured = bench.measure(&mut fleet, pings, StopRule::Count(per_connection))?;
 
     let mut result = bench.result(PING_LATENCY, connections, &opened);
-    bench.judge(&mut result, &opened, &measured, false);
+    bench.judge(&mut result, &opened, &measured, Aim::RoundTrips);
     measured.show_round_trips(&mut result);
     fleet.close()?;
     Ok(vec![bench.finished(result)])

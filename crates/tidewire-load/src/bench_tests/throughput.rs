@@ -1,6 +1,7 @@
 //! `throughput`: messages sent as fast as the server takes them, confirmed by pings between them.
 
 use super::measure::Bench;
+use crate::evidence::Aim;
 use crate::fleet::Fleet;
 use crate::payload::Payload;
 use crate::plan::Opened;
@@ -24,8 +25,6 @@ pub(super) struct Sending<'a> {
     pub(super) expects_replies: bool,
     /// What is said of a message when its measurement starts.
     pub(super) detail: &'a dyn Fn(&Payload) -> String,
-    /// What is said of each result.
-    pub(super) note: Option<String>,
 }
 
 impl<'a> Sending<'a> {
@@ -35,7 +34,6 @@ impl<'a> Sending<'a> {
             name,
             expects_replies: false,
             detail: &|payload| format!("{} B {}", payload.json_bytes, payload.encoding.as_str()),
-            note: None,
         }
     }
 }
@@ -83,13 +81,18 @@ fn send(
     payload: Payload,
     result: &mut TestResult,
 ) -> Result<(), RunError> {
-    let ring = bench.ring(payload);
+    let ring = bench.ring(payload, sending.expects_replies);
     let activity = bench.sending(&ring, sending.expects_replies);
     let measured = bench.measure(fleet, activity, bench.sending_stop())?;
 
-    let saturating = bench.options.rate_per_s.is_none();
-    bench.judge(result, opened, &measured, saturating);
+    let options = bench.options;
+    let aim = match options.rate_per_s {
+        None => Aim::Saturate,
+        Some(_) => Aim::Keep,
+    };
+    let in_flight = sending.expects_replies.then_some(options.in_flight.into());
+    result.pace = Some(bench.pace(in_flight, options.rate_per_s));
+    bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);
-    result.notes.extend(sending.note.clone());
     Ok(())
 }

@@ -1,8 +1,15 @@
-//! Several reports side by side: each figure of the same test at the same connections, format and
-//! payload, with its ratio to the first report's.
+//! Several reports side by side: each figure of the same test with the same plan, with its ratio to the first
+//! report's.
+//!
+//! Results are of the same plan when everything agrees that makes a figure another one: connections, format,
+//! payload, what is done to messages, the profile, and the pace with its rate or its messages in flight. What
+//! else differs between the reports is listed above the figures.
 
-use super::model::{Report, TestResult, Verdict};
-use super::{html, markdown, number, table, terminal};
+mod plan;
+
+use super::model::{LatencyOrigin, Report, TestResult, Verdict};
+use super::{html, markdown, table, terminal};
+use crate::number;
 
 /// Reports matched figure by figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,6 +18,17 @@ pub struct Comparison {
     pub names: Vec<String>,
     /// Tests in the order of their first appearance, all figures of one set-up together.
     pub rows: Vec<Row>,
+    /// What differs between the reports and is not in a row's set-up.
+    pub differences: Vec<Difference>,
+}
+
+/// Something in which reports differ.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// What it is.
+    pub name: &'static str,
+    /// One for each report; empty where it is not known.
+    pub values: Vec<String>,
 }
 
 /// One figure in all reports.
@@ -31,10 +49,15 @@ pub struct Row {
 pub struct Cell {
     /// In the metric's unit.
     pub value: f64,
-    /// `value` divided by the first report's; `None` when that has no such figure or it is zero.
+    /// `value` divided by the first report's; `None` when that has no such figure, it is zero, or its clock
+    /// starts elsewhere.
     pub ratio: Option<f64>,
     /// The worst verdict of the results it comes from.
     pub verdict: Verdict,
+    /// That of the first report's, if there is a ratio.
+    pub base_verdict: Verdict,
+    /// Where the clock of a latency starts.
+    pub origin: Option<LatencyOrigin>,
 }
 
 /// A figure that reports are compared by.
@@ -64,11 +87,15 @@ impl Comparison {
     /// Matches `reports`, each with the name of its column.
     pub fn new(reports: &[(String, Report)]) -> Self {
         let mut keys: Vec<Key> = Vec::new();
-        for result in reports.iter().flat_map(|(_, report)| &report.results) {
-            if !keys.contains(&key(result)) {
+        let all = reports.iter().flat_map(|(_, report)| {
+            let results = report.results.iter();
+            results.map(move |result| Key::of(report, result))
+        });
+        for key in all {
+            if !keys.contains(&key) {
                 // Next to the other set-ups of the same test, even when the first report lacks it.
-                let after = keys.iter().rposition(|known| known.0 == result.test);
-                keys.insert(after.map_or(keys.len(), |index| index + 1), key(result));
+                let after = keys.iter().rposition(|known| known.test == key.test);
+                keys.insert(after.map_or(keys.len(), |index| index + 1), key);
             }
         }
         let rows = keys.iter().flat_map(|key| {
@@ -79,12 +106,23 @@ impl Comparison {
         Self {
             names: reports.iter().map(|(name, _)| name.clone()).collect(),
             rows: rows.collect(),
+            differences: plan::differences(reports),
         }
     }
 
     /// As a Markdown document.
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Load reports side by side\n\n");
+        if !self.differences.is_empty() {
+            out.push_str("Differences:\n\n");
+            markdown::rows(
+                &mut out,
+                &self.difference_header(),
+                &self.difference_text(),
+                1,
+            );
+            out.push('\n');
+        }
         markdown::rows(&mut out, &self.header(), &self.text(), TEXT_COLUMNS);
         out.push_str(&format!("\n{}\n", self.explanation()));
         out
@@ -92,11 +130,16 @@ impl Comparison {
 
     /// As plain text.
     pub fn terminal(&self) -> String {
-        format!(
-            "{}{}\n",
-            terminal::rows(&self.header(), &self.text(), TEXT_COLUMNS),
-            self.explanation()
-        )
+        let mut out = String::new();
+        if !self.differences.is_empty() {
+            let rows = terminal::rows(&self.difference_header(), &self.difference_text(), 1);
+            out.push_str(&rows);
+            out.push('\n');
+        }
+        out.push_str(&terminal::rows(&self.header(), &self.text(), TEXT_COLUMNS));
+        out.push_str(self.explanation());
+        out.push('\n');
+        out
     }
 
     /// As a self-contained HTML page.
@@ -110,6 +153,10 @@ impl Comparison {
             self.explanation()
         ));
         page.put(format_args!("<section class=\"test compare\">\n"));
+        if !self.differences.is_empty() {
+            let (header, rows) = (self.difference_header(), self.difference_text());
+            page.table("Differences", &header, &rows);
+        }
         page.table("", &self.header(), &self.text());
         page.put(format_args!("</section>\n"));
         page.finish("Load reports side by side")
@@ -121,6 +168,23 @@ impl Comparison {
             .into_iter()
             .chain(self.names.iter().map(String::as_str))
             .collect()
+    }
+
+    fn difference_header(&self) -> Vec<&str> {
+        let names = self.names.iter().map(String::as_str);
+        std::iter::once("Differs").chain(names).collect()
+    }
+
+    fn difference_text(&self) -> Vec<Vec<String>> {
+        let row = |difference: &Difference| {
+            let shown = |value: &String| match value.as_str() {
+                "" => "–".to_owned(),
+                value => value.to_owned(),
+            };
+            let name = std::iter::once(difference.name.to_owned());
+            name.chain(difference.values.iter().map(shown)).collect()
+        };
+        self.differences.iter().map(row).collect()
     }
 
     fn text(&self) -> Vec<Vec<String>> {
@@ -139,7 +203,8 @@ impl Comparison {
     }
 
     fn explanation(&self) -> &'static str {
-        "Ratios are to the first report. A figure whose verdict is not valid carries it in brackets."
+        "Ratios are to the first report. What is not valid stands in brackets: a figure with its verdict, and a ratio \
+         to such a figure. Figures are in one row only if their plans are the same."
     }
 }
 
@@ -168,14 +233,18 @@ impl Row {
 
 impl Cell {
     fn text(&self, metric: Metric) -> String {
-        let mut text = metric.format(self.value);
-        if let Some(ratio) = self.ratio {
-            text.push_str(&format!(" ({})", number::ratio(ratio)));
+        let value = metric.format(self.value);
+        let is_base_valid = self.base_verdict == Verdict::Valid;
+        let ratio = self.ratio.map(number::ratio);
+        let ratio = match ratio {
+            Some(ratio) if is_base_valid || self.verdict != Verdict::Valid => format!(" ({ratio})"),
+            Some(ratio) => format!(" [{ratio}]"),
+            None => String::new(),
+        };
+        match self.verdict {
+            Verdict::Valid => format!("{value}{ratio}"),
+            verdict => format!("[{value}{ratio} {}]", table::verdict_word(verdict)),
         }
-        if self.verdict != Verdict::Valid {
-            text.push_str(&format!(" [{}]", table::verdict_word(self.verdict)));
-        }
-        text
     }
 }
 
@@ -237,22 +306,48 @@ impl Metric {
 /// Test, set-up and figure come before the reports.
 const TEXT_COLUMNS: usize = 3;
 
-/// Test, connections, format, payload, speed. A search for the limit is one set-up whatever it was asked for.
-type Key = (String, u64, Option<String>, Option<u64>, Option<String>);
+/// What two results have to have in common to be compared.
+#[derive(Debug, Clone, PartialEq)]
+struct Key {
+    test: String,
+    /// A search for the limit is one set-up whatever it was asked for.
+    connections: u64,
+    format: Option<String>,
+    payload_bytes: Option<u64>,
+    extensions: Vec<String>,
+    encryption_version: Option<u32>,
+    profile: Option<String>,
+    pace: Option<String>,
+}
 
-fn key(result: &TestResult) -> Key {
-    let connections = if result.limit.is_some() {
-        0
-    } else {
-        result.connections
-    };
-    (
-        result.test.clone(),
-        connections,
-        result.format.clone(),
-        result.payload_bytes,
-        table::speed(result),
-    )
+impl Key {
+    fn of(report: &Report, result: &TestResult) -> Self {
+        let is_search = result.limit.is_some();
+        Self {
+            test: result.test.clone(),
+            connections: if is_search { 0 } else { result.connections },
+            format: result.format.clone(),
+            payload_bytes: result.payload_bytes,
+            extensions: result.extensions.clone(),
+            encryption_version: result.encryption_version,
+            profile: report.plan.as_ref().and_then(|plan| plan.profile.clone()),
+            pace: plan::pace(report, result),
+        }
+    }
+
+    /// Connections, format, payload, pace and the rest, in words.
+    fn label(&self, sample: &TestResult) -> String {
+        let mut parts = vec![match sample.limit {
+            Some(_) => "search".to_owned(),
+            None => table::label(sample),
+        }];
+        // A label has the pace of results that know theirs.
+        let has_pace = table::speed(sample).is_some();
+        parts.extend(self.pace.clone().filter(|_| !has_pace));
+        parts.extend(table::layer(sample));
+        parts.extend(self.profile.clone());
+        parts.join(", ")
+    }
 }
 
 fn row(reports: &[(String, Report)], wanted: &Key, metric: Metric) -> Option<Row> {
@@ -260,22 +355,20 @@ fn row(reports: &[(String, Report)], wanted: &Key, metric: Metric) -> Option<Row
         .iter()
         .map(|(_, report)| cell(report, wanted, metric))
         .collect();
-    let base = cells.first().copied().flatten().map(|cell| cell.value);
+    let base = cells.first().copied().flatten();
     for cell in cells.iter_mut().flatten() {
-        cell.ratio = base
-            .filter(|&base| base > 0.0)
-            .map(|base| cell.value / base);
+        let base = base.filter(|base| base.value > 0.0 && base.origin == cell.origin);
+        cell.ratio = base.map(|base| cell.value / base.value);
+        cell.base_verdict = base.map_or(Verdict::Valid, |base| base.verdict);
     }
-    let mut results = reports.iter().flat_map(|(_, report)| &report.results);
-    let sample = results.find(|result| key(result) == *wanted)?;
-    let setup = if sample.limit.is_some() {
-        "search".into()
-    } else {
-        table::label(sample)
-    };
+    let mut results = reports.iter().flat_map(|(_, report)| {
+        let results = report.results.iter();
+        results.filter(|result| Key::of(report, result) == *wanted)
+    });
+    let setup = wanted.label(results.next()?);
     let found = cells.iter().any(Option::is_some);
     found.then(|| Row {
-        test: wanted.0.clone(),
+        test: wanted.test.clone(),
         setup,
         metric,
         cells,
@@ -287,7 +380,7 @@ fn cell(report: &Report, wanted: &Key, metric: Metric) -> Option<Cell> {
         report
             .results
             .iter()
-            .filter(|result| key(result) == *wanted)
+            .filter(|result| Key::of(report, result) == *wanted)
     };
     let mut values: Vec<f64> = results().filter_map(|result| metric.of(result)).collect();
     values.sort_by(f64::total_cmp);
@@ -298,91 +391,19 @@ fn cell(report: &Report, wanted: &Key, metric: Metric) -> Option<Cell> {
         _ => f64::midpoint(values[middle - 1], values[middle]),
     };
     let verdict = results().map(|result| result.verdict).max()?;
+    let is_latency = matches!(metric, Metric::LatencyP50 | Metric::LatencyP99);
+    let mut latencies = results().filter_map(|result| result.latency_us.as_ref());
     Some(Cell {
         value,
         ratio: None,
         verdict,
+        base_verdict: Verdict::Valid,
+        origin: latencies
+            .next()
+            .map(|latency| latency.origin)
+            .filter(|_| is_latency),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::report::model::{Cpu, Machine, Messages, THROUGHPUT, Target};
-
-    fn report(rates: &[(u64, f64)]) -> Report {
-        let target = Target {
-            url: "ws://h/".into(),
-            server: None,
-            embedded: false,
-        };
-        let mut report = Report::new(Machine::default(), target);
-        report
-            .results
-            .extend(rates.iter().map(|&(connections, rate)| TestResult {
-                rate_per_s: Some(rate),
-                ..TestResult::new(THROUGHPUT, connections)
-            }));
-        report
-    }
-
-    #[test]
-    fn figures_of_the_same_set_up_meet_in_a_row_with_ratios_to_the_first() {
-        let reports = [
-            ("a".into(), report(&[(10, 100.0)])),
-            ("b".into(), report(&[(10, 250.0), (99, 1.0)])),
-        ];
-        let compared = Comparison::new(&reports);
-        assert_eq!(compared.rows.len(), 2);
-        let second = compared.rows[0].cells[1].unwrap();
-        assert_eq!((second.value, second.ratio), (250.0, Some(2.5)));
-        assert_eq!(compared.rows[1].cells[0], None);
-        assert_eq!(compared.rows[1].cells[1].unwrap().ratio, None);
-        assert!(
-            compared.markdown().contains("| 100 | 250 (2.50×) |"),
-            "{}",
-            compared.markdown()
-        );
-    }
-
-    #[test]
-    fn repeated_results_give_their_median_and_worst_verdict() {
-        let mut repeated = report(&[(10, 900.0), (10, 100.0), (10, 200.0)]);
-        repeated.results[0].verdict = Verdict::Noisy;
-        let compared = Comparison::new(&[("a".into(), repeated)]);
-        let cell = compared.rows[0].cells[0].unwrap();
-        assert_eq!((cell.value, cell.verdict), (200.0, Verdict::Noisy));
-        assert!(
-            compared.terminal().contains("200 [noisy]"),
-            "{}",
-            compared.terminal()
-        );
-        let even = Comparison::new(&[("a".into(), report(&[(1, 1.0), (1, 3.0)]))]);
-        assert_eq!(even.rows[0].cells[0].unwrap().value, 2.0);
-    }
-
-    #[test]
-    fn server_time_is_for_one_confirmed_message() {
-        let mut costly = report(&[(10, 1.0)]);
-        costly.results[0].cpu = Some(Cpu {
-            client_s: 1.0,
-            server_s: Some(2.0),
-        });
-        costly.results[0].messages = Some(Messages {
-            offered: 1_000_000,
-            confirmed: 1_000_000,
-            ..Messages::default()
-        });
-        let compared = Comparison::new(&[("a".into(), costly)]);
-        assert_eq!(compared.rows[1].metric, Metric::ServerCpu);
-        assert_eq!(compared.rows[1].cells[0].unwrap().value, 2.0);
-    }
-
-    #[test]
-    fn hostile_column_names_are_escaped() {
-        let compared = Comparison::new(&[("<script>".into(), report(&[(1, 1.0)]))]);
-        assert!(!compared.html().contains("<script>"));
-        assert!(!compared.markdown().contains("<script>"));
-        assert_eq!(Comparison::new(&[]).rows, []);
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@ pub mod compare;
 pub mod html;
 pub mod markdown;
 pub mod model;
-mod number;
+
 mod plots;
 mod summary;
 mod svg;
@@ -19,8 +19,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use model::{
-    Bottleneck, ConnectionLimit, Cpu, FanOut, Finding, Latency, LatencyOrigin, LoadError, Machine,
-    Memory, Messages, Plan, Report, StoppedBy, Survival, Target, TestResult, Tool, Verdict,
+    Bottleneck, ConfirmedBy, ConnectionLimit, Cpu, FanOut, Finding, GeneratorHealth, Latency,
+    LatencyOrigin, Lateness, LoadError, LoopKind, Machine, Memory, Messages, Pace, Pings, Plan,
+    ReplyFaults, Report, StoppedBy, Survival, Target, TestResult, Tool, Verdict,
 };
 
 /// The files that [`save_all`] wrote.
@@ -34,6 +35,17 @@ pub struct SavedReport {
     pub markdown: PathBuf,
 }
 
+impl SavedReport {
+    /// The files of a report in this directory.
+    fn in_directory(directory: &Path) -> Self {
+        Self {
+            json: directory.join("report.json"),
+            html: directory.join("report.html"),
+            markdown: directory.join("report.md"),
+        }
+    }
+}
+
 /// Writes `report.json`, `report.html` and `report.md` into `directory`, which is created if it does
 /// not exist.
 ///
@@ -44,24 +56,85 @@ pub struct SavedReport {
 /// Any error of the file system, with the path in its message.
 pub fn save_all(report: &Report, directory: &Path) -> io::Result<SavedReport> {
     fs::create_dir_all(directory).map_err(|error| with_path(&error, directory))?;
-    let saved = SavedReport {
-        json: directory.join("report.json"),
-        html: directory.join("report.html"),
-        markdown: directory.join("report.md"),
-    };
+    let saved = SavedReport::in_directory(directory);
     replace(&saved.json, &report.to_json())?;
     replace(&saved.html, &html::render(report))?;
     replace(&saved.markdown, &markdown::render(report))?;
     Ok(saved)
 }
 
+/// Makes a directory and tries whether a report can be written there, so that a run does not find out when
+/// it has its figures.
+///
+/// # Errors
+/// Any error of the file system, with the path in its message: the directory is a file or is read-only, one
+/// of the files is a directory, or there is no room for a report.
+pub fn try_directory(directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory).map_err(|error| with_path(&error, directory))?;
+    let files = SavedReport::in_directory(directory);
+    for file in [&files.json, &files.html, &files.markdown] {
+        if file.is_dir() {
+            let error = io::Error::from(io::ErrorKind::IsADirectory);
+            return Err(with_path(&error, file));
+        }
+    }
+    let probe = temporary(&files.json);
+    let tried = fs::write(&probe, vec![b' '; REPORT_BYTES]);
+    let removed = fs::remove_file(&probe);
+    tried
+        .and(removed)
+        .map_err(|error| with_path(&error, &probe))
+}
+
+/// A directory that no other run writes its report to as long as this value lives.
+#[derive(Debug)]
+pub struct Reservation {
+    /// Locked; the system unlocks it however this process ends.
+    _directory: Option<fs::File>,
+}
+
+impl Reservation {
+    /// Reserves a directory that exists.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if another run has it.
+    pub fn of(directory: &Path) -> io::Result<Self> {
+        // Where directories cannot be opened or locked, nothing is reserved.
+        let file = fs::File::open(directory).ok();
+        match file.as_ref().map(fs::File::try_lock) {
+            Some(Err(fs::TryLockError::WouldBlock)) => Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                format!(
+                    "another run writes its report to {}: wait for its end, or name another directory",
+                    directory.display()
+                ),
+            )),
+            _ => Ok(Self { _directory: file }),
+        }
+    }
+}
+
 /// Replaces the file at `path` by `text` in one step.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let temporary = path.with_extension("partial");
-    fs::write(&temporary, text).map_err(|error| with_path(&error, &temporary))?;
-    fs::rename(&temporary, path).map_err(|error| with_path(&error, path))
+    let temporary = temporary(path);
+    let written = fs::write(&temporary, text).map_err(|error| with_path(&error, &temporary));
+    let replaced = written
+        .and_then(|()| fs::rename(&temporary, path).map_err(|error| with_path(&error, path)));
+    if replaced.is_err() {
+        // What is half a file is of no use, and may be all that fills the disk.
+        let _ = fs::remove_file(&temporary);
+    }
+    replaced
+}
+
+/// A name beside `path` that no other process uses.
+fn temporary(path: &Path) -> PathBuf {
+    path.with_extension(format!("{}.partial", std::process::id()))
 }
 
 fn with_path(error: &io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
+
+/// More than most reports have, in bytes.
+const REPORT_BYTES: usize = 1024 * 1024;

@@ -4,11 +4,23 @@
 //! A field that does not apply is absent, not zero. Readers ignore fields they do not know, so that
 //! the format can grow without a new version.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+mod figures;
+
+pub use figures::{
+    ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
+    Pace, Pings, StoppedBy, Survival,
+};
+
+pub use crate::evidence::{GeneratorHealth, Lateness, ReplyFaults};
+pub use crate::usage::Bottleneck;
+pub use crate::verdict::{EXIT_INTERRUPTED, EXIT_USAGE, Verdict};
 
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";
@@ -282,9 +294,24 @@ pub struct TestResult {
     /// Version of the protocol's encryption that every connection used; absent without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_version: Option<u32>,
+    /// How the messages were paced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
     /// The two-sided account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Messages>,
+    /// Whose word the confirmations are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirmed_by: Vec<ConfirmedBy>,
+    /// Messages that the server refused, by its reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub refused_by: BTreeMap<String, u64>,
+    /// What was wrong with the replies; only where every message is to be answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies: Option<ReplyFaults>,
+    /// Pings and their answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pings: Option<Pings>,
     /// Confirmed messages, round trips or handshakes in a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
@@ -319,11 +346,17 @@ pub struct TestResult {
     /// Memory of the server, when it runs on the same machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
+    /// Whether the generator had the processor, and was on time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generator: Option<GeneratorHealth>,
     /// Which side was the limit.
     #[serde(default)]
     pub bottleneck: Bottleneck,
     /// Whether the figures can be believed.
     pub verdict: Verdict,
+    /// The names of everything that speaks against the figures; empty if they are valid.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<String>,
     /// What a reader should know, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -339,222 +372,6 @@ impl TestResult {
         }
     }
 }
-
-/// Messages counted on both sides.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Messages {
-    /// Written by the generator.
-    pub offered: u64,
-    /// Proven read by a pong or an answer, and not refused.
-    pub confirmed: u64,
-    /// Given to the application, by the server's own counter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub delivered: Option<u64>,
-    /// Refused with a reason, by the server's own counter or else as it told the connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<u64>,
-    /// Offered and neither confirmed nor refused.
-    pub lost: u64,
-}
-
-/// Where a latency's clock starts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LatencyOrigin {
-    /// When the message was written.
-    #[default]
-    Sent,
-    /// When the plan wanted the message written, so that a stall of the generator's own queue counts.
-    Intended,
-    /// When the first of all receivers had it.
-    FirstReceived,
-}
-
-/// A latency distribution; every time in microseconds.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    /// Where the clock starts.
-    pub origin: LatencyOrigin,
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p99_9: f64,
-    /// 99.99th percentile; with fewer than 10,000 values it is the maximum.
-    pub p99_99: f64,
-    /// Smallest value.
-    pub min: f64,
-    /// Largest value.
-    pub max: f64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Standard deviation.
-    pub stdev: f64,
-    /// Number of values.
-    pub count: u64,
-    /// `[percentile from 0 to 100, microseconds]`, ascending, for a plot.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub points: Vec<(f64, f64)>,
-}
-
-/// How many connections lasted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Survival {
-    /// Connections still open and answering at the end.
-    pub survived: u64,
-    /// The same as a percentage of those that were opened, 0 to 100.
-    pub percent: f64,
-}
-
-/// Outcome of the search for the largest number of connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ConnectionLimit {
-    /// The largest number that was opened and held without a failure.
-    pub largest_stable: u64,
-    /// What failed beyond it.
-    pub stopped_by: StoppedBy,
-}
-
-/// What ended the search for more connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StoppedBy {
-    /// The server refused, closed or did not answer.
-    Server,
-    /// The limit of open files, of either side.
-    OpenFiles,
-    /// No source port was left.
-    Ports,
-    /// Memory ran short.
-    Memory,
-    /// Nothing failed: the plan's own maximum was reached.
-    Plan,
-}
-
-/// What a fan-out was, and what its subscribers found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct FanOut {
-    /// Publications that were due in a second; absent at full speed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub publications_per_s: Option<f64>,
-    /// Publications that could be ahead of the slowest subscriber; only at full speed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_flight: Option<u64>,
-    /// Publications written.
-    pub publications: u64,
-    /// Publications that a subscriber had not got when it got a later one, over all subscribers.
-    pub gaps: u64,
-    /// Publications that a subscriber got again, or after a later one.
-    pub duplicates: u64,
-    /// Messages with another content than was published, or with an offset that does not follow.
-    pub wrong: u64,
-    /// From the first to the last subscriber of a publication; at full speed, of one in so many.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skew_us: Option<Latency>,
-}
-
-/// Processor time, user and system together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Cpu {
-    /// Seconds used by the generator's threads.
-    pub client_s: f64,
-    /// Seconds used by the server's process, when it runs on the same machine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_s: Option<f64>,
-}
-
-/// Memory of the server's process.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Memory {
-    /// Resident memory with all connections open.
-    pub server_rss_bytes: u64,
-    /// The most resident memory that was seen during the test, ten times a second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub server_rss_peak_bytes: Option<u64>,
-    /// Growth over the server without connections, divided by the number of connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_connection_bytes: Option<f64>,
-    /// Resident memory at the end of a hold less that at its beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub drift_bytes: Option<i64>,
-}
-
-/// Which side was the limit of a test.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bottleneck {
-    /// The server's processor time.
-    Server,
-    /// The generator's processor time.
-    Client,
-    /// Both sides were saturated.
-    Both,
-    /// Neither side was saturated, or it is not known.
-    #[default]
-    None,
-}
-
-impl Bottleneck {
-    /// The value in a report.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Client => "client",
-            Self::Both => "both",
-            Self::None => "none",
-        }
-    }
-}
-
-/// Whether a figure can be believed; ordered from best to worst.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Everything was accounted for and the generator was not the limit.
-    #[default]
-    Valid,
-    /// The generator was the limit: the figure is a lower bound of what the server can do.
-    GeneratorBound,
-    /// The rate varied too much.
-    Noisy,
-    /// Something was lost or failed.
-    Failed,
-}
-
-impl Verdict {
-    /// The value in a report.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Valid => "valid",
-            Self::GeneratorBound => "generator_bound",
-            Self::Noisy => "noisy",
-            Self::Failed => "failed",
-        }
-    }
-
-    /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
-    /// [`EXIT_USAGE`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Self::Valid => 0,
-            Self::Failed => 1,
-            Self::GeneratorBound => 3,
-            Self::Noisy => 4,
-        }
-    }
-}
-
-/// Exit code for a mistake in the command line or the configuration.
-pub const EXIT_USAGE: u8 = 2;
-/// Exit code of a run that was interrupted.
-pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// Why a report file could not be loaded; always the caller's file, and a retry does not help.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,9 @@
 //! Which charts a test has, and their axes.
 
 use super::model::{self, Latency, TestResult};
-use super::number;
 use super::svg::{self, Axis, SERIES_MAX, Series};
 use super::table::{Section, label, rate_name};
+use crate::number;
 
 /// A chart with its caption and, when it has several series, their names in the order of the colours.
 pub(super) struct Figure {

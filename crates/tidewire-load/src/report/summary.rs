@@ -1,7 +1,8 @@
 //! The report in words: its verdict as a sentence, the machine, and the few figures people ask for.
 
 use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
-use super::{number, table};
+use super::table;
+use crate::number;
 
 /// The verdict of a run: a word and what it means.
 pub(super) struct Headline {

@@ -4,7 +4,7 @@
 use super::model::{
     self, Bottleneck, FanOut, Latency, LatencyOrigin, Report, StoppedBy, TestResult,
 };
-use super::number;
+use crate::number;
 
 /// All results of one test.
 pub(super) struct Section<'a> {
@@ -147,13 +147,22 @@ pub(super) fn label(result: &TestResult) -> String {
     text
 }
 
-/// How fast a fan-out was to be.
+/// How fast a test was to be: at a given rate, with so many messages on their way, or as fast as it went.
 pub(super) fn speed(result: &TestResult) -> Option<String> {
-    let fan_out = result.fan_out.as_ref()?;
-    Some(match fan_out.publications_per_s {
-        Some(rate) => format!("{}/s", number::si(rate)),
-        None => "full speed".to_owned(),
-    })
+    let given = |rate: f64| format!("{}/s", number::si(rate));
+    // Before a result had its pace, only a fan-out told.
+    let fan_out = result.fan_out.as_ref();
+    let Some(pace) = &result.pace else {
+        let rate = fan_out?.publications_per_s;
+        return Some(rate.map_or_else(|| FULL_SPEED.to_owned(), given));
+    };
+    match (pace.planned_per_s, pace.in_flight) {
+        (Some(rate), _) if pace.poisson => Some(format!("{}, Poisson", given(rate))),
+        (Some(rate), _) => Some(given(rate)),
+        (None, _) if fan_out.is_some() => Some(FULL_SPEED.to_owned()),
+        (None, Some(in_flight)) => Some(format!("{} in flight", number::grouped(in_flight))),
+        (None, None) => None,
+    }
 }
 
 /// What `rate_per_s` of a test counts. Every rate is a confirmed one.
@@ -201,7 +210,7 @@ fn key_columns() -> Vec<Column> {
 }
 
 /// What was done to the messages, if anything.
-fn layer(result: &TestResult) -> Option<String> {
+pub(super) fn layer(result: &TestResult) -> Option<String> {
     let encryption = result
         .encryption_version
         .map(|version| format!("encryption {version}"));
@@ -215,6 +224,7 @@ fn layer(result: &TestResult) -> Option<String> {
 }
 
 const FIGURES: &[Column] = &[
+    ("Offered of planned", offered_of_planned),
     ("Confirmed bytes/s", |r| {
         r.bytes_per_s.map(number::byte_rate)
     }),
@@ -242,6 +252,7 @@ const FIGURES: &[Column] = &[
     ("Skew max", |r| skew(r, |l| l.max)),
     ("Gaps", |r| found(r, |f| f.gaps)),
     ("Duplicates", |r| found(r, |f| f.duplicates)),
+    ("Confirmed by", confirmed_by),
     ("Failed", |r| {
         r.failed.filter(|&n| n > 0).map(number::grouped)
     }),
@@ -285,6 +296,14 @@ const RESOURCES: &[Column] = &[
     ("p99, other origin", |r| {
         r.latency_other_us.as_ref().map(|l| number::us(l.p99))
     }),
+    ("Client load", |r| share(r.cpu?.client_share)),
+    ("Server load", |r| share(r.cpu?.server_share)),
+    ("Shared cores", |r| r.cpu?.shared_cores.map(number::si)),
+    ("Late p99", |r| Some(number::us(r.generator?.late_us?.p99))),
+    ("Waited for others", |r| {
+        let waited_s = r.generator?.waited_for_others_s?;
+        (waited_s >= 0.001).then(|| number::seconds(waited_s))
+    }),
     ("Client CPU", |r| {
         r.cpu.map(|cpu| number::seconds(cpu.client_s))
     }),
@@ -317,6 +336,29 @@ const RESOURCES: &[Column] = &[
 ];
 
 const ABSENT: &str = "–";
+const FULL_SPEED: &str = "full speed";
+
+/// What the generator did of what was asked for. It is no throughput, so it stands in no column of its own.
+fn offered_of_planned(result: &TestResult) -> Option<String> {
+    let pace = result.pace.as_ref()?;
+    let (offered, planned) = (pace.offered_per_s?, pace.planned_per_s?);
+    Some(format!(
+        "{} of {}/s",
+        number::si(offered),
+        number::si(planned)
+    ))
+}
+
+/// Whose word the confirmations are: that of a sink that only answers pings is no more than its word.
+fn confirmed_by(result: &TestResult) -> Option<String> {
+    let names: Vec<&str> = result.confirmed_by.iter().map(|by| by.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(" + "))
+}
+
+/// A part of the processor time that a side could have had.
+fn share(share: Option<f64>) -> Option<String> {
+    share.map(|share| format!("{:.0} %", share * 100.0))
+}
 
 fn latency(result: &TestResult, of: fn(&Latency) -> f64) -> Option<String> {
     result
@@ -435,6 +477,7 @@ mod tests {
             cpu: Some(Cpu {
                 client_s: 1.0,
                 server_s: Some(0.5),
+                ..Cpu::default()
             }),
             ..TestResult::new("throughput", 1)
         };

@@ -1,11 +1,14 @@
 //! What is inside compressed and encrypted messages.
 
+use std::collections::HashMap;
+
 use tidewire_wire::deflate::{Decompressor, WINDOW_BITS_MAX};
 use tidewire_wire::frame::ProtocolError;
 
 use super::open::MESSAGE_BYTES_MAX;
 use crate::channel::Channel;
 use crate::layer::Layer;
+use crate::ring::FrameRing;
 
 /// Looks into messages, one at a time.
 #[derive(Debug)]
@@ -15,6 +18,16 @@ pub(super) struct Contents {
     inflater: Option<Box<Decompressor>>,
     /// What came out of the message at hand.
     content: Vec<u8>,
+    /// Of each message of the phase's ring, the bytes that were last found to inflate to it: a server
+    /// compresses the same to the same, which need not be inflated again.
+    inflated: HashMap<usize, Vec<u8>>,
+}
+
+/// How a message is wrapped.
+pub(super) enum Form<'a> {
+    Plain,
+    Compressed,
+    Sealed(&'a mut Channel),
 }
 
 impl Contents {
@@ -24,7 +37,13 @@ impl Contents {
         Self {
             inflater,
             content: Vec::new(),
+            inflated: HashMap::new(),
         }
+    }
+
+    /// Forgets the messages of the phase before.
+    pub(super) fn forget(&mut self) {
+        self.inflated.clear();
     }
 
     /// What a compressed message holds, to be given back by [`Contents::give_back`].
@@ -51,19 +70,30 @@ impl Contents {
         self.content = content;
     }
 
-    /// Whether a payload is this message, which may be compressed, or is encrypted if there is a channel.
-    #[cold]
+    /// Whether a payload holds the message of the frame with this number.
     pub(super) fn is_of(
         &mut self,
-        message: &[u8],
+        ring: &FrameRing,
+        frame: u64,
         payload: &[u8],
-        is_compressed: bool,
-        channel: Option<&mut Channel>,
+        form: Form<'_>,
     ) -> bool {
-        let content = match channel {
-            Some(channel) => self.open(channel, payload),
-            None if is_compressed => self.inflate(payload).ok(),
-            None => return payload == message,
+        let message = ring.message(frame);
+        let content = match form {
+            Form::Plain => return payload == message,
+            Form::Sealed(channel) => self.open(channel, payload),
+            Form::Compressed => {
+                let index = ring.index_of(frame);
+                let known = self.inflated.get(&index);
+                if known.is_some_and(|known| known == payload) {
+                    return true;
+                }
+                let content = self.inflate(payload).ok();
+                if content.as_deref() == Some(message) {
+                    self.inflated.insert(index, payload.to_vec());
+                }
+                content
+            }
         };
         let Some(content) = content else {
             return false;

@@ -7,14 +7,17 @@ use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::frame::{Extensions, OpCode, Role, parse_extended_header};
 
 use super::{Lab, Worker};
+use crate::evidence::PaceKept;
 use crate::failure::Failure;
 use crate::fan_out::message::{Delivery, TOPIC};
 use crate::fan_out::milestones::Milestones;
 use crate::fan_out::stream::Stream;
 use crate::fan_out::{FanOut, FanOutCounts, Tempo, UNKNOWN};
+use crate::pace::Share;
 use crate::plan::Activity;
 use crate::profile::{is_subscribed, write_subscription};
 use crate::recorder::Recorder;
+use crate::ring::bytes_alike;
 use crate::session::{Talk, Task, send_at_once};
 
 /// A worker's part in a fan-out.
@@ -93,7 +96,7 @@ impl FanRun {
             (_, None, _) => None,
             (_, _, None) => Some(self.check_ns),
             (Tempo::Paced { pace, .. }, _, Some(started_ns)) => {
-                Some(started_ns + pace.intended_ns(self.counts.published))
+                Some(started_ns.saturating_add(pace.intended_ns(self.counts.published)))
             }
             (Tempo::Window(_), ..) => None,
         };
@@ -236,6 +239,33 @@ impl FanRun {
         }
     }
 
+    /// How a given rate was kept, for so long since the publisher began; by its worker alone.
+    pub(super) fn pace_kept(&self, stopped_ns: u64, offered_ns: u64) -> Option<PaceKept> {
+        let Tempo::Paced { pace, per_s } = &self.plan.tempo else {
+            return None;
+        };
+        let started_ns = self.started_ns?;
+        let window_ns = stopped_ns.saturating_sub(started_ns);
+        let offered_s = offered_ns.saturating_sub(started_ns) as f64 / 1e9;
+        let share = Share::whole(pace.clone(), *per_s);
+        Some(PaceKept {
+            planned_per_s: *per_s,
+            poisson: share.is_poisson(),
+            planned: share.due_in(window_ns),
+            // A publication leaves as soon as it is made, or waits in the outbox of its one connection.
+            released: self.counts.published,
+            offered: self.counts.published,
+            window_s: window_ns as f64 / 1e9,
+            released_s: offered_s,
+            offered_s,
+        })
+    }
+
+    /// When the publisher began, if it is this worker's.
+    pub(super) fn started_ns(&self) -> Option<u64> {
+        self.started_ns
+    }
+
     /// The times at which the publications that may leave now were meant to, in microseconds since the epoch.
     fn due(&mut self, now_ns: u64, deadline_ns: Option<u64>, times_us: &mut Vec<u64>) {
         let Some(started_ns) = self.started_ns else {
@@ -255,9 +285,11 @@ impl FanRun {
                 }
             }
             Tempo::Paced { pace, .. } => {
-                let times_ns = (published..).map(|index| started_ns + pace.intended_ns(index));
+                let at_ns = |index| started_ns.saturating_add(pace.intended_ns(index));
+                let times_ns = (published..).map(at_ns);
                 let end_ns = deadline_ns.unwrap_or(UNKNOWN).min(now_ns + 1);
-                times_us.extend(times_ns.take_while(|at| *at < end_ns).map(|at| at / 1_000));
+                let due_ns = times_ns.take_while(|at| *at < end_ns);
+                times_us.extend(due_ns.take(DUE_PER_TURN).map(|at| at / 1_000));
             }
         }
     }
@@ -368,6 +400,16 @@ impl Lab {
             template.write(self.setup.profile, stamp, mask, channel, &mut frames);
         }
         fan.plan.set_published(fan.counts.published);
+        if phase.is_paced {
+            let now_ns = self.setup.now_ns();
+            phase.offered_ns = now_ns;
+            for at_us in times_us {
+                phase
+                    .result
+                    .late
+                    .record_ns(now_ns.saturating_sub(at_us * 1_000));
+            }
+        }
         phase.result.offered += times_us.len() as u64 * fan.plan.subscribers;
         talk.out.flush_controls(io, talk.id);
         send_at_once(io, talk.id, &frames);
@@ -467,20 +509,11 @@ impl Lab {
     }
 }
 
-/// How many bytes at the front of both are the same.
-#[inline]
-fn bytes_alike(known: &[u8], data: &[u8]) -> usize {
-    let bytes = known.len().min(data.len());
-    let (known, data) = (&known[..bytes], &data[..bytes]);
-    if known == data {
-        return bytes;
-    }
-    let mut pairs = known.iter().zip(data);
-    pairs.position(|(a, b)| a != b).unwrap_or(bytes)
-}
-
 /// How long duplicates of the last publications are waited for.
 pub(super) const TAIL_NS: u64 = 100_000_000;
+
+/// Publications that leave at given times before anything is read.
+const DUE_PER_TURN: usize = 16 * 1024;
 
 /// How often the workers look what the others have said, where nothing wakes them.
 const CHECK_NS: u64 = 1_000_000;

@@ -83,8 +83,8 @@ impl Lab {
                         !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
                     self.handle_event(io, talk, event);
                     let is_fan_out = matches!(&self.phase, Some(phase) if phase.fan.is_some());
-                    talk.reads_plainly = ends_message
-                        && (is_fan_out || (input.consumed() == all && self.may_read_plainly(talk)));
+                    // What comes next may be what is looked for without the reader.
+                    talk.reads_plainly = ends_message && (is_fan_out || input.consumed() == all);
                     if talk.reads_plainly {
                         break;
                     }
@@ -97,11 +97,6 @@ impl Lab {
             }
         }
         input.consumed()
-    }
-
-    /// Whether what comes next may be what is looked for without the reader.
-    fn may_read_plainly(&self, talk: &Talk) -> bool {
-        self.setup.profile == Profile::Raw || talk.channel.is_some() || self.is_subscribing()
     }
 
     fn handle_protocol_error(&mut self, io: &mut Io, talk: &mut Talk, error: ProtocolError) {
@@ -130,16 +125,14 @@ impl Lab {
             // Everything to an encrypted connection is encrypted.
             Event::Text(_) => self.end_by_fault(io, talk, CloseCode::POLICY_VIOLATION),
             Event::Compressed(message) => self.handle_compressed(io, talk, message),
-            Event::Pong(payload) => {
-                if let Some(token) = self.token_of(payload) {
-                    self.handle_pong(io, talk, token);
-                }
-            }
+            // A heartbeat that RFC 6455, section 5.5.3, allows: it answers nothing, and cannot seem to.
+            Event::Pong([]) => {}
+            Event::Pong(payload) => self.handle_pong(io, talk, token_of(payload)),
             Event::Ping(payload) => {
                 let mask = Some(self.random.random());
                 write_frame(&mut talk.out.controls, OpCode::Pong, payload, mask);
             }
-            Event::Close(_, _) => self.handle_close_frame(io, talk),
+            Event::Close(code, _) => self.handle_close_frame(io, talk, code),
         }
     }
 
@@ -169,18 +162,11 @@ impl Lab {
     #[inline]
     fn handle_message(&mut self, io: &mut Io, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
         if self.setup.profile == Profile::Raw {
-            return self.handle_application(talk, opcode, message);
+            return self.handle_application(io, talk, opcode, message);
         }
         match hear(opcode, message) {
-            Heard::Application => self.handle_application(talk, opcode, message),
-            Heard::Pong(timestamp) => {
-                let awaited = talk.work.ping.map(|ping| ping.token);
-                if let Some(token) = awaited
-                    && timestamp.is_none_or(|timestamp| timestamp == token)
-                {
-                    self.handle_pong(io, talk, token);
-                }
-            }
+            Heard::Application => self.handle_application(io, talk, opcode, message),
+            Heard::Pong(timestamp) => self.handle_pong(io, talk, timestamp),
             Heard::Ping => {
                 let mask = self.random.random();
                 let channel = talk.channel.as_deref_mut();
@@ -214,27 +200,25 @@ impl Lab {
     }
 
     /// The peer ends the connection, or agrees to our wish to.
-    fn handle_close_frame(&mut self, io: &mut Io, talk: &mut Talk) {
+    fn handle_close_frame(&mut self, io: &mut Io, talk: &mut Talk, code: Option<CloseCode>) {
         if talk.state == State::Closing {
             // The server ends TCP first (RFC 6455, section 7.1.1), so that no port of ours has to
             // wait; one that does not is left soon.
             io.set_timer(talk.id, io.now().monotonic_ms + SERVER_END_MS);
             return;
         }
-        talk.fate = Some(Failure::Closed);
+        talk.fate = Some(code.map_or(Failure::Closed, |code| Failure::ClosedWith(code.value())));
         let mask = Some(self.random.random());
         write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
         talk.out.pump(io, talk.id, None, usize::MAX);
         io.close(talk.id);
     }
+}
 
-    /// The token in the payload of one of this worker's pings.
-    fn token_of(&self, payload: &[u8]) -> Option<u64> {
-        let payload: [u8; TOKEN_BYTES] = payload.try_into().ok()?;
-        let (nonce, token) = payload.split_first_chunk::<8>()?;
-        let token = token.first_chunk::<8>()?;
-        (u64::from_be_bytes(*nonce) == self.nonce).then(|| u64::from_be_bytes(*token))
-    }
+/// The token in the payload of a ping.
+fn token_of(payload: &[u8]) -> Option<u64> {
+    let payload: [u8; TOKEN_BYTES] = payload.try_into().ok()?;
+    Some(u64::from_be_bytes(payload))
 }
 
 /// Whether a control frame is at the front.

@@ -3,7 +3,9 @@
 mod contents;
 mod fan_out;
 mod hear;
+mod meter;
 mod open;
+mod pacing;
 mod pings;
 mod replies;
 mod work;
@@ -13,9 +15,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-use rand::rngs::SmallRng;
+use rand::rngs::{SmallRng, StdRng};
 use rand::{Rng, SeedableRng};
-use tidewire_net::{Closed, ConnectionId, Handler, Io};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, SPIN};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::write_close;
 
@@ -25,6 +27,7 @@ use crate::plan::{Command, Outcome, Setup};
 use crate::profile::ServerFacts;
 use crate::session::{Pump, Session, State, Talk, Task};
 use contents::Contents;
+use meter::Spin;
 use open::OpenRun;
 use work::PhaseRun;
 
@@ -43,9 +46,11 @@ struct Lab {
     outcomes: Sender<(usize, Outcome)>,
     live: Arc<LiveCell>,
     random: SmallRng,
-    /// Tells this worker's pings from anything else that a server may send as a pong.
-    nonce: u64,
-    next_token: u64,
+    /// The tokens of pings. Not of the run's seed, and not to be computed from those that a server has seen:
+    /// a pong that answers no ping must not be able to look as if it did.
+    tokens: StdRng,
+    /// Pongs that answered no open ping while no phase was running.
+    pongs_strange: u64,
     /// Connections that the socket would take more from, next turn.
     hot: Vec<ConnectionId>,
     open_run: Option<OpenRun>,
@@ -61,9 +66,11 @@ struct Lab {
     closing: bool,
     write_bytes_max: usize,
     published_ns: u64,
-    /// Room for the frames and the times of a fan-out's publisher.
+    /// Room for the frames and the times of a fan-out's publisher, and for paced messages that are due.
     frames: Vec<u8>,
     times_us: Vec<u64>,
+    due: Vec<(ConnectionId, u64)>,
+    spin: Spin,
 }
 
 impl Worker {
@@ -76,7 +83,7 @@ impl Worker {
         let seed = setup
             .seed
             .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
-        let mut random = SmallRng::seed_from_u64(seed);
+        let random = SmallRng::seed_from_u64(seed);
         let is_tls = setup.target.tls.is_some();
         let contents = Contents::new(setup.layer);
         let lab = Lab {
@@ -84,9 +91,9 @@ impl Worker {
             index,
             outcomes,
             live,
-            nonce: random.random(),
             random,
-            next_token: 0,
+            tokens: StdRng::from_os_rng(),
+            pongs_strange: 0,
             hot: Vec::new(),
             open_run: None,
             phase: None,
@@ -105,6 +112,8 @@ impl Worker {
             published_ns: 0,
             frames: Vec::new(),
             times_us: Vec::new(),
+            due: Vec::new(),
+            spin: Spin::default(),
         };
         Self {
             sessions: Vec::new(),
@@ -125,6 +134,32 @@ impl Worker {
     fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Lab)> {
         let session = self.sessions.get_mut(id.index())?.as_mut()?;
         (session.talk.id == id).then_some((session, &mut self.lab))
+    }
+
+    /// Ends at once what has been asked for, and counts it as not answered.
+    fn abandon(&mut self, io: &mut Io) {
+        for session in self.sessions.iter_mut().flatten() {
+            let talk = &mut session.talk;
+            if talk.state != State::Open {
+                talk.fate = Some(Failure::Interrupted);
+                io.abort(talk.id);
+            }
+        }
+        self.abandon_phase(io);
+    }
+
+    /// Whether what comes next is a loop until the next message is due.
+    fn note_spin(&mut self) {
+        let lab = &mut self.lab;
+        if !lab.phase.as_ref().is_some_and(|phase| phase.is_paced) || !lab.hot.is_empty() {
+            return;
+        }
+        let next_ns = lab.phase.as_ref().and_then(|phase| phase.next_ns());
+        let now_ns = lab.setup.now_ns();
+        let wait_ns = next_ns.map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
+        if (1..=SPIN.as_nanos() as u64).contains(&wait_ns) {
+            lab.spin.begin(now_ns);
+        }
     }
 
     /// Asks every connection to end, and every one that is being opened.
@@ -162,7 +197,14 @@ impl Lab {
     /// Writes what the connection may write now.
     fn pump(&mut self, io: &mut Io, talk: &mut Talk) {
         let pump = match &mut self.phase {
-            Some(phase) => phase.pump(io, talk, self.write_bytes_max),
+            Some(phase) => {
+                let offered = phase.result.offered;
+                let pump = phase.pump(io, talk, self.write_bytes_max);
+                if phase.is_paced && phase.result.offered > offered {
+                    phase.offered_ns = self.setup.now_ns();
+                }
+                pump
+            }
             None => talk.out.pump(io, talk.id, None, self.write_bytes_max),
         };
         if talk.work.unwritten > 0 {
@@ -220,6 +262,9 @@ impl Handler for Worker {
     }
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        if self.lab.spin.is_on() {
+            self.lab.spin.end(self.lab.now_ns());
+        }
         match self.with(id) {
             Some((session, lab)) => lab.handle_bytes(io, session, data),
             None => data.len(),
@@ -276,6 +321,7 @@ impl Handler for Worker {
                 self.lab.stop_opening();
                 self.stop_phase(io);
             }
+            Command::Abandon => self.abandon(io),
             Command::Close => self.close_all(io),
             Command::Quit => io.stop(),
         }
@@ -283,6 +329,7 @@ impl Handler for Worker {
 
     fn handle_turn(&mut self, io: &mut Io) {
         let now_ns = self.lab.now_ns();
+        self.lab.spin.end(now_ns);
         self.open_more(io);
         if self.lab.phase.is_some() {
             self.work_turn(io, now_ns);
@@ -293,9 +340,11 @@ impl Handler for Worker {
                 lab.pump(io, &mut session.talk);
             }
         }
+        // Before it is reported that something is done, so that who hears of it sees the figures.
+        self.lab.publish(now_ns);
         self.lab.end_opening();
         self.lab.end_phase(now_ns);
-        self.lab.publish(now_ns);
+        self.note_spin();
     }
 
     fn poll_deadline(&self) -> Option<Instant> {

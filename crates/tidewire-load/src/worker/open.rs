@@ -1,41 +1,49 @@
 //! Opening connections: TCP, TLS, the upgrade and, for version 1, `server_ready`.
 
-use std::time::Duration;
-
 use rand::Rng;
 use tidewire_net::{Connect, Io, tls};
 use tidewire_wire::frame::Role;
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
+use super::meter::Meter;
 use super::{Lab, Worker};
 use crate::channel::KeyPair;
 use crate::failure::Failure;
 use crate::layer::Layer;
-use crate::plan::{CpuTime, OpenOrder, Opened, Outcome};
+use crate::plan::{OpenOrder, Opened, Outcome};
 use crate::profile::{Profile, encryption_key, write_hello, write_key_hello};
-use crate::resources::thread_cpu;
 use crate::session::{Opening, Session, State, Talk};
 use crate::target::TokenPlace;
 
 /// An order to open connections that is being worked on.
 #[derive(Debug)]
 pub(super) struct OpenRun {
+    /// What has not been started.
     order: OpenOrder,
-    /// How many of the order have been started.
-    started: usize,
     in_flight: usize,
-    cpu_start: Option<Duration>,
+    /// Failures on this side since the last connection that could be started.
+    failed_here: usize,
+    meter: Meter,
     pub(super) result: Opened,
 }
 
 impl OpenRun {
     pub(super) fn may_start(&self) -> bool {
-        self.started < self.order.numbers.len() && self.in_flight < self.order.in_flight_max
+        self.order.numbers.len() > 0 && self.in_flight < self.order.in_flight_max
     }
 
     fn is_done(&self) -> bool {
-        self.started == self.order.numbers.len() && self.in_flight == 0
+        self.order.numbers.len() == 0 && self.in_flight == 0
+    }
+}
+
+impl OpenRun {
+    /// Starts no more; how many that leaves out.
+    fn give_up(&mut self) -> u64 {
+        let left = self.order.numbers.len() as u64;
+        self.order.numbers = (0..0).step_by(1);
+        left
     }
 }
 
@@ -46,12 +54,13 @@ impl Worker {
             let Some(run) = self.lab.open_run.as_mut().filter(|run| run.may_start()) else {
                 return;
             };
-            let number = run.order.numbers[run.started];
-            run.started += 1;
+            let Some(number) = run.order.numbers.next() else {
+                return;
+            };
             run.result.attempted += 1;
             match self.lab.connect(io, number) {
                 Ok(session) => self.insert(session),
-                Err(error) => self.lab.count_not_opened(Failure::of_io(&error)),
+                Err(error) => self.lab.handle_not_started(Failure::of_io(&error)),
             }
         }
     }
@@ -59,21 +68,19 @@ impl Worker {
 
 impl Lab {
     pub(super) fn begin_open(&mut self, order: OpenOrder) {
-        let cpu_start = thread_cpu();
-        let result = Opened::default();
         self.open_run = Some(OpenRun {
             order,
-            started: 0,
             in_flight: 0,
-            cpu_start,
-            result,
+            failed_here: 0,
+            meter: Meter::start(self.spin.spun()),
+            result: Opened::default(),
         });
     }
 
     pub(super) fn stop_opening(&mut self) {
         if let Some(run) = &mut self.open_run {
-            run.result.interrupted = run.started < run.order.numbers.len();
-            run.order.numbers.truncate(run.started);
+            run.result.interrupted = true;
+            run.result.untried += run.give_up();
         }
     }
 
@@ -82,7 +89,7 @@ impl Lab {
         let Some(mut run) = self.open_run.take_if(|run| run.is_done()) else {
             return;
         };
-        run.result.cpu = cpu_since(run.cpu_start);
+        run.result.cpu = run.meter.stop(self.spin.spun());
         run.result.facts = self.facts.clone();
         self.report(Outcome::Opened(Box::new(run.result)));
     }
@@ -109,6 +116,7 @@ impl Lab {
         io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
         if let Some(run) = &mut self.open_run {
             run.in_flight += 1;
+            run.failed_here = 0;
             if run.result.span_ns.is_none() {
                 run.result.span_ns = Some((started_ns, started_ns));
             }
@@ -272,6 +280,19 @@ impl Lab {
         self.count_not_opened(failure);
     }
 
+    /// A connection could not even be started. Where this machine has no more files or ports, it has none for
+    /// the next one either.
+    fn handle_not_started(&mut self, failure: Failure) {
+        self.count_not_opened(failure);
+        let Some(run) = &mut self.open_run else {
+            return;
+        };
+        run.failed_here += 1;
+        if run.failed_here >= FAILED_HERE_MAX {
+            run.result.untried += run.give_up();
+        }
+    }
+
     fn count_not_opened(&mut self, failure: Failure) {
         self.failed += 1;
         if let Some(run) = &mut self.open_run {
@@ -280,16 +301,11 @@ impl Lab {
     }
 }
 
-/// Processor time of this thread since an earlier measurement.
-pub(super) fn cpu_since(start: Option<Duration>) -> CpuTime {
-    match (start, thread_cpu()) {
-        (Some(start), Some(now)) => CpuTime::of_thread(now.saturating_sub(start)),
-        _ => CpuTime::default(),
-    }
-}
-
 /// Connections started before what has arrived is read.
 const STARTS_PER_TURN: usize = 32;
+
+/// Connections in a row that this machine could not start, after which the others of a plan are not tried.
+const FAILED_HERE_MAX: usize = 1_000;
 
 /// The longest answer to an upgrade.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

@@ -1,5 +1,7 @@
 //! Pings: those whose round trip is measured, and those whose pong confirms the frames before them.
 
+use std::ops::Range;
+
 use rand::Rng;
 use tidewire_net::Io;
 use tidewire_wire::frame::{OpCode, write_frame};
@@ -11,14 +13,16 @@ use crate::profile::{Profile, write_ping};
 use crate::session::{Mark, PingOut, Talk, Task, send_at_once};
 
 impl Lab {
-    pub(super) fn handle_pong(&mut self, io: &mut Io, talk: &mut Talk, token: u64) {
-        let Some(phase) = &mut self.phase else { return };
+    /// A pong, with its token if it has one. It counts for a ping that is open, and for that only once.
+    pub(super) fn handle_pong(&mut self, io: &mut Io, talk: &mut Talk, token: Option<u64>) {
         let now_ns = self.setup.now_ns();
+        let Some(phase) = &mut self.phase else {
+            self.pongs_strange += 1;
+            return;
+        };
         let work = &mut talk.work;
-        if work.ping.is_some_and(|ping| ping.token == token) {
-            if let Some(ping) = work.ping.take()
-                && !ping.is_farewell
-            {
+        if let Some(ping) = work.ping.take_if(|ping| Some(ping.token) == token) {
+            if !ping.is_farewell {
                 phase.result.latency.record_ns(now_ns - ping.sent_ns);
                 phase.result.pongs += 1;
                 phase.count_confirmed(1, now_ns);
@@ -26,7 +30,9 @@ impl Lab {
             return self.next_ping(io, talk);
         }
         // A server may answer only the latest of several pings (RFC 6455, section 5.5.3).
-        let Some(position) = work.marks.iter().position(|mark| mark.token == token) else {
+        let mut marks = work.marks.iter();
+        let Some(position) = marks.position(|mark| Some(mark.token) == token) else {
+            phase.result.pongs_strange += 1;
             return;
         };
         let frames = work.marks[position].frames;
@@ -61,12 +67,14 @@ impl Lab {
         let mut frame = std::mem::take(&mut talk.out.controls);
         let token = match self.setup.profile {
             Profile::Raw => {
-                let token = self.next_token();
-                self.write_token(&mut frame, token, mask);
+                let token = self.tokens.random();
+                write_token(&mut frame, token, mask);
                 token
             }
             Profile::V1 => {
-                let token = io.now().unix_ms;
+                // The timestamp is all that comes back. A time could be guessed, so it is none: so far ahead
+                // that every server takes it for one to come, and no larger than every JSON reader holds.
+                let token = self.tokens.random_range(FAR_AHEAD_MS);
                 write_ping(&mut frame, token, mask, talk.channel.as_deref_mut());
                 token
             }
@@ -90,9 +98,9 @@ impl Lab {
 
     /// Appends a ping whose pong confirms all frames written so far.
     pub(super) fn queue_mark(&mut self, talk: &mut Talk) {
-        let token = self.next_token();
+        let token = self.tokens.random();
         let mask = self.random.random();
-        self.write_token(&mut talk.out.controls, token, mask);
+        write_token(&mut talk.out.controls, token, mask);
         let Some(phase) = &mut self.phase else { return };
         let Some(ring) = &phase.ring else { return };
         // It leaves when the frame at hand is complete.
@@ -131,19 +139,14 @@ impl Lab {
             }
         }
     }
-
-    fn next_token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token
-    }
-
-    fn write_token(&self, out: &mut Vec<u8>, token: u64, mask: [u8; 4]) {
-        let mut payload = [0; TOKEN_BYTES];
-        payload[..8].copy_from_slice(&self.nonce.to_be_bytes());
-        payload[8..].copy_from_slice(&token.to_be_bytes());
-        write_frame(out, OpCode::Ping, &payload, Some(mask));
-    }
 }
 
-/// The worker's nonce and a number that no other of its pings has.
-pub(super) const TOKEN_BYTES: usize = 16;
+fn write_token(out: &mut Vec<u8>, token: u64, mask: [u8; 4]) {
+    write_frame(out, OpCode::Ping, &token.to_be_bytes(), Some(mask));
+}
+
+/// The payload of a ping: a number that cannot be guessed.
+pub(super) const TOKEN_BYTES: usize = 8;
+
+/// Times some thousand years and more ahead, in milliseconds since 1970.
+const FAR_AHEAD_MS: Range<u64> = 1 << 45..1 << 53;

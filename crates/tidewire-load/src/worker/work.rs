@@ -1,15 +1,13 @@
 //! The phases: pings, blasts, windows, paces and holds.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidewire_net::{ConnectionId, Io};
 
 use super::fan_out::{FanRun, TAIL_NS};
-use super::open::cpu_since;
+use super::meter::Meter;
 use super::{Lab, Worker};
 use crate::plan::{Activity, Outcome, PhaseOrder, Ran, WINDOW};
-use crate::resources::thread_cpu;
 use crate::ring::FrameRing;
 use crate::session::{Batch, Pump, State, Talk, Task, Work};
 
@@ -19,23 +17,28 @@ pub(super) struct PhaseRun {
     pub(super) activity: Activity,
     pub(super) ring: Option<Arc<FrameRing>>,
     pub(super) expects_replies: bool,
+    /// Whether messages leave at given times.
+    pub(super) is_paced: bool,
     /// This worker's part, if it is a fan-out.
     pub(super) fan: Option<FanRun>,
-    members: Vec<ConnectionId>,
+    pub(super) members: Vec<ConnectionId>,
     /// How many of them have begun.
-    begun: usize,
+    pub(super) begun: usize,
     /// Those that have not ended their part.
     remaining: usize,
     pub(super) start_ns: u64,
-    deadline_ns: Option<u64>,
+    pub(super) deadline_ns: Option<u64>,
     stopping: bool,
     /// Confirming pings sent so far, in turn over the members.
     checkpoints: u64,
     /// Paced messages released so far, in turn over the members.
-    released: u64,
+    pub(super) released: u64,
+    /// When the last of them was, and when the last was written whole.
+    pub(super) released_ns: u64,
+    pub(super) offered_ns: u64,
     /// Until when refusals that are told late are awaited.
     tail_end_ns: Option<u64>,
-    cpu_start: Option<Duration>,
+    meter: Meter,
     pub(super) result: Ran,
 }
 
@@ -83,7 +86,10 @@ impl PhaseRun {
             return None;
         }
         let paced_ns = match &self.activity {
-            Activity::Paced { pace, .. } => Some(self.start_ns + pace.intended_ns(self.released)),
+            Activity::Paced { pace, .. } => Some(
+                self.start_ns
+                    .saturating_add(pace.intended_ns(self.released)),
+            ),
             _ => None,
         };
         match (paced_ns, self.deadline_ns) {
@@ -103,6 +109,7 @@ impl PhaseRun {
     #[inline]
     pub(super) fn count_confirmed(&mut self, count: u64, now_ns: u64) {
         self.result.span_ns = Some((self.start_ns, now_ns));
+        self.result.first_confirmed_ns.get_or_insert(now_ns);
         if self.stopping {
             return;
         }
@@ -127,10 +134,11 @@ impl PhaseRun {
             return false;
         }
         let is_told_late = self.result.rate_limited > 0;
-        let tail_ns = match &self.fan {
+        let is_answered = self.fan.is_some() || self.expects_replies;
+        let tail_ns = match is_answered {
             _ if is_told_late => REFUSALS_TOLD_NS,
-            Some(_) => TAIL_NS,
-            None => 0,
+            true => TAIL_NS,
+            false => 0,
         };
         now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
     }
@@ -151,7 +159,9 @@ impl PhaseRun {
     /// What came before was waiting, which is not taken off the time of the phase.
     pub(super) fn count_time_from(&mut self, now_ns: u64) {
         let waited_ns = now_ns.saturating_sub(self.start_ns);
-        self.deadline_ns = self.deadline_ns.map(|deadline_ns| deadline_ns + waited_ns);
+        self.deadline_ns = self
+            .deadline_ns
+            .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
     }
 
     /// Takes what a connection has done, which has no further part in the phase.
@@ -160,6 +170,7 @@ impl PhaseRun {
         if work.ping.is_some() || (work.barrier_sent && !work.marks.is_empty()) {
             self.result.pongs_lost += 1;
         }
+        self.result.replies.missing += work.missing();
         self.remaining -= 1;
     }
 }
@@ -177,10 +188,13 @@ impl Worker {
         let start_ns = lab.now_ns();
         let result = Ran {
             members: members.len() as u64,
+            answered: order.activity.expects_replies(),
             broken_before: std::mem::take(&mut lab.broken),
+            pongs_strange: std::mem::take(&mut lab.pongs_strange),
             span_ns: Some((start_ns, start_ns)),
             ..Ran::default()
         };
+        lab.contents.forget();
         let fan = match &order.activity {
             Activity::FanOut(plan) => {
                 let is_publisher = |talk: &&Talk| talk.number == plan.publisher;
@@ -196,6 +210,7 @@ impl Worker {
             fan,
             ring: order.activity.ring().cloned(),
             expects_replies: order.activity.expects_replies(),
+            is_paced: order.activity.is_paced(),
             activity: order.activity,
             begun: 0,
             remaining: members.len(),
@@ -203,12 +218,14 @@ impl Worker {
             start_ns,
             deadline_ns: order
                 .longest
-                .map(|longest| start_ns + longest.as_nanos() as u64),
+                .map(|longest| start_ns.saturating_add(longest.as_nanos() as u64)),
             stopping: false,
             checkpoints: 0,
             released: 0,
+            released_ns: start_ns,
+            offered_ns: start_ns,
             tail_end_ns: None,
-            cpu_start: thread_cpu(),
+            meter: Meter::start(lab.spin.spun()),
             result,
         }));
         self.begin_members(io);
@@ -247,18 +264,26 @@ impl Worker {
         let is_over = phase
             .deadline_ns
             .is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        let mut is_behind = false;
         match phase.activity {
             Activity::Blast { .. } if !is_over => self.send_checkpoints(io, now_ns),
-            // Also in the end: what was due before it and is late must not be left out.
+            // Also in the end: what was due before it and is late must not be left out, as far as it can be
+            // made up for in a while.
             Activity::Paced { replies, .. } => {
-                self.release_due(io, now_ns);
+                is_behind = self.release_due(io, now_ns);
                 if !replies && !is_over {
                     self.send_checkpoints(io, now_ns);
                 }
             }
             _ => {}
         }
-        if is_over {
+        let Some(phase) = &self.lab.phase else {
+            return;
+        };
+        let late_end_ns = phase
+            .deadline_ns
+            .map(|deadline_ns| deadline_ns.saturating_add(CATCH_UP_NS));
+        if is_over && (!is_behind || late_end_ns.is_some_and(|end_ns| now_ns >= end_ns)) {
             self.stop_phase(io);
         }
     }
@@ -273,6 +298,7 @@ impl Worker {
             return;
         }
         phase.end_windows(now_ns);
+        phase.end_sending(now_ns);
         let late = phase.members.split_off(phase.begun);
         phase.remaining -= late.len();
         if let Some(fan) = phase.fan.as_ref().filter(|_| self.lab.index == 0) {
@@ -286,6 +312,18 @@ impl Worker {
                 && session.talk.work.task == Task::Active
             {
                 lab.settle(io, &mut session.talk);
+            }
+        }
+    }
+
+    /// Gives up what has not been answered: the run was interrupted and shall end soon.
+    pub(super) fn abandon_phase(&mut self, io: &mut Io) {
+        let Some(phase) = &self.lab.phase else { return };
+        for index in 0..phase.begun {
+            let Some(phase) = &self.lab.phase else { return };
+            let id = phase.members[index];
+            if let Some((session, lab)) = self.with(id) {
+                lab.end_member(io, &mut session.talk);
             }
         }
     }
@@ -308,33 +346,6 @@ impl Worker {
                 && session.talk.out.controls.is_empty()
             {
                 lab.queue_mark(&mut session.talk);
-                lab.pump(io, &mut session.talk);
-            }
-        }
-    }
-
-    /// Releases the paced messages whose time has come.
-    fn release_due(&mut self, io: &mut Io, now_ns: u64) {
-        loop {
-            let Some(phase) = &mut self.lab.phase else {
-                return;
-            };
-            let Activity::Paced { pace, .. } = &phase.activity else {
-                return;
-            };
-            let intended_ns = phase.start_ns + pace.intended_ns(phase.released);
-            let past_end = phase
-                .deadline_ns
-                .is_some_and(|deadline_ns| intended_ns >= deadline_ns);
-            if intended_ns > now_ns || past_end || phase.begun == 0 {
-                return;
-            }
-            let id = phase.members[(phase.released % phase.begun as u64) as usize];
-            phase.released += 1;
-            if let Some((session, lab)) = self.with(id)
-                && session.talk.work.task == Task::Active
-            {
-                lab.release(&mut session.talk, intended_ns, 1);
                 lab.pump(io, &mut session.talk);
             }
         }
@@ -392,6 +403,7 @@ impl Lab {
         let frames = ring.frames_before(talk.out.goal) + u64::from(count);
         talk.out.goal = ring.start_of(frames);
         if phase.expects_replies {
+            talk.work.waiting += u64::from(count);
             talk.work.batches.push_back(Batch {
                 intended_ns,
                 sent_ns: None,
@@ -401,28 +413,6 @@ impl Lab {
             if matches!(phase.activity, Activity::Paced { .. }) {
                 talk.work.unwritten += 1;
             }
-        }
-    }
-
-    /// Notes when paced messages have left, which is later than intended when the generator or the
-    /// socket is behind.
-    pub(super) fn stamp_written(&self, talk: &mut Talk) {
-        let ring = self.phase.as_ref().and_then(|phase| phase.ring());
-        let Some(ring) = ring else { return };
-        let written = ring.frames_before(talk.out.place);
-        let now_ns = self.now_ns();
-        let Work {
-            batches, unwritten, ..
-        } = &mut talk.work;
-        // A server that answers what was never sent has taken some of them away.
-        *unwritten = (*unwritten).min(batches.len());
-        let first = batches.len() - *unwritten;
-        for batch in batches.range_mut(first..) {
-            if batch.end_frame > written {
-                break;
-            }
-            batch.sent_ns = Some(now_ns);
-            *unwritten -= 1;
         }
     }
 
@@ -487,7 +477,7 @@ impl Lab {
         }
         let Some(phase) = &self.phase else { return };
         if phase.expects_replies {
-            if talk.work.batches.is_empty() {
+            if talk.work.is_answered() {
                 self.end_member(io, talk);
             }
         } else if phase.ring.is_some() && !talk.work.barrier_sent {
@@ -522,8 +512,10 @@ impl Lab {
         if !phase.stopping {
             let end_ns = phase.result.span_ns.map_or(0, |(_, end_ns)| end_ns);
             phase.end_windows(end_ns);
+            phase.end_sending(end_ns);
         }
-        phase.result.cpu = cpu_since(phase.cpu_start);
+        phase.end_pace();
+        phase.result.cpu = phase.meter.stop(self.spin.spun());
         phase.result.facts = self.facts.clone();
         phase.result.fan_out = phase.fan.take().map(|fan| Box::new(fan.finish()));
         let result = std::mem::take(&mut phase.result);
@@ -533,6 +525,9 @@ impl Lab {
 }
 
 const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
+
+/// How long after its end a phase makes up for messages that were due before it.
+const CATCH_UP_NS: u64 = 1_000_000_000;
 
 /// A little more than the second between two errors in which a server may tell its refusals.
 const REFUSALS_TOLD_NS: u64 = 1_200_000_000;

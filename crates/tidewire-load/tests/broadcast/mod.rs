@@ -1,6 +1,7 @@
 //! A small server that sends what one connection says to all others, as it should or not.
 
-#![allow(clippy::unwrap_used)]
+// Each test program uses a part of it.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};

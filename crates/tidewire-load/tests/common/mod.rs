@@ -3,6 +3,7 @@
 // Each test program uses a part of it; outside of `cargo test` it is no test code to the linter.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod conduct;
 pub(crate) mod layer;
 
 use std::io::{Read, Write};
@@ -16,45 +17,14 @@ use tidewire_load::layer::Layer;
 use tidewire_net::{
     Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
 };
+use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept, write_rejection};
 use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
+use conduct::opcode_of;
+pub(crate) use conduct::{Conduct, LIMIT};
 use layer::{PeerLayer, Skill};
-
-/// How a server behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Conduct {
-    /// Reads everything, answers pings.
-    Sink,
-    /// Sends every message back.
-    Echo,
-    /// An echo that leaves every so many-th message out.
-    EchoDropping(u64),
-    /// An echo that cuts every message short.
-    EchoCutting,
-    /// An echo that answers everything once more.
-    EchoTwice,
-    /// An echo that stalls once, after so many messages, for so many milliseconds.
-    EchoStalling(u64, u64),
-    /// Reads everything and never answers a ping.
-    SinkWithoutPong,
-    /// Ends a connection after so many messages.
-    ClosingAfter(u64),
-    /// Version 1: an echo that takes [`LIMIT`] messages of each connection and refuses the others, which
-    /// it tells now and then, with their number.
-    Limiting,
-    /// The same, but tells of one refusal only.
-    LimitingInSilence,
-    /// Version 1: answers every so many-th message with an error that is no limit's.
-    Erring(u64),
-    /// Answers every upgrade with 503.
-    Refusing,
-    /// Takes so many connections and answers the next with 503.
-    Limited(usize),
-    /// Never answers an upgrade.
-    Mute,
-}
 
 /// A server on its own thread; ends when dropped.
 pub(crate) struct Server {
@@ -172,14 +142,9 @@ impl App {
             self.stalled = true;
             std::thread::sleep(Duration::from_millis(stall_ms));
         }
-    }
-}
-
-/// What is sent back of a message.
-fn cut(conduct: Conduct, payload: &[u8]) -> &[u8] {
-    match conduct {
-        Conduct::EchoCutting => &payload[..payload.len() - 1],
-        _ => payload,
+        if let Conduct::EchoSlow(slow_ms) = self.conduct {
+            std::thread::sleep(Duration::from_millis(slow_ms));
+        }
     }
 }
 
@@ -197,6 +162,8 @@ struct Peer {
     messages: u64,
     /// Messages refused and not told.
     refused: u64,
+    /// A message that is sent later.
+    held: Vec<u8>,
 }
 
 impl Handler for App {
@@ -217,6 +184,7 @@ impl Handler for App {
             upgraded: false,
             messages: 0,
             refused: 0,
+            held: Vec::new(),
         });
         self.open += 1;
     }
@@ -234,9 +202,12 @@ impl Handler for App {
             }
             keep_token(&data[..head_bytes], &self.tokens);
             peer.upgraded = true;
+            if close_ready(self.conduct, self.open, io, id) {
+                return data.len();
+            }
         }
         let mut input = Input::new(&mut data[head_bytes..]);
-        let before = peer.messages;
+        let mut fresh = 0;
         loop {
             let event = match peer.reader.read(&mut input) {
                 Ok(Some(event)) => event,
@@ -246,15 +217,11 @@ impl Handler for App {
             let (opcode, received) = match event {
                 Event::Text(text) => (OpCode::Text, text.as_bytes()),
                 Event::Binary(bytes) => (OpCode::Binary, bytes),
-                Event::Compressed(Compressed {
-                    is_text: true,
-                    bytes,
-                }) => (OpCode::Text, bytes),
-                Event::Compressed(Compressed { bytes, .. }) => (OpCode::Binary, bytes),
+                Event::Compressed(Compressed { is_text, bytes }) => (opcode_of(is_text), bytes),
                 Event::Ping(payload) => {
-                    if self.conduct != Conduct::SinkWithoutPong {
-                        write_frame(io.buffer(id).unwrap(), OpCode::Pong, payload, None);
-                    }
+                    let out = io.buffer(id).unwrap();
+                    let conduct = self.conduct;
+                    conduct.pongs(payload, |pong| write_frame(out, OpCode::Pong, pong, None));
                     continue;
                 }
                 Event::Pong(_) => continue,
@@ -267,19 +234,25 @@ impl Handler for App {
             let is_compressed = matches!(event, Event::Compressed(_));
             let opened = peer.layer.take_off(is_compressed, opcode, received);
             let payload = opened.as_deref().unwrap_or(received);
-            if self.is_v1 && answer_system(&mut peer.layer, io, id, payload) {
+            if self.is_v1 && answer_system(self.conduct, &mut peer.layer, io, id, payload) {
                 continue;
             }
             peer.messages += 1;
-            if refuses(self.conduct, peer.messages) {
+            fresh += u64::from(self.conduct.counts(peer.messages));
+            if self.conduct.refuses(peer.messages) {
                 refuse(self.conduct, peer, io, id);
                 continue;
             }
             let out = io.buffer(id).unwrap();
-            let payload = cut(self.conduct, payload);
-            for _ in 0..echoes(self.conduct, peer.messages) {
-                peer.layer.reply(out, opcode, payload, received);
-            }
+            let Peer {
+                layer,
+                held,
+                messages,
+                ..
+            } = peer;
+            self.conduct.reply(*messages, payload, held, |reply| {
+                layer.reply(out, opcode, reply, received);
+            });
             if let Conduct::ClosingAfter(limit) = self.conduct
                 && peer.messages == limit
             {
@@ -287,12 +260,14 @@ impl Handler for App {
                 break;
             }
         }
-        let fresh = peer.messages - before;
         self.stall(fresh);
         head_bytes + input.consumed()
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Conduct::ClosingReady(code, _) = self.conduct {
+            return end(io, id, code);
+        }
         if let Some(peer) = self.peers[id.index()].as_mut() {
             tell_refusals(self.conduct, peer, io, id);
         }
@@ -347,8 +322,35 @@ fn accept(
     head_bytes
 }
 
+/// Ends a connection that has just become ready, now or later; whether it is ending.
+fn close_ready(conduct: Conduct, open: usize, io: &mut Io, id: ConnectionId) -> bool {
+    match conduct {
+        Conduct::ClosingReady(code, 0) => end(io, id, code),
+        Conduct::ClosingReady(_, after_ms) => {
+            io.set_timer(id, io.now().monotonic_ms + after_ms);
+            return false;
+        }
+        Conduct::ClosingAbove(limit) if open > limit => end(io, id, 1013),
+        _ => return false,
+    }
+    true
+}
+
+fn end(io: &mut Io, id: ConnectionId, code: u16) {
+    if let Some(out) = io.buffer(id) {
+        write_close(out, CloseCode::from_wire(code), "", None);
+    }
+    io.close(id);
+}
+
 /// Answers a message of version 1 itself; whether it was one.
-fn answer_system(layer: &mut PeerLayer, io: &mut Io, id: ConnectionId, payload: &[u8]) -> bool {
+fn answer_system(
+    conduct: Conduct,
+    layer: &mut PeerLayer,
+    io: &mut Io,
+    id: ConnectionId,
+    payload: &[u8],
+) -> bool {
     if !payload.starts_with(br#"{"c":"WSE""#) {
         return false;
     }
@@ -365,18 +367,11 @@ fn answer_system(layer: &mut PeerLayer, io: &mut Io, id: ConnectionId, payload: 
         write_frame(out, OpCode::Text, hello.as_bytes(), None);
     } else if let Some((_, rest)) = text.split_once(r#""timestamp":"#) {
         let stamp: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let pong = format!(r#"{{"c":"WSE","t":"PONG","p":{{"client_timestamp":{stamp}}}}}"#);
-        layer.write(out, OpCode::Text, pong.as_bytes());
+        conduct.app_pongs(&stamp, |pong| {
+            layer.write(out, OpCode::Text, pong.as_bytes())
+        });
     }
     true
-}
-
-fn refuses(conduct: Conduct, number: u64) -> bool {
-    match conduct {
-        Conduct::Limiting | Conduct::LimitingInSilence => number > LIMIT,
-        Conduct::Erring(nth) => number.is_multiple_of(nth),
-        _ => false,
-    }
 }
 
 fn refuse(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionId) {
@@ -401,22 +396,6 @@ fn tell_refusals(conduct: Conduct, peer: &mut Peer, io: &mut Io, id: ConnectionI
     }
 }
 
-/// How often a server sends the message with this number back.
-fn echoes(conduct: Conduct, number: u64) -> u8 {
-    match conduct {
-        Conduct::Echo
-        | Conduct::EchoCutting
-        | Conduct::EchoStalling(..)
-        | Conduct::Limiting
-        | Conduct::LimitingInSilence => 1,
-        Conduct::EchoDropping(nth) => u8::from(!number.is_multiple_of(nth)),
-        Conduct::EchoTwice => 2,
-        _ => 0,
-    }
-}
-
-/// Messages that a limiting server takes of each connection.
-pub(crate) const LIMIT: u64 = 9;
 /// Later than the pong that follows the refused messages.
 const TOLD_LATE_MS: u64 = 300;
 
@@ -427,6 +406,19 @@ pub(crate) struct StatsServer {
 
 impl StatsServer {
     pub(crate) fn start(received: Arc<AtomicU64>, claim: fn(u64) -> (u64, u64)) -> Self {
+        Self::saying(received, move |received| {
+            let (delivered, refused) = claim(received);
+            format!(
+                r#"{{"messages_delivered":{delivered},"messages_refused_rate":{refused},"messages_refused_size":0}}"#
+            )
+        })
+    }
+
+    /// One whose totals are what `totals` makes of the messages received.
+    pub(crate) fn saying(
+        received: Arc<AtomicU64>,
+        totals: impl Fn(u64) -> String + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -434,10 +426,8 @@ impl StatsServer {
                 let Ok(mut stream) = stream else { return };
                 let mut request = [0; 1024];
                 let _ = stream.read(&mut request);
-                let (delivered, refused) = claim(received.load(Ordering::Relaxed));
-                let body = format!(
-                    r#"{{"totals":{{"messages_delivered":{delivered},"messages_refused_rate":{refused},"messages_refused_size":0}}}}"#
-                );
+                let totals = totals(received.load(Ordering::Relaxed));
+                let body = format!(r#"{{"totals":{totals}}}"#);
                 let _ = write!(
                     stream,
                     "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",

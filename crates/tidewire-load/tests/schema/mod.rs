@@ -65,6 +65,10 @@ fn violations_of(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec
                     &format!("{path}.{key}"),
                 ));
             }
+            None if schema["additionalProperties"].is_object() => {
+                let any = &schema["additionalProperties"];
+                found.extend(violations_of(root, any, field, &format!("{path}.{key}")));
+            }
             None => found.push(format!("{path}.{key} is not declared")),
         }
     }

@@ -23,6 +23,8 @@ class Opened:
     ended: float = 0.0
     cpu_s: float = 0.0
     busiest_s: float = 0.0
+    #: Of the thread that waited longest for a core, if the system tells.
+    waited_s: float = 0.0
     server: str | None = None
 
 
@@ -39,6 +41,15 @@ class Counts:
     pongs_lost: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
+    #: What was wrong with replies, by kind.
+    replies: Counter[str] = field(default_factory=Counter)
+    answered: bool = False
+    #: Messages that were due in the time of the test, if they were planned.
+    planned: int = 0
+    #: When the last message was sent.
+    offered_at: float = 0.0
+    #: When the first confirmation came.
+    first_confirmed: float = 0.0
     wrong: int = 0
     gaps: int = 0
     duplicates: int = 0
@@ -48,10 +59,13 @@ class Counts:
     latencies: array[int] = field(default_factory=lambda: array("Q"))
     #: From when it was sent, if it was planned.
     latencies_sent: array[int] = field(default_factory=lambda: array("Q"))
+    #: From when a message was due until it was sent, if it was planned.
+    late: array[int] = field(default_factory=lambda: array("Q"))
     #: When a publication was first and last received, in nanoseconds.
     received: dict[int, tuple[int, int]] = field(default_factory=dict)
     cpu_s: float = 0.0
     busiest_s: float = 0.0
+    waited_s: float = 0.0
 
     def confirm(self, messages: int, now: float) -> None:
         """Counts messages that the other end has accounted for."""
@@ -62,6 +76,8 @@ class Counts:
         """Counts what the test's rate counts, at its time."""
         self.windows[int((now - self.began) * WINDOWS_PER_S)] += events
         self.ended = max(self.ended, now)
+        if events and not self.first_confirmed:
+            self.first_confirmed = now
 
     @property
     def duration_s(self) -> float:
@@ -83,6 +99,14 @@ def together(parts: Iterable[Counts]) -> Counts:
     """The counts of all processes."""
     total = Counts()
     for index, part in enumerate(parts):
+        firsts = [at for at in (total.first_confirmed, part.first_confirmed) if at]
+        total.first_confirmed = min(firsts, default=0.0)
+        total.offered_at = max(total.offered_at, part.offered_at)
+        total.answered = total.answered or part.answered
+        total.replies.update(part.replies)
+        total.late.extend(part.late)
+        total.waited_s = max(total.waited_s, part.waited_s)
+        total.planned += part.planned
         total.began = part.began if index == 0 else min(total.began, part.began)
         total.ended = max(total.ended, part.ended)
         for name in ("members", "offered", "confirmed", "pings", "pongs_lost", "wrong", "gaps", "duplicates"):
@@ -113,6 +137,7 @@ def opened_together(parts: Iterable[Opened]) -> Opened:
         total.ended = max(total.ended, part.ended)
         total.cpu_s += part.cpu_s
         total.busiest_s = max(total.busiest_s, part.busiest_s)
+        total.waited_s = max(total.waited_s, part.waited_s)
         total.server = total.server or part.server
     return total
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -12,11 +11,16 @@ from typing import Any
 
 from .account import Counts, clock
 from .payload import Payload, messages, publication
-from .session import Session
+from .replies import Replies
+from .session import Received, Session
 
 PING_TIMEOUT_S = 10.0
 #: Messages between two pings that confirm them.
 BURST = 256
+#: How long after its end a test makes up for messages that were due before it.
+CATCH_UP_S = 1.0
+#: How often it is looked whether a paced connection has anything to do.
+IDLE_S = 0.05
 #: Of so many publications one tells the skew.
 SKEW_EVERY = 64
 TOPIC = "fan-out"
@@ -39,12 +43,20 @@ class Activity:
     seed: int = 1
     #: Which process it is; the same messages begin elsewhere in each.
     first: int = 0
+    #: The first of its connections, counted over all processes, and how many there are in all.
+    number: int = 0
+    connections: int = 0
     publishes: bool = False
+
+    @property
+    def answered(self) -> bool:
+        """Whether each message is to have an answer of its own."""
+        return self.kind in ("echo", "paced-echo")
 
     @property
     def sends(self) -> bool:
         """Whether it has failed if nothing was sent."""
-        return self.kind not in ("ping", "hold")
+        return self.kind not in ("ping", "hold", "survive")
 
 
 async def run(activity: Activity, sessions: list[Session], counts: Counts, shared: Any) -> None:
@@ -52,17 +64,28 @@ async def run(activity: Activity, sessions: list[Session], counts: Counts, share
     counts.began = counts.ended = activity.began
     counts.members = len(sessions)
     await asyncio.sleep(max(0.0, activity.began - clock()))
+    counts.answered = activity.answered
     if activity.kind == "fan-out":
         await fan_out(activity, sessions, counts, shared)
         return
-    each = {"send": send, "paced": paced, "echo": echo, "paced-echo": paced_echo, "ping": ping, "hold": hold}
+    each = {
+        "send": send,
+        "paced": paced,
+        "echo": echo,
+        "paced-echo": paced_echo,
+        "ping": ping,
+        "hold": hold,
+        "survive": survive,
+    }
     work = each[activity.kind]
     await gather(work(activity, session, counts, index) for index, session in enumerate(sessions))
 
 
 def stream(activity: Activity, index: int) -> tuple[str, Callable[[], Payload]]:
     """The type of the messages, and what gives the next payload of a connection."""
-    made = messages(activity.size, activity.several_trades, activity.seed)
+    # More than are on their way, so that a reply can be told from that to the same message of the next lap.
+    least = 2 * activity.in_flight if activity.answered else 0
+    made = messages(activity.size, activity.several_trades, activity.seed, least)
     return made.type, made.stream(index * 37 + activity.first)
 
 
@@ -131,18 +154,20 @@ async def burst_of(session: Session, kind: str, following: Callable[[], Payload]
 
 
 class Pace:
-    """When the messages of a connection are due: a pure function of how many were."""
+    """When the messages of a connection are due: a pure function of how many were.
+
+    `index` counts over all `connections`, those of other processes too: together they keep the rate, and not all of
+    them send at once.
+    """
 
     def __init__(self, activity: Activity, connections: int, index: int) -> None:
         rate = (activity.rate_per_s or 1.0) / max(1, connections)
-        self._random = (
-            random.Random(activity.seed * 1_000_003 + activity.first * 10_007 + index)
-            if activity.poisson
-            else None
-        )
+        self._random = random.Random(activity.seed * 1_000_003 + index) if activity.poisson else None
         self._interval = 1.0 / rate
-        # So that not all connections send at once.
         self._next = activity.began + self._interval * (index / max(1, connections))
+        if self._random:
+            # A random time has no first place.
+            self._next = activity.began + self._interval * self._random.expovariate(1.0)
 
     def next(self) -> float:
         """The time of the next message."""
@@ -155,20 +180,22 @@ class Pace:
 async def paced(activity: Activity, session: Session, counts: Counts, index: int) -> None:
     """Messages when their time has come, whether there is room or not."""
     kind, following = stream(activity, index)
-    pace = Pace(activity, counts.members, index)
+    pace = Pace(activity, activity.connections, activity.number + index)
     end = activity.began + activity.duration_s
     unconfirmed = 0
     going = True
-    while going:
-        due = pace.next()
-        if due >= end:
-            break
+    while (due := pace.next()) < end:
+        counts.planned += 1
+        if not going or clock() > end + CATCH_UP_S:
+            # What is not made up for is missing in the rate that was offered.
+            continue
         if (wait := due - clock()) > 0:
             await asyncio.sleep(wait)
+        counts.late.append(late_ns(due))
         going = await guarded(counts, session.send(kind, following()))
         if not going:
-            break
-        counts.offered += 1
+            continue
+        offered(counts)
         unconfirmed += 1
         if unconfirmed >= BURST:
             going = await confirmed(session, counts)
@@ -178,102 +205,105 @@ async def paced(activity: Activity, session: Session, counts: Counts, index: int
         counts.confirm(unconfirmed, clock())
 
 
+def late_ns(due: float) -> int:
+    """How long ago a message was due."""
+    return max(0, int((clock() - due) * 1e9))
+
+
+def offered(counts: Counts) -> None:
+    """A message has left."""
+    counts.offered += 1
+    counts.offered_at = clock()
+
+
 async def echo(activity: Activity, session: Session, counts: Counts, index: int) -> None:
     """Requests and answers, with some on their way at any time."""
     kind, following = stream(activity, index)
     end = activity.began + activity.duration_s
-    waiting: list[tuple[int, Any]] = []
-    now_ns = time.monotonic_ns
+    replies = Replies(counts, planned=False)
 
     async def say() -> None:
-        payload = following()
-        waiting.append((now_ns(), payload))
+        payload, now_ns = following(), time.monotonic_ns()
+        replies.sent(payload, now_ns, now_ns)
         await session.send(kind, payload)
         counts.offered += 1
 
     for _ in range(activity.in_flight):
         if not await guarded(counts, say()):
             return
-    await answers(session, counts, waiting, say, end)
+    await answers(session, counts, replies, say, end)
+    replies.end()
 
 
 async def answers(
     session: Session,
     counts: Counts,
-    waiting: list[tuple[int, Any]],
+    replies: Replies,
     say: Callable[[], Awaitable[None]],
     end: float,
 ) -> None:
     """Hears answers, each of which lets the next message go until the end, and then those that are on their way."""
-    first = 0
     try:
-        while True:
-            left = len(waiting) - first
-            if left == 0 and clock() >= end:
-                return
+        while replies.waiting or clock() < end:
             patience = max(0.0, end - clock()) + PING_TIMEOUT_S
-            batch = await asyncio.wait_for(session.receive(), patience)
-            now = time.monotonic_ns()
-            heard = 0
-            for message in batch:
-                if message.type == "error":
-                    counts.errors[str(message.payload.get("code"))] += 1
-                    continue
-                if first == len(waiting):
-                    counts.wrong += 1
-                    continue
-                sent_ns, payload = waiting[first]
-                first += 1
-                heard += 1
-                counts.latencies.append(now - sent_ns)
-                if message.payload != payload:
-                    counts.wrong += 1
-            counts.confirm(heard, now / 1e9)
+            freed = heard(await asyncio.wait_for(session.receive(), patience), counts, replies)
             if clock() < end:
-                for _ in range(heard):
+                for _ in range(freed):
                     await say()
-            if first > 4096:
-                del waiting[:first]
-                first = 0
     except asyncio.TimeoutError:
         return
     except Exception as error:
         counts.broken[type(error).__name__] += 1
 
 
+def heard(batch: list[Received], counts: Counts, replies: Replies) -> int:
+    """Takes what has come together; how many messages may leave for it."""
+    now_ns = time.monotonic_ns()
+    freed = 0
+    for message in batch:
+        if message.type == "error":
+            counts.errors[str(message.payload.get("code"))] += 1
+        else:
+            freed += replies.heard(message.payload, now_ns)
+    return freed
+
+
 async def paced_echo(activity: Activity, session: Session, counts: Counts, index: int) -> None:
     """Requests when their time has come; their latency counts from then."""
     kind, following = stream(activity, index)
-    pace = Pace(activity, counts.members, index)
+    pace = Pace(activity, activity.connections, activity.number + index)
     end = activity.began + activity.duration_s
-    waiting: list[tuple[int, int]] = []
+    replies = Replies(counts, planned=True)
 
     async def speak() -> None:
         while (due := pace.next()) < end:
+            counts.planned += 1
+            if clock() > end + CATCH_UP_S:
+                continue
             if (wait := due - clock()) > 0:
                 await asyncio.sleep(wait)
-            waiting.append((int(due * 1e9), time.monotonic_ns()))
-            await session.send(kind, following())
-            counts.offered += 1
+            counts.late.append(late_ns(due))
+            payload = following()
+            replies.sent(payload, int(due * 1e9), time.monotonic_ns())
+            await session.send(kind, payload)
+            offered(counts)
 
     speaking = asyncio.create_task(speak())
-    first = 0
     try:
-        while not speaking.done() or first < len(waiting):
+        while not speaking.done() or replies.waiting:
             patience = max(0.0, end - clock()) + PING_TIMEOUT_S
-            batch = await asyncio.wait_for(session.receive(), patience)
-            now = time.monotonic_ns()
-            for _ in itertools.islice(batch, len(waiting) - first):
-                due_ns, sent_ns = waiting[first]
-                first += 1
-                counts.latencies.append(max(0, now - due_ns))
-                counts.latencies_sent.append(max(0, now - sent_ns))
-                counts.confirm(1, now / 1e9)
-    except asyncio.TimeoutError:
-        pass
+            if not replies.waiting:
+                # Nothing can come before the next message has left.
+                patience = min(patience, IDLE_S)
+            try:
+                heard(await asyncio.wait_for(session.receive(), patience), counts, replies)
+            except asyncio.TimeoutError:
+                if replies.waiting or clock() > end + PING_TIMEOUT_S:
+                    break
     except Exception as error:
         counts.broken[type(error).__name__] += 1
     speaking.cancel()
+    replies.end()
 
 
 async def ping(activity: Activity, session: Session, counts: Counts, index: int) -> None:
@@ -304,6 +334,14 @@ async def hold(activity: Activity, session: Session, counts: Counts, index: int)
         counts.count(1, ended / 1e9)
         due += activity.every_s
     await asyncio.sleep(max(0.0, end - clock()))
+
+
+async def survive(activity: Activity, session: Session, counts: Counts, index: int) -> None:
+    """A moment of silence, and a ping: what a server ends right after it has made it ready is no connection."""
+    await asyncio.sleep(max(0.0, activity.began + activity.duration_s - clock()))
+    lost = sum(counts.broken.values())
+    if not await confirmed(session, counts) and sum(counts.broken.values()) == lost:
+        counts.broken["NoPong"] += 1
 
 
 async def fan_out(activity: Activity, sessions: list[Session], counts: Counts, shared: Any) -> None:
@@ -341,9 +379,14 @@ async def publish(activity: Activity, session: Session, counts: Counts, shared: 
             due = clock()
         else:
             due = pace.next()
-            await asyncio.sleep(max(0.0, due - clock()))
+            if due < end:
+                counts.planned += 1
+                await asyncio.sleep(max(0.0, due - clock()))
         if due >= end:
             break
+        if pace is not None:
+            counts.late.append(late_ns(due))
+        counts.offered_at = clock()
         number += 1
         message = publication(number, int(due * 1e9), activity.size)
         if not await guarded(counts, session.publish(TOPIC, "tick", message)):

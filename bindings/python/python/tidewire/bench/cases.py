@@ -13,8 +13,21 @@ from . import plan
 from .account import Opened
 from .activities import Activity
 from .fleet import Fleet
-from .measure import SHARE_MEANINGFUL_S, Bench, Result, deviation, limit, summary, with_known
+from .measure import (
+    SHARE_MEANINGFUL_S,
+    Bench,
+    Measured,
+    Moment,
+    Result,
+    conclude,
+    deviation,
+    in_words,
+    summary,
+    usage_of,
+    with_known,
+)
 from .payload import TRADE_BYTES
+from .processes import Sample
 
 SIZES = (64, 256, 1024, 4096, 16_384, 65_536)
 #: Not zlib: the client compresses no messages that are as short as these.
@@ -37,70 +50,90 @@ def run_test(bench: Bench, test: str, connections: int) -> None:
 
 
 def connection_storm(bench: Bench, connections: int) -> None:
-    """How many connections a second the server makes ready."""
-    before = bench.server.sample()
+    """How many connections a second the server makes ready, that live to the end of the test."""
+    before, started = bench.server.sample(), Moment.now(bench.fleet.pids)
     opened = bench.open(connections)
-    after = bench.server.sample()
-    result = opening(bench, plan.CONNECTION_STORM, connections, opened, before, after)
-    if after is not None:
-        result["memory"] = bench.idle_memory(after.rss_bytes, opened.connected)
+    after, ended = bench.server.sample(), Moment.now(bench.fleet.pids)
+    held = bench.survive()
+    measured = Opening(opened, before, after, started, ended)
+    result = measured.result(bench, plan.CONNECTION_STORM, connections, broken=sum(held.broken.values()))
+    if held.broken:
+        words = in_words(held.broken)
+        result["notes"].append(f"Connections that broke after they had become ready: {words}.")
+    with_all_open = bench.server.sample()
+    if with_all_open is not None:
+        result["memory"] = bench.idle_memory(with_all_open.rss_bytes, result["connected"])
     bench.done(result)
 
 
 def connect_latency(bench: Bench, connections: int) -> None:
     """From connect to ready, one connection after another in one process."""
-    before = bench.server.sample()
+    before, started = bench.server.sample(), Moment.now(bench.fleet.pids)
     opened = bench.fleet.reconnect(1, rounds=bench.plan.rounds)
-    result = opening(bench, plan.CONNECT_LATENCY, 1, opened, before, bench.server.sample(), saturates=False)
+    measured = Opening(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
+    result = measured.result(bench, plan.CONNECT_LATENCY, 1, saturates=False)
     result["notes"].append(f"{opened.attempted} rounds, one connection at a time.")
     bench.done(result)
 
 
 def rapid_reconnect(bench: Bench, connections: int) -> None:
     """Connect, authenticate, disconnect, again and again."""
-    before = bench.server.sample()
+    before, started = bench.server.sample(), Moment.now(bench.fleet.pids)
     opened = bench.fleet.reconnect(connections, duration_s=bench.plan.duration_s)
-    result = opening(bench, plan.RAPID_RECONNECT, connections, opened, before, bench.server.sample())
+    measured = Opening(opened, before, bench.server.sample(), started, Moment.now(bench.fleet.pids))
+    result = measured.result(bench, plan.RAPID_RECONNECT, connections)
     result["notes"].append(f"{opened.attempted} connections, {connections} at once.")
     bench.done(result)
 
 
-def opening(
-    bench: Bench,
-    test: str,
-    connections: int,
-    opened: Opened,
-    before: Any,
-    after: Any,
-    *,
-    saturates: bool = True,
-) -> Result:
-    """The result of a test that opens connections."""
-    bench.server_name = bench.server_name or opened.server
-    result = bench.result(test, connections, opened)
-    if test != plan.CONNECTION_STORM:
-        # So many were open one after another.
-        del result["connected"]
-    duration = opened.ended - opened.began
-    result["duration_s"] = duration
-    if opened.connected and duration > 0:
-        result["rate_per_s"] = opened.connected / duration
-    with_known(result, latency_us=summary(opened.latencies, "sent"))
-    result["cpu"] = {"client_s": opened.cpu_s}
-    result["bottleneck"] = "none"
-    if before and after:
-        result["cpu"]["server_s"] = max(0.0, after.cpu_s - before.cpu_s)
-        result["memory"] = {"server_rss_bytes": after.rss_bytes}
-        if saturates and duration >= SHARE_MEANINGFUL_S:
-            result["bottleneck"] = limit(opened.busiest_s, opened.cpu_s, before, after, duration)
-    failed = opened.attempted - opened.connected
-    saturating = saturates and before is not None and duration >= SHARE_MEANINGFUL_S
-    verdict, notes = _lab.lab_verdict(
-        False, 0, 0, None, None, opened.attempted, failed, 0, 0, result["bottleneck"], saturating, []
-    )
-    result["verdict"] = verdict
-    result["notes"] += notes
-    return result
+@dataclasses.dataclass
+class Opening:
+    """Connections that were opened, and what both sides had of the processor meanwhile."""
+
+    opened: Opened
+    before: Sample | None
+    after: Sample | None
+    started: Moment
+    ended: Moment
+
+    def result(
+        self, bench: Bench, test: str, connections: int, *, saturates: bool = True, broken: int = 0
+    ) -> Result:
+        """The result of a test that opens connections, of which some broke after they had been opened."""
+        opened = self.opened
+        living = opened.connected - broken
+        bench.server_name = bench.server_name or opened.server
+        result = bench.result(test, connections, opened)
+        result.update(connected=living, failed=opened.attempted - living)
+        if test != plan.CONNECTION_STORM:
+            # So many were open one after another.
+            del result["connected"]
+        duration = opened.ended - opened.began
+        result["duration_s"] = duration
+        if living > 0 and duration > 0:
+            result["rate_per_s"] = living / duration
+        with_known(result, latency_us=summary(opened.latencies, "sent"))
+        is_long = duration >= SHARE_MEANINGFUL_S
+        server_s = busiest_s = None
+        if self.before and self.after:
+            result["memory"] = {"server_rss_bytes": self.after.rss_bytes}
+            server_s = self.after.cpu_s - self.before.cpu_s
+            busiest_s = self.after.busiest_since(self.before)
+        usage = usage_of(
+            opened, duration, self.ended.cores, bench.server, server_s if is_long else None, busiest_s
+        )
+        on_shared = server_s or 0.0 if usage["shared_cores"] else 0.0
+        evidence = {
+            "aim": "saturate" if saturates and is_long else "keep",
+            "account": {
+                "connections_attempted": opened.attempted,
+                "connections_failed": result["failed"],
+            },
+            "generator": self.ended.health(self.started, opened.waited_s, opened.busiest_s, on_shared),
+            "usage": usage,
+        }
+        conclude(result, evidence, opened.cpu_s)
+        return result
 
 
 def ping_latency(bench: Bench, connections: int) -> None:
@@ -108,15 +141,16 @@ def ping_latency(bench: Bench, connections: int) -> None:
     opened = bench.open(connections)
     measured = bench.measure(Activity("ping", 0.0, 0.0, pings=bench.plan.pings))
     result = bench.result(plan.PING_LATENCY, connections, opened)
-    bench.judge(result, opened, measured, saturating=False)
-    show_round_trips(result, measured.counts)
+    bench.judge(result, opened, measured, aim="round_trips")
+    show_round_trips(result, measured)
     bench.done(result)
 
 
-def show_round_trips(result: Result, counts: Any) -> None:
+def show_round_trips(result: Result, measured: Measured) -> None:
     """The rate of a test whose pings are its measurement."""
-    if counts.latencies and counts.duration_s > 0:
-        result["rate_per_s"] = len(counts.latencies) / counts.duration_s
+    counts = measured.counts
+    if counts.latencies and measured.duration_s > 0:
+        result["rate_per_s"] = len(counts.latencies) / measured.duration_s
     if series := counts.per_second():
         result["rate_series"] = series
 
@@ -196,7 +230,7 @@ def send(
     )
     measured = bench.measure(activity)
     result = bench.result(test, connections, opened)
-    bench.judge(result, opened, measured, saturating=kind == "send")
+    bench.judge(result, opened, measured, aim="saturate" if kind == "send" else "keep")
     describe(bench, result, size)
     if last:
         bench.done(result)
@@ -229,10 +263,8 @@ def echo(bench: Bench, connections: int) -> None:
         )
         measured = bench.measure(activity)
         result = bench.result(plan.ECHO, connections, opened)
-        bench.judge(result, opened, measured, saturating=asked.rate_per_s is None)
+        bench.judge(result, opened, measured, aim="saturate" if asked.rate_per_s is None else "keep")
         describe(bench, result, size)
-        if asked.rate_per_s is None:
-            result["notes"].append(f"{activity.in_flight} messages in flight on each connection.")
         bench.done(result)
 
 
@@ -244,8 +276,8 @@ def sustained_hold(bench: Bench, connections: int) -> None:
         Activity("hold", 0.0, bench.plan.hold_s, every_s=bench.plan.hold_ping_every_s, seed=bench.plan.seed)
     )
     result = bench.result(plan.SUSTAINED_HOLD, connections, opened)
-    bench.judge(result, opened, measured, saturating=False)
-    show_round_trips(result, measured.counts)
+    bench.judge(result, opened, measured, aim="keep")
+    show_round_trips(result, measured)
     survived = max(0, measured.counts.members - sum(measured.counts.broken.values()))
     percent = 100.0 * survived / max(1, opened.connected)
     result["survival"] = {"survived": survived, "percent": percent}
@@ -266,7 +298,8 @@ def connection_limit(bench: Bench, connections: int) -> None:
     attempted = duration = 0.0
     while wanted > stable:
         began = bench.open(wanted)
-        alive = began.connected == wanted and not bench.fleet.run(Activity("ping", 0.0, 0.0, pings=1)).broken
+        held = bench.survive() if began.connected == wanted else None
+        alive = held is not None and not held.broken and not held.pongs_lost
         bench.fleet.close()
         attempted += 1
         bench.say(f"  {wanted}: {'stable' if alive else 'failed'}")
@@ -333,11 +366,11 @@ def published(bench: Bench, connections: int, opened: Opened, size: int, rate: f
     counts = measured.counts
     counts.offered = counts.publications * counts.members
     if measured.counters is not None and measured.counters[2] is not None:
-        measured.counters = measured.counters[2], 0, measured.counters[2]
+        measured.counters = measured.counters[2], {}, measured.counters[2]
     else:
         measured.counters = None
     result = bench.result(plan.FAN_OUT, connections, opened)
-    bench.judge(result, opened, measured, saturating=rate is None)
+    bench.judge(result, opened, measured, aim="saturate" if rate is None else "keep")
     if "messages" in result:
         result["messages"].pop("refused", None)
     skews = [last - first for first, last in counts.received.values()]
@@ -354,8 +387,6 @@ def published(bench: Bench, connections: int, opened: Opened, size: int, rate: f
     if connections > 1:
         with_known(found, skew_us=summary(array("Q", skews), "first_received"))
     result["fan_out"] = found
-    if counts.gaps or counts.duplicates or counts.wrong:
-        result["verdict"] = "failed"
     describe(bench, result, size)
     bench.done(result)
 

@@ -32,6 +32,9 @@ class Fleet:
         self._total = context.RawValue("q", -1)
         self._workers = []
         self.opened = 0
+        #: Living connections of each process, as far as it is known.
+        self.members = [0] * processes
+        self.pids: list[int] = []
         for slot in range(processes):
             ours, theirs = context.Pipe()
             shared = worker.Shared(self._received, self._total, slot)
@@ -39,6 +42,7 @@ class Fleet:
             process.start()
             theirs.close()
             self._workers.append((process, ours))
+            self.pids.append(process.pid or 0)
 
     @property
     def processes(self) -> int:
@@ -54,7 +58,9 @@ class Fleet:
             commands.append(worker.Open(count, first, max(1, OPENING_AT_ONCE // parts)))
             first += count
         self.opened = first
-        return opened_together(self._ask(commands))
+        answers = self._ask(commands)
+        self.members = [known + answer.connected for known, answer in zip(self.members, answers, strict=True)]
+        return opened_together(answers)
 
     def reconnect(self, at_once: int, *, rounds: int | None = None, duration_s: float = 0.0) -> Opened:
         """Opens and closes connections, at least one at once in one process."""
@@ -84,14 +90,14 @@ class Fleet:
         for slot in range(self.processes):
             self._received[slot] = 0
         began = clock() + HEAD_START_S
-        rate = activity.rate_per_s
-        shared_rate = rate if activity.kind == "fan-out" or rate is None else rate / self.processes
+        # Each connection has its part of the rate, however they are spread over the processes.
         commands = [
             replace(
                 activity,
                 began=began,
-                rate_per_s=shared_rate,
                 first=slot,
+                number=sum(self.members[:slot]),
+                connections=sum(self.members),
                 publishes=activity.kind == "fan-out" and slot == last,
             )
             for slot in range(self.processes)
@@ -102,6 +108,7 @@ class Fleet:
         """Closes all connections; the processes stay."""
         self._ask([worker.Close()] * self.processes)
         self.opened = 0
+        self.members = [0] * self.processes
 
     def stop(self) -> None:
         """Ends the processes."""

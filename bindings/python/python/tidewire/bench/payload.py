@@ -90,14 +90,20 @@ def trades(size: int, generator: random.Random) -> Payload:
 class Messages:
     """A ring of messages of one size; each message sent is a new value."""
 
-    def __init__(self, size: int, *, several: bool = False, seed: int = 1) -> None:
+    def __init__(self, size: int, *, several: bool = False, seed: int = 1, least: int = RING_MIN) -> None:
         if size < PAYLOAD_BYTES_MIN:
             raise ValueError(f"a message takes at least {PAYLOAD_BYTES_MIN} bytes")
         generator = random.Random(seed)
         self.size = size
         self.type = "trades" if several and size >= TRADES_BYTES_MIN else "trade"
         make = trades if self.type == "trades" else trade
-        self.ring = [make(size, generator) for _ in range(max(RING_MIN, min(RING_MAX, RING_BYTES // size)))]
+        wanted = max(least, RING_MIN, min(RING_MAX, RING_BYTES // size))
+        known: dict[bytes, Payload] = {}
+        while len(known) < wanted:
+            # No two are alike, so that each reply has its one message.
+            made = make(size, generator)
+            known[orjson.dumps(made)] = made
+        self.ring = list(known.values())
 
     def stream(self, start: int) -> Callable[[], Payload]:
         """What gives a new message's payload, beginning somewhere in the ring."""
@@ -107,9 +113,9 @@ class Messages:
 
 
 @functools.lru_cache(maxsize=4)
-def messages(size: int, several: bool, seed: int) -> Messages:
+def messages(size: int, several: bool, seed: int, least: int = RING_MIN) -> Messages:
     """The messages of a test, made once in a process."""
-    return Messages(size, several=several, seed=seed)
+    return Messages(size, several=several, seed=seed, least=least)
 
 
 def publication(number: int, due_ns: int, size: int) -> Payload:

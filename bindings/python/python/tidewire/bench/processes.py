@@ -17,6 +17,8 @@ class Sample:
     cpu_s: float
     rss_bytes: int
     threads: dict[tuple[int, int], float]
+    #: Processes whose time is in `cpu_s`.
+    pids: tuple[int, ...] = ()
 
     def busiest_since(self, before: Sample) -> float:
         """Processor time of the thread that was busiest since."""
@@ -25,11 +27,12 @@ class Sample:
 
 def sample(pids: list[int]) -> Sample | None:
     """What the processes have used; `None` where it cannot be read."""
-    usage = _lab.lab_usage(pids)
+    living = [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    usage = _lab.lab_usage(living)
     if usage is None:
         return None
-    threads = {(pid, thread): cpu for pid in pids for thread, cpu in thread_times(pid).items()}
-    return Sample(usage[0], usage[1], threads)
+    threads = {(pid, thread): cpu for pid in living for thread, cpu in thread_times(pid).items()}
+    return Sample(usage[0], usage[1], threads, tuple(living))
 
 
 def thread_times(pid: int) -> dict[int, float]:
@@ -48,3 +51,32 @@ def thread_times(pid: int) -> dict[int, float]:
             continue
         times[int(thread)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     return times
+
+
+def waiting_times(pid: int) -> dict[int, float]:
+    """How long each thread of a process has been ready to run without a core, in seconds."""
+    times = {}
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return {}
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                times[int(thread)] = int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError):
+            continue
+    return times
+
+
+def cores_busy(cores: frozenset[int]) -> float | None:
+    """How long these cores have worked for anybody since the machine was started, in seconds."""
+    try:
+        with open("/proc/stat") as file:
+            lines = [line.split() for line in file if line.startswith("cpu")]
+    except OSError:
+        return None
+    # User, nice, system, irq and softirq; the others are idle, or other machines.
+    busy = (1, 2, 3, 6, 7)
+    ours = [words for words in lines if words[0][3:].isdigit() and int(words[0][3:]) in cores]
+    return sum(int(words[at]) for words in ours for at in busy) / TICKS_PER_S

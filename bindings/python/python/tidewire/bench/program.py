@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -19,6 +22,7 @@ from . import plan, serving
 from .cases import run_test
 from .fleet import Fleet, WorkerFailed
 from .measure import Bench, Server
+from .payload import PAYLOAD_BYTES_MIN
 from .plan import Plan, Target
 
 EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
@@ -31,6 +35,7 @@ QUICK = {
     "connections_max": 100,
 }
 SECRETS = ("--token", "--jwt-secret")
+PAYLOAD_BYTES_MAX = 15 * 1024 * 1024
 
 
 class UsageError(Exception):
@@ -49,9 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     options = parser().parse_args(words)
     try:
-        os.makedirs(options.out, exist_ok=True)
-        return run(options, command_line(words))
-    except (UsageError, OSError, tidewire.ConfigurationError) as error:
+        # Before the run and not after it, so that no figure is lost for a mistyped directory or a full disk.
+        _lab.lab_try_out(options.out)
+        with reserved(options.out):
+            return run(options, command_line(words))
+    except (UsageError, OSError, tidewire.ConfigurationError, tidewire.InvalidArgumentError) as error:
         print(f"tidewire.bench: {error}", file=sys.stderr)
         return EXIT_USAGE
     except (WorkerFailed, tidewire.TidewireError) as error:
@@ -79,7 +86,7 @@ def parser() -> Parser:
     add("--hold-s", type=seconds, metavar="S", help="a sustained hold (default 30)")
     add(
         "--payload-bytes",
-        type=numbers,
+        type=sizes,
         default=(),
         metavar="BYTES,…",
         help="sizes of size-matrix, fan-out and echo",
@@ -92,7 +99,7 @@ def parser() -> Parser:
     add("--in-flight", type=number, metavar="N", help="echo: 64; fan-out: as many as 64 KiB hold")
     add(
         "--rate-per-s",
-        type=seconds,
+        type=rate,
         metavar="N",
         help="messages a second over all connections, when their time has come",
     )
@@ -164,7 +171,7 @@ def run(options: argparse.Namespace, command: str) -> int:
         "started_at": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
         "partial": reason is not None,
         "machine": json.loads(_lab.lab_machine()),
-        "target": {"url": target.url, "embedded": embedded},
+        "target": {"url": _lab.lab_redacted(target.url), "embedded": embedded},
         "plan": written_plan(made, command),
         "preflight": preflight,
         "results": bench.results,
@@ -200,13 +207,21 @@ def run_all(bench: Bench, child: serving.Child | None) -> str | None:
 
 def publish(report: dict[str, Any], options: argparse.Namespace, *, failed: bool) -> int:
     """Writes the files and prints the tables, or the report itself."""
-    page, tables, code = _lab.lab_save(json.dumps(report), options.out)
-    text = f"\n{tables}report: {page} (also .json and .md)\n"
+    written = json.dumps(report, indent=2)
+    tables, code = _lab.lab_tables(written)
+    # What was measured is printed first: it must not be lost because a disk is full.
+    shown = sys.stderr if options.json else sys.stdout
+    shown.write(f"\n{tables}")
     if options.json:
-        sys.stderr.write(text)
-        print(json.dumps(report, indent=2))
-    else:
-        sys.stdout.write(text)
+        print(written, flush=True)
+    try:
+        page = _lab.lab_save(written, options.out)
+    except tidewire.InvalidArgumentError as error:
+        if not options.json:
+            print(written, flush=True)
+        print(f"tidewire.bench: cannot save the report, which is printed above: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    shown.write(f"report: {page} (also .json and .md)\n")
     return EXIT_FAILED if failed else int(code)
 
 
@@ -271,13 +286,16 @@ def target_of(options: argparse.Namespace, child: serving.Child | None) -> tuple
         return target, Server([child.process.pid], child.ops)
     parts = urlsplit(options.url)
     if parts.scheme not in ("ws", "wss") or not parts.hostname:
-        raise UsageError(f"{options.url} is no URL that begins with ws:// or wss://")
+        shown = _lab.lab_redacted(options.url)
+        raise UsageError(f"{shown} is no URL that begins with ws:// or wss://")
     token = options.token or (None if options.jwt_secret else os.environ.get("TIDEWIRE_TOKEN"))
     secret = options.jwt_secret or (None if token else os.environ.get("TIDEWIRE_JWT_SECRET"))
     target = Target(options.url, token=token, jwt_secret=secret, ca=options.ca, **common)
     address, port = resolved(options.url), parts.port or (443 if parts.scheme == "wss" else 80)
-    pids = [options.server_pid] if options.server_pid else _lab.lab_listener_pids(address, port)
-    pids = [pid for pid in pids if pid != os.getpid()]
+    if options.server_pid:
+        _lab.lab_check_pid(options.server_pid, address, port)
+    listeners = _lab.lab_listener_pids(address, port)
+    pids = sorted({*listeners, *([options.server_pid] if options.server_pid else [])} - {os.getpid()})
     counters = None
     if options.stats_url:
         stats = urlsplit(options.stats_url)
@@ -316,10 +334,33 @@ def command_line(words: list[str]) -> str:
     """What was typed, without secrets."""
     shown, hide = ["python -m tidewire.bench"], False
     for word in words:
-        name, sign, _ = word.partition("=")
-        shown.append("…" if hide else f"{name}=…" if name in SECRETS and sign else word)
+        name, sign, value = word.partition("=")
+        if hide:
+            shown.append("…")
+        elif name in SECRETS and sign:
+            shown.append(f"{name}=…")
+        elif name.startswith("--") and "://" in value:
+            shown.append(f"{name}={_lab.lab_redacted(value)}")
+        else:
+            shown.append(_lab.lab_redacted(word) if "://" in word else word)
         hide = name in SECRETS and not sign
-    return " ".join(shown)
+    # A word that is not UTF-8 has a form that no file takes.
+    return " ".join(shown).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def reserved(out: str) -> Iterator[None]:
+    """A directory that no other run writes its report to."""
+    directory = os.open(out, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"another run writes its report to {out}: wait for its end, or name another directory"
+            raise UsageError(message) from None
+        yield
+    finally:
+        os.close(directory)
 
 
 def say(text: str) -> None:
@@ -352,12 +393,33 @@ def number(text: str) -> int:
     return value
 
 
+def sizes(text: str) -> tuple[int, ...]:
+    """Sizes of messages."""
+    found = numbers(text)
+    for size in found:
+        if not PAYLOAD_BYTES_MIN <= size <= PAYLOAD_BYTES_MAX:
+            raise argparse.ArgumentTypeError(
+                f"a message has from {PAYLOAD_BYTES_MIN} to {PAYLOAD_BYTES_MAX} bytes, not {size}"
+            )
+    return found
+
+
 def seconds(text: str) -> float:
-    """A number above 0."""
+    """A time."""
+    return within(text, 0.01, 30 * 24 * 3600.0)
+
+
+def rate(text: str) -> float:
+    """Messages a second."""
+    return within(text, 0.001, 1e9)
+
+
+def within(text: str, least: float, most: float) -> float:
+    """A number with bounds."""
     try:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number such as 2 or 0.5, not {text!r}")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"expected a number from {least:g} to {most:g}, not {text!r}")
     return value

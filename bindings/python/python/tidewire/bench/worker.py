@@ -115,6 +115,7 @@ async def obey(command: Any, target: Target, sessions: list[Session], shared: Sh
         await asyncio.gather(*(session.subscribe(command.topic) for session in chosen))
         return len(chosen)
     pid, before = os.getpid(), processes.thread_times(os.getpid())
+    waited = processes.waiting_times(pid)
     cpu = time.process_time()
     result: Opened | Counts
     if isinstance(command, Open):
@@ -127,6 +128,8 @@ async def obey(command: Any, target: Target, sessions: list[Session], shared: Sh
     result.cpu_s = time.process_time() - cpu
     after = processes.thread_times(pid)
     result.busiest_s = max((used - before.get(thread, 0.0) for thread, used in after.items()), default=0.0)
+    waits = processes.waiting_times(pid).items()
+    result.waited_s = max((time_s - waited.get(thread, 0.0) for thread, time_s in waits), default=0.0)
     return result
 
 

@@ -1,0 +1,200 @@
+use super::*;
+use crate::report::model::{Cpu, Machine, Messages, THROUGHPUT, Target};
+
+fn report(rates: &[(u64, f64)]) -> Report {
+    let target = Target {
+        url: "ws://h/".into(),
+        server: None,
+        embedded: false,
+    };
+    let mut report = Report::new(Machine::default(), target);
+    report
+        .results
+        .extend(rates.iter().map(|&(connections, rate)| TestResult {
+            rate_per_s: Some(rate),
+            ..TestResult::new(THROUGHPUT, connections)
+        }));
+    report
+}
+
+#[test]
+fn figures_of_the_same_set_up_meet_in_a_row_with_ratios_to_the_first() {
+    let reports = [
+        ("a".into(), report(&[(10, 100.0)])),
+        ("b".into(), report(&[(10, 250.0), (99, 1.0)])),
+    ];
+    let compared = Comparison::new(&reports);
+    assert_eq!(compared.rows.len(), 2);
+    let second = compared.rows[0].cells[1].unwrap();
+    assert_eq!((second.value, second.ratio), (250.0, Some(2.5)));
+    assert_eq!(compared.rows[1].cells[0], None);
+    assert_eq!(compared.rows[1].cells[1].unwrap().ratio, None);
+    assert!(
+        compared.markdown().contains("| 100 | 250 (2.50×) |"),
+        "{}",
+        compared.markdown()
+    );
+}
+
+#[test]
+fn repeated_results_give_their_median_and_worst_verdict() {
+    let mut repeated = report(&[(10, 900.0), (10, 100.0), (10, 200.0)]);
+    repeated.results[0].verdict = Verdict::Noisy;
+    let compared = Comparison::new(&[("a".into(), repeated)]);
+    let cell = compared.rows[0].cells[0].unwrap();
+    assert_eq!((cell.value, cell.verdict), (200.0, Verdict::Noisy));
+    assert!(
+        compared.terminal().contains("[200 noisy]"),
+        "{}",
+        compared.terminal()
+    );
+    let even = Comparison::new(&[("a".into(), report(&[(1, 1.0), (1, 3.0)]))]);
+    assert_eq!(even.rows[0].cells[0].unwrap().value, 2.0);
+}
+
+#[test]
+fn server_time_is_for_one_confirmed_message() {
+    let mut costly = report(&[(10, 1.0)]);
+    costly.results[0].cpu = Some(Cpu {
+        client_s: 1.0,
+        server_s: Some(2.0),
+        ..Cpu::default()
+    });
+    costly.results[0].messages = Some(Messages {
+        offered: 1_000_000,
+        confirmed: 1_000_000,
+        ..Messages::default()
+    });
+    let compared = Comparison::new(&[("a".into(), costly)]);
+    assert_eq!(compared.rows[1].metric, Metric::ServerCpu);
+    assert_eq!(compared.rows[1].cells[0].unwrap().value, 2.0);
+}
+
+#[test]
+fn only_results_with_the_same_plan_are_compared() {
+    use crate::report::model::{Latency, LoopKind, Pace, Plan};
+    let closed = |in_flight| Pace {
+        in_flight: Some(in_flight),
+        ..Pace::default()
+    };
+    let open = |rate, poisson| Pace {
+        kind: LoopKind::Open,
+        planned_per_s: Some(rate),
+        poisson,
+        ..Pace::default()
+    };
+    let with = |pace: Pace, profile: &str| {
+        let mut report = report(&[(10, 100.0)]);
+        report.results[0].pace = Some(pace);
+        report.results[0].latency_us = Some(Latency::default());
+        report.plan = Some(Plan {
+            profile: Some(profile.into()),
+            ..Plan::default()
+        });
+        report
+    };
+    let rates = |one: Report, other: Report| {
+        let compared = Comparison::new(&[("a".into(), one), ("b".into(), other)]);
+        compared
+            .rows
+            .iter()
+            .filter(|row| row.metric == Metric::Rate)
+            .count()
+    };
+    let plan = || with(closed(64), "raw");
+    assert_eq!(rates(plan(), plan()), 1);
+    for other in [
+        with(closed(1), "raw"),
+        with(open(100.0, false), "raw"),
+        with(closed(64), "v1"),
+    ] {
+        assert_eq!(rates(plan(), other), 2);
+    }
+    assert_eq!(
+        rates(with(open(9.0, true), "raw"), with(open(9.0, false), "raw")),
+        2
+    );
+    // A report of before, which told its pace for the whole run and the rest in a note.
+    let mut old = plan();
+    old.results[0].pace = None;
+    old.results[0].format = Some("json".into());
+    let mut new = plan();
+    new.results[0].format = Some("json".into());
+    old.results[0].notes = vec!["64 messages in flight on each connection.".into()];
+    old.plan.as_mut().unwrap().pace = Some("closed loop".into());
+    assert_eq!(rates(old, new), 1);
+}
+
+#[test]
+fn latencies_from_different_origins_have_no_ratio() {
+    use crate::report::model::Latency;
+    let with = |origin| {
+        let mut report = report(&[(10, 100.0)]);
+        report.results[0].latency_us = Some(Latency {
+            origin,
+            p50: 5.0,
+            p99: 9.0,
+            ..Latency::default()
+        });
+        ("r".to_owned(), report)
+    };
+    let compared = Comparison::new(&[with(LatencyOrigin::Sent), with(LatencyOrigin::Intended)]);
+    let p99 = compared
+        .rows
+        .iter()
+        .find(|row| row.metric == Metric::LatencyP99);
+    assert_eq!(p99.unwrap().cells[1].unwrap().ratio, None);
+}
+
+#[test]
+fn what_is_not_valid_is_bracketed_with_its_ratio() {
+    let failed = || {
+        let mut failed = report(&[(10, 200.0)]);
+        failed.results[0].verdict = Verdict::Failed;
+        failed
+    };
+    let against = |one: Report, other: Report| {
+        Comparison::new(&[("a".into(), one), ("b".into(), other)]).terminal()
+    };
+    let text = against(report(&[(10, 100.0)]), failed());
+    assert!(text.contains("[200 (2.00×) failed]"), "{text}");
+    let text = against(failed(), report(&[(10, 100.0)]));
+    assert!(
+        text.contains("[200 failed]") && text.contains("100 [0.50×]"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_differs_besides_is_listed() {
+    let mut slow = report(&[(10, 100.0)]);
+    slow.machine.cores = Some(2);
+    slow.plan = Some(crate::report::model::Plan {
+        threads: Some(1),
+        duration_s: Some(5.0),
+        ..Default::default()
+    });
+    let compared = Comparison::new(&[("a".into(), slow.clone()), ("b".into(), slow.clone())]);
+    assert_eq!(compared.differences, []);
+    let mut fast = slow.clone();
+    fast.machine.cores = Some(8);
+    fast.plan.as_mut().unwrap().threads = None;
+    let compared = Comparison::new(&[("a".into(), slow), ("b".into(), fast)]);
+    let names: Vec<&str> = compared.differences.iter().map(|one| one.name).collect();
+    assert_eq!(names, ["Machine", "Generator threads"]);
+    assert_eq!(compared.differences[1].values, ["1", ""]);
+    for text in [compared.terminal(), compared.markdown(), compared.html()] {
+        assert!(
+            text.contains("2 cores") && text.contains("8 cores"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn hostile_column_names_are_escaped() {
+    let compared = Comparison::new(&[("<script>".into(), report(&[(1, 1.0)]))]);
+    assert!(!compared.html().contains("<script>"));
+    assert!(!compared.markdown().contains("<script>"));
+    assert_eq!(Comparison::new(&[]).rows, []);
+}

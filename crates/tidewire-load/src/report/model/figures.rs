@@ -1,0 +1,231 @@
+//! The figures of a test, in groups.
+
+use serde::{Deserialize, Serialize};
+
+/// Messages counted on both sides.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Messages {
+    /// Written by the generator.
+    pub offered: u64,
+    /// Proven read by a pong or an answer, and not refused.
+    pub confirmed: u64,
+    /// Given to the application, by the server's own counter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<u64>,
+    /// Refused with a reason, by the server's own counter or else as it told the connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<u64>,
+    /// Offered and neither confirmed nor refused.
+    pub lost: u64,
+}
+
+/// How the messages of a test were paced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Whether a message waits for the answer to another, or for its time.
+    #[serde(rename = "loop")]
+    pub kind: LoopKind,
+    /// Closed loop with replies: messages on their way on each connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Open loop: messages a second that were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned_per_s: Option<f64>,
+    /// Open loop: messages a second that were written. It says what the generator did, and is no throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offered_per_s: Option<f64>,
+    /// Open loop: at random times as independent users send.
+    #[serde(default)]
+    pub poisson: bool,
+}
+
+/// What a message waits for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LoopKind {
+    /// For room: an answer or a confirmation.
+    #[default]
+    Closed,
+    /// For its time.
+    Open,
+}
+
+/// Whose word a confirmation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmedBy {
+    /// A pong that the server sent after it had read the message, as it says.
+    Pong,
+    /// A reply with the content of the message, compared by the generator.
+    Reply,
+    /// The server's own counters, compared with what was written.
+    Counters,
+}
+
+impl ConfirmedBy {
+    /// The value in a report.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pong => "pong",
+            Self::Reply => "reply",
+            Self::Counters => "counters",
+        }
+    }
+}
+
+/// Pings written, of the application or of WebSocket, and what came of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pings {
+    /// Pings written.
+    pub sent: u64,
+    /// Pings that were never answered.
+    pub lost: u64,
+    /// Pongs that answered no open ping.
+    pub strange: u64,
+}
+
+/// Where a latency's clock starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LatencyOrigin {
+    /// When the message was written.
+    #[default]
+    Sent,
+    /// When the plan wanted the message written, so that a stall of the generator's own queue counts.
+    Intended,
+    /// When the first of all receivers had it.
+    FirstReceived,
+}
+
+/// A latency distribution; every time in microseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Where the clock starts.
+    pub origin: LatencyOrigin,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// 99.99th percentile; with fewer than 10,000 values it is the maximum.
+    pub p99_99: f64,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub stdev: f64,
+    /// Number of values.
+    pub count: u64,
+    /// `[percentile from 0 to 100, microseconds]`, ascending, for a plot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How many connections lasted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Survival {
+    /// Connections still open and answering at the end.
+    pub survived: u64,
+    /// The same as a percentage of those that were opened, 0 to 100.
+    pub percent: f64,
+}
+
+/// Outcome of the search for the largest number of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionLimit {
+    /// The largest number that was opened and held without a failure.
+    pub largest_stable: u64,
+    /// What failed beyond it.
+    pub stopped_by: StoppedBy,
+}
+
+/// What ended the search for more connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoppedBy {
+    /// The server refused, closed or did not answer.
+    Server,
+    /// The limit of open files, of either side.
+    OpenFiles,
+    /// No source port was left.
+    Ports,
+    /// Memory ran short.
+    Memory,
+    /// Nothing failed: the plan's own maximum was reached.
+    Plan,
+}
+
+/// What a fan-out was, and what its subscribers found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FanOut {
+    /// Publications that were due in a second; absent at full speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publications_per_s: Option<f64>,
+    /// Publications that could be ahead of the slowest subscriber; only at full speed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
+    /// Publications written.
+    pub publications: u64,
+    /// Publications that a subscriber had not got when it got a later one, over all subscribers.
+    pub gaps: u64,
+    /// Publications that a subscriber got again, or after a later one.
+    pub duplicates: u64,
+    /// Messages with another content than was published, or with an offset that does not follow.
+    pub wrong: u64,
+    /// From the first to the last subscriber of a publication; at full speed, of one in so many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skew_us: Option<Latency>,
+}
+
+/// Processor time, user and system together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Seconds used by the generator's threads.
+    pub client_s: f64,
+    /// The part of `client_s` that was spent in a loop before the next message's time, which is no work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_spin_s: Option<f64>,
+    /// What the generator used of the processor time that it could have, from 0 to about 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_share: Option<f64>,
+    /// Cores that the generator may use, less where a quota leaves it less.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cores: Option<f64>,
+    /// Seconds used by the server's processes, when they run on the same machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_s: Option<f64>,
+    /// What the server used of the processor time that it could have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_share: Option<f64>,
+    /// Cores that the server may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_cores: Option<f64>,
+    /// Cores that both may use, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_cores: Option<f64>,
+}
+
+/// Memory of the server's process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Resident memory with all connections open.
+    pub server_rss_bytes: u64,
+    /// The most resident memory that was seen during the test, ten times a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_rss_peak_bytes: Option<u64>,
+    /// Growth over the server without connections, divided by the number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_connection_bytes: Option<f64>,
+    /// Resident memory at the end of a hold less that at its beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift_bytes: Option<i64>,
+}

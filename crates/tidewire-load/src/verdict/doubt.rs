@@ -1,0 +1,307 @@
+//! The doubts: each reason for which a figure is not valid, with its name, its verdict and its words.
+
+use std::fmt;
+
+use super::{NOISE_MAX, Verdict};
+use crate::accounting::Discrepancy;
+use crate::evidence::Aim;
+use crate::number::{grouped, seconds, si, us};
+
+/// One reason for which a figure is not valid. Its text says what was seen and what to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Doubt {
+    /// The counts of both sides do not balance.
+    Account(Discrepancy),
+    /// The test ended before its plan was done.
+    Interrupted,
+    /// Replies with the content of no message that was on its way.
+    RepliesWrong(u64),
+    /// Messages passed over and never answered.
+    RepliesMissing(u64),
+    /// Replies to messages that had been answered.
+    RepliesDoubled(u64),
+    /// Replies after the reply to a later message.
+    RepliesReordered(u64),
+    /// Replies to messages that had not been sent.
+    RepliesUnsent(u64),
+    /// Pongs that answered no open ping.
+    PongsStrange(u64),
+    /// Messages refused for another reason than a rate limit.
+    MessagesRefused {
+        /// The server's word for it.
+        reason: String,
+        /// How many.
+        count: u64,
+    },
+    /// More may have been refused than the server has reported.
+    RefusalsUntold {
+        /// Refusals that it has reported.
+        told: u64,
+    },
+    /// The server's counters could not be compared, for this reason.
+    CountersUnreadable(String),
+    /// Publications that subscribers missed.
+    PublicationsMissed(u64),
+    /// Publications that came again, or after later ones.
+    PublicationsDoubled(u64),
+    /// Deliveries with another content.
+    PublicationsWrong(u64),
+    /// No subscriber got anything.
+    PublicationsUnheard,
+    /// The server did not take the rate that was asked for.
+    PaceNotTaken {
+        /// Messages a second that were asked for.
+        planned: f64,
+        /// Messages a second that were written.
+        offered: f64,
+    },
+    /// The generator did not keep the rate that was asked for.
+    PaceMissed {
+        /// Messages a second that were asked for.
+        planned: f64,
+        /// Messages a second that were written.
+        offered: f64,
+    },
+    /// Messages left the generator late.
+    GeneratorLate {
+        /// 99th percentile of their lateness.
+        p99_us: f64,
+        /// 99th percentile of the latency that is shown.
+        latency_p99_us: Option<f64>,
+    },
+    /// Other programs had the generator's cores.
+    GeneratorStarved {
+        /// Seconds of waiting.
+        waited_s: f64,
+        /// Seconds of the test.
+        duration_s: f64,
+    },
+    /// A quota held the generator back.
+    GeneratorThrottled {
+        /// For so many seconds.
+        throttled_s: f64,
+    },
+    /// The generator's process stood still.
+    GeneratorStopped {
+        /// For so many seconds.
+        stopped_s: f64,
+    },
+    /// The generator had no processor time left, and the server had.
+    GeneratorSaturated {
+        /// What it used of what it could have had.
+        share: f64,
+        /// What the test was for.
+        aim: Aim,
+    },
+    /// The rate varied by this coefficient of variation.
+    Noisy(f64),
+}
+
+impl Doubt {
+    /// The name in a report.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Account(discrepancy) => discrepancy.name(),
+            Self::Interrupted => "interrupted",
+            Self::RepliesWrong(_) => "replies_wrong",
+            Self::RepliesMissing(_) => "replies_missing",
+            Self::RepliesDoubled(_) => "replies_doubled",
+            Self::RepliesReordered(_) => "replies_reordered",
+            Self::RepliesUnsent(_) => "replies_unsent",
+            Self::PongsStrange(_) => "pongs_strange",
+            Self::MessagesRefused { .. } => "messages_refused",
+            Self::RefusalsUntold { .. } => "refusals_untold",
+            Self::CountersUnreadable(_) => "counters_unreadable",
+            Self::PublicationsMissed(_) => "publications_missed",
+            Self::PublicationsDoubled(_) => "publications_doubled",
+            Self::PublicationsWrong(_) => "publications_wrong",
+            Self::PublicationsUnheard => "publications_unheard",
+            Self::PaceNotTaken { .. } => "pace_not_taken",
+            Self::PaceMissed { .. } => "pace_missed",
+            Self::GeneratorLate { .. } => "generator_late",
+            Self::GeneratorStarved { .. } => "generator_starved",
+            Self::GeneratorThrottled { .. } => "generator_throttled",
+            Self::GeneratorStopped { .. } => "generator_stopped",
+            Self::GeneratorSaturated { .. } => "generator_saturated",
+            Self::Noisy(_) => "noisy",
+        }
+    }
+
+    /// The verdict over a figure with this doubt alone.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::PaceMissed { .. }
+            | Self::GeneratorLate { .. }
+            | Self::GeneratorStarved { .. }
+            | Self::GeneratorThrottled { .. }
+            | Self::GeneratorStopped { .. }
+            | Self::GeneratorSaturated { .. } => Verdict::GeneratorBound,
+            Self::Noisy(_) => Verdict::Noisy,
+            _ => Verdict::Failed,
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Account(discrepancy) => discrepancy.fmt(f),
+            Self::PaceNotTaken { .. }
+            | Self::PaceMissed { .. }
+            | Self::GeneratorLate { .. }
+            | Self::GeneratorStarved { .. }
+            | Self::GeneratorThrottled { .. }
+            | Self::GeneratorStopped { .. }
+            | Self::GeneratorSaturated { .. }
+            | Self::Noisy(_) => f.write_str(&self.generator_words()),
+            _ => f.write_str(&self.content_words()),
+        }
+    }
+}
+
+impl Doubt {
+    /// Of what the server said.
+    fn content_words(&self) -> String {
+        match self {
+            Self::Interrupted => {
+                "The test was interrupted before its end: its figures are those of a part of the plan."
+                    .to_owned()
+            }
+            Self::RepliesWrong(count) => format!(
+                "{} replies had another kind or content than any message that was on its way: this server does \
+                 not echo.",
+                grouped(*count)
+            ),
+            Self::RepliesMissing(count) => format!(
+                "{} messages were passed over: the reply to a later message came, and theirs did not.",
+                grouped(*count)
+            ),
+            Self::RepliesDoubled(count) => format!(
+                "{} replies came to messages that had been answered already.",
+                grouped(*count)
+            ),
+            Self::RepliesReordered(count) => format!(
+                "{} replies came after the reply to a later message.",
+                grouped(*count)
+            ),
+            Self::RepliesUnsent(count) => format!(
+                "{} replies came to messages that had not been sent: the server answers from memory.",
+                grouped(*count)
+            ),
+            Self::PongsStrange(count) => format!(
+                "{} pongs answered no open ping: do not trust what this server confirms.",
+                grouped(*count)
+            ),
+            Self::MessagesRefused { reason, count } => format!(
+                "The server refused {} messages with {reason}.",
+                grouped(*count)
+            ),
+            Self::RefusalsUntold { told } => format!(
+                "The server told of {} refused messages, and it cannot be seen that these were all. Name its own \
+                 counters with --stats-url, or raise its rate limit.",
+                grouped(*told)
+            ),
+            Self::CountersUnreadable(error) => {
+                format!("The server's counters could not be compared: {error}.")
+            }
+            Self::PublicationsMissed(count) => format!(
+                "Subscribers missed {} publications and got later ones: the server dropped them, or changed their \
+                 order.",
+                grouped(*count)
+            ),
+            Self::PublicationsDoubled(count) => format!(
+                "{} publications came again, or after later ones.",
+                grouped(*count)
+            ),
+            Self::PublicationsWrong(count) => format!(
+                "{} messages were not as they had been published, or their offsets did not follow each other.",
+                grouped(*count)
+            ),
+            _ => "No subscriber got anything. A server has to send what one connection says to all others, or, \
+                  with protocol version 1, to allow clients the topic fan-out."
+                .to_owned(),
+        }
+    }
+
+    /// Of what the generator and its machine did.
+    fn generator_words(&self) -> String {
+        match self {
+            Self::PaceNotTaken { planned, offered } => format!(
+                "The server took {}/s of the {}/s that were planned: the sockets were full. Plan a lower rate to \
+                 see one that it keeps.",
+                rate(*offered),
+                rate(*planned)
+            ),
+            Self::PaceMissed { planned, offered } => format!(
+                "The generator offered {}/s of the {}/s that were planned. Give it more threads and cores, or plan \
+                 a lower rate.",
+                rate(*offered),
+                rate(*planned)
+            ),
+            Self::GeneratorLate {
+                p99_us,
+                latency_p99_us,
+            } => {
+                let of = latency_p99_us.map_or_else(String::new, |latency_us| {
+                    format!(
+                        ", of {} that are shown as the 99th percentile of the latency",
+                        us(latency_us)
+                    )
+                });
+                format!(
+                    "One message in a hundred left the generator {} or more after its time{of}: the generator was \
+                     late, not the server. Give it cores of its own, or plan a lower rate.",
+                    us(*p99_us)
+                )
+            }
+            Self::GeneratorStarved {
+                waited_s,
+                duration_s,
+            } => format!(
+                "A thread of the generator was ready to run for {} of {} while other programs had its cores. Stop \
+                 them, or give the generator cores of its own.",
+                seconds(*waited_s),
+                seconds(*duration_s)
+            ),
+            Self::GeneratorThrottled { throttled_s } => format!(
+                "A processor quota held the generator back for {}. Raise the quota of its control group or \
+                 container.",
+                seconds(*throttled_s)
+            ),
+            Self::GeneratorStopped { stopped_s } => format!(
+                "The generator's process stood still for {}: it was stopped, or its machine was. Run it where \
+                 nothing suspends it.",
+                seconds(*stopped_s)
+            ),
+            Self::GeneratorSaturated { share, aim } => {
+                let means = match aim {
+                    Aim::RoundTrips => "the latencies are upper bounds",
+                    Aim::Saturate | Aim::Keep => "the figure is a lower bound",
+                };
+                format!(
+                    "The generator used {:.0} % of the processor time that it could have and the server had time \
+                     left: {means}. Give the generator more threads or a machine of its own.",
+                    share * 100.0
+                )
+            }
+            Self::Noisy(noise) => format!(
+                "The rate varied by {:.0} % between quarters of a second (at most {:.0} % is accepted). Stop other \
+                 work on the machine or measure for longer.",
+                noise * 100.0,
+                NOISE_MAX * 100.0
+            ),
+            _ => self.content_words(),
+        }
+    }
+}
+
+/// A rate to be read: whole from ten on.
+fn rate(per_s: f64) -> String {
+    if per_s >= 10.0 {
+        grouped(per_s.round() as u64)
+    } else {
+        si(per_s)
+    }
+}
