@@ -273,6 +273,10 @@ pub struct Limits {
     pub idle_timeout_ms: u64,
     /// How long a peer has to answer a close, in milliseconds. Default 5,000.
     pub close_timeout_ms: u64,
+    /// A shard that is in one turn of its event loop for longer counts as stuck, in milliseconds: the operations listener
+    /// answers `/health` and `/ready` with status 503, and publishers do not wait for it any more. When it goes on, its
+    /// sessions are closed with code 1011, because they may have missed something. Default 5,000.
+    pub shard_stall_ms: u64,
     /// What a client that finds the server full is told to wait, in seconds. Default 5.
     pub retry_after_s: u64,
     /// How long the application has to answer a call of a client that does not ask for less, in milliseconds; at
@@ -367,6 +371,7 @@ impl Default for Limits {
             ping_interval_ms: 25_000,
             idle_timeout_ms: 60_000,
             close_timeout_ms: 5_000,
+            shard_stall_ms: 5_000,
             retry_after_s: 5,
             call_timeout_ms: 10_000,
             calls_per_connection_max: 100,

@@ -116,6 +116,8 @@ counters! {
     host_rejections, Counter, "Upgrades refused because of the host that they name";
     origin_rejections, Counter, "Upgrades refused because of their origin";
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
+    application_panics, Counter, "Panics of the application, each of which ended the connections that it was called for";
+    shard_stalls, Counter, "Returns from turns so long that publications were dropped and the sessions had to end";
     messages_received, Counter, "Whole messages received, of every kind";
     bytes_received, Counter, "Payload bytes of the messages received";
     messages_delivered, Counter, "Messages handed to the application";

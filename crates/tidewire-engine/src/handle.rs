@@ -53,7 +53,7 @@ impl Handle {
             return Err(SendError::Stopped);
         }
         let hub = &self.shared.hub;
-        if hub.is_busy() {
+        if hub.is_busy(Origin::Outside) {
             return Err(SendError::Busy);
         }
         let publication = Arc::new(Publication::verbatim(message));

@@ -286,7 +286,7 @@ impl Handle {
     }
 
     /// Asks one shard and waits for its answer.
-    fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         shard: u32,
         deadline: Instant,

@@ -9,7 +9,7 @@ use crate::topics::attendance::Announcement;
 use crate::topics::catch_up::CatchUp;
 use crate::topics::manage::Recheck;
 use crate::topics::subscription::SubscriptionJob;
-use crate::turn::{Tally, Turn};
+use crate::turn::Turn;
 use crate::work::cost;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::format::Format;
@@ -240,7 +240,9 @@ impl<A: Application> EngineShard<A> {
         self.has_work = false;
         // Those that have waited longest come first; what they leave waits behind the others.
         for id in std::mem::take(&mut self.working) {
-            let progress = self.continue_jobs(io, id);
+            let progress = self
+                .contained(io, id, |shard, io| shard.continue_jobs(io, id))
+                .unwrap_or(Progress::Done);
             if let Some(connection) = self.connection(id) {
                 connection.state.pauses.turn = false;
                 if progress == Progress::Done {
@@ -254,15 +256,12 @@ impl<A: Application> EngineShard<A> {
 
     fn continue_jobs(&mut self, io: &mut Io, id: ConnectionId) -> Progress {
         let mut progress = Progress::Done;
-        let mut tally = Tally::default();
         self.with_turn(io, id, |turn, state| {
             progress = turn.work(state);
             if state.intake.is_some() {
                 turn.settle_intake(state);
             }
-            tally = std::mem::take(&mut turn.tally);
         });
-        tally.count(&self.core.counters);
         progress
     }
 

@@ -31,6 +31,7 @@ mod breaker;
 mod calls;
 mod config;
 mod connection;
+mod containment;
 mod core;
 pub mod counters;
 mod encryption;
@@ -38,6 +39,7 @@ mod fair;
 mod forwarding;
 mod handle;
 mod handshake;
+mod health;
 pub mod hosts;
 mod inspect;
 mod intake;
@@ -60,6 +62,7 @@ mod signing;
 pub mod simulation;
 mod source;
 mod sync;
+mod threads;
 pub mod token;
 mod topics;
 mod turn;
@@ -75,6 +78,7 @@ pub use config::{
     SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
 pub use handle::{Handle, SendError};
+pub use health::{ServerFailure, ShardHealth};
 pub use hosts::HostPolicy;
 pub use inspect::{
     ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,

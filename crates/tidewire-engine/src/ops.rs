@@ -3,8 +3,8 @@
 //!
 //! | path | answer |
 //! |---|---|
-//! | `/health` | 200 while the process lives, JSON |
-//! | `/ready` | 200, or 503 while the server drains, JSON |
+//! | `/health` | 200, or 503 with the shards that are stuck or have ended, JSON |
+//! | `/ready` | 200, or 503 also while the server drains, JSON |
 //! | `/metrics` | every counter of every shard in Prometheus's text format 0.0.4 |
 //! | `/stats` | the same, with the totals and the busiest topics, in JSON; `?slow=10` adds the connections for which the most waits |
 //! | `/api/v1/…` | the HTTP API, for those who show its key; `/api/v1/openapi.json` describes it |
@@ -24,6 +24,7 @@ mod request;
 
 use crate::counters::Snapshot;
 use crate::handle::Handle;
+use crate::health::ShardHealth;
 use crate::hosts::HostPolicy;
 use hosts::OpsHosts;
 pub use key::{ApiKey, InvalidApiKey};
@@ -40,6 +41,11 @@ use tidewire_net::{Mailbox, Shard, ShardConfig, bind};
 pub trait OpsSource: Send + Sync + 'static {
     /// Whether newcomers are welcome; `false` while the server drains.
     fn is_ready(&self) -> bool;
+
+    /// How each shard is, in the order of the shards. Default: nobody looks.
+    fn shard_health(&self) -> Vec<ShardHealth> {
+        Vec::new()
+    }
 
     /// The counters of each shard, in the order of the shards.
     fn shards(&self) -> Vec<Snapshot>;

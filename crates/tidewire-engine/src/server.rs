@@ -8,17 +8,19 @@ use crate::config::{Config, Encryption, Protocol};
 use crate::core::{Core, unix_ms};
 use crate::counters::{Counters, Snapshot};
 use crate::handle::{Handle, ShardWaker};
+use crate::health::{ServerFailure, ShardHealth};
 use crate::hosts::HostGuard;
 use crate::intake::SharedIntake;
 use crate::ops::{Ops, OpsSource, TopicsUsage};
 use crate::owner::Owners;
 use crate::pacing;
 use crate::rate::RateLimit;
-use crate::shard::{EngineShard, Mail};
+use crate::shard::EngineShard;
 use crate::signing::Signatures;
+use crate::threads;
 use crate::topics::access::{AccessRules, InvalidRules};
 use crate::topics::broker::MemoryBroker;
-use crate::topics::config::{RuleSet, Topics};
+use crate::topics::config::RuleSet;
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
 use crate::topics::outlet::Outlet;
@@ -27,8 +29,8 @@ use rand::rngs::StdRng;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidewire_net::{Shard, ShardConfig, bind, tls};
@@ -127,7 +129,9 @@ pub(crate) struct Shared {
     pub(crate) admitting: AtomicBool,
     /// The time in which the sessions are sent away, in milliseconds.
     pub(crate) drain_span_ms: AtomicU64,
-    stopped: AtomicBool,
+    pub(crate) stopped: AtomicBool,
+    /// Why the server has ended by itself, once it has.
+    pub(crate) failure: OnceLock<ServerFailure>,
     started: Instant,
     started_unix_ms: u64,
 }
@@ -163,7 +167,8 @@ impl Server {
             address,
         };
         for (index, shard) in shards.into_iter().enumerate() {
-            server.threads.push(spawn(index, shard)?);
+            let thread = threads::spawn(index, shard, server.handle())?;
+            server.threads.push(thread);
         }
         Ok(server)
     }
@@ -212,16 +217,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.handle.shared.stopped.store(true, Ordering::Release);
-        for mailbox in self.handle.mailboxes.iter() {
-            // A shard that has stopped already is what we want.
-            let _ = mailbox.send(Mail::Stop);
-        }
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a shard ended by a panic");
-            }
-        }
+        threads::stop(&self.handle, std::mem::take(&mut self.threads));
         if let Some(ops) = self.ops.take() {
             ops.stop();
         }
@@ -276,6 +272,7 @@ impl Shared {
             admitting: AtomicBool::new(true),
             drain_span_ms: AtomicU64::new(pacing::SPAN_MS_DEFAULT),
             stopped: AtomicBool::new(false),
+            failure: OnceLock::new(),
             started: Instant::now(),
             started_unix_ms: unix_ms(),
             config,
@@ -294,6 +291,13 @@ impl Shared {
         self.admitting.load(Ordering::Acquire)
     }
 
+    /// How each shard is, in the order of the shards.
+    pub(crate) fn shard_health(&self) -> Vec<ShardHealth> {
+        let stall_ms = self.config.limits.shard_stall_ms;
+        let outlets = self.hub.outlets.iter();
+        outlets.map(|outlet| outlet.health(stall_ms)).collect()
+    }
+
     /// The counters of all shards, summed now.
     pub(crate) fn total(&self) -> Snapshot {
         self.shards()
@@ -305,6 +309,10 @@ impl Shared {
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
         !self.is_draining() && self.is_admitting()
+    }
+
+    fn shard_health(&self) -> Vec<ShardHealth> {
+        self.shard_health()
     }
 
     fn shards(&self) -> Vec<Snapshot> {
@@ -352,7 +360,7 @@ pub(crate) fn assemble<A: Application>(
     // Reading has to pause before the outbox is full.
     limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
     let keys = Keys::new(&config)?;
-    let hub = new_hub(config.shards, &config.topics)?;
+    let hub = new_hub(&config)?;
     let shared = Arc::new(Shared::new(config, keys, hub));
     let mut mailboxes = Vec::new();
     let mut shards = Vec::new();
@@ -372,7 +380,7 @@ pub(crate) fn assemble<A: Application>(
             .handler_mut()
             .app
             .on_start(ShardWaker(mailbox.clone()));
-        shared.hub.outlets[index].connect(mailbox.clone());
+        shared.hub.outlets[index].connect(mailbox.clone(), shard.heartbeat());
         shard.handler_mut().core.calls.connect(mailbox.clone());
         mailboxes.push(mailbox);
         shards.push(shard);
@@ -426,13 +434,21 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
         .map_err(|source| StartError::Listen { address, source })
 }
 
-fn new_hub(shards: usize, topics: &Topics) -> Result<Hub, StartError> {
+fn new_hub(config: &Config) -> Result<Hub, StartError> {
+    let topics = &config.topics;
     topics.access.check()?;
     let rules = RuleSet::new(&topics.rules)
         .map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
     let limits = topics.limits.clone();
     let broker = MemoryBroker::new(limits.history_bytes_max, limits.history_topics_max);
-    Ok(Hub::new(shards, rules, limits, Box::new(broker)))
+    let stall_ms = config.limits.shard_stall_ms;
+    Ok(Hub::new(
+        config.shards,
+        rules,
+        limits,
+        stall_ms,
+        Box::new(broker),
+    ))
 }
 
 /// A request head has to fit into a shard's read buffer with room to spare.
@@ -471,6 +487,7 @@ fn check(config: &Config) -> Result<(), StartError> {
         ("idle_timeout_ms", limits.idle_timeout_ms, 1),
         ("handshake_timeout_ms", limits.handshake_timeout_ms, 1),
         ("call_timeout_ms", limits.call_timeout_ms, 1),
+        ("shard_stall_ms", limits.shard_stall_ms, 1),
     ];
     if let Some((name, _, minimum)) = minimums
         .into_iter()
@@ -491,18 +508,6 @@ fn check(config: &Config) -> Result<(), StartError> {
         ));
     }
     Ok(())
-}
-
-fn spawn<A: Application>(index: usize, shard: Shard<EngineShard<A>>) -> io::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(format!("tidewire-{index}"))
-        .spawn(move || {
-            match shard.run() {
-                // The end of the sessions that were left came after the last turn.
-                Ok(mut handler) => handler.app.on_turn(),
-                Err(error) => tracing::error!(%error, "a shard has failed"),
-            }
-        })
 }
 
 /// Connections that the kernel may keep until they are accepted, at each shard.

@@ -152,6 +152,7 @@ plain! {
     ping_interval_ms: limits.ping_interval_ms;
     idle_timeout_ms: limits.idle_timeout_ms;
     close_timeout_ms: limits.close_timeout_ms;
+    shard_stall_ms: limits.shard_stall_ms;
     retry_after_s: limits.retry_after_s;
     call_timeout_ms: limits.call_timeout_ms;
     calls_per_connection_max: limits.calls_per_connection_max;

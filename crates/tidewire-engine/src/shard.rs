@@ -3,6 +3,7 @@
 use crate::application::{Application, CloseReason, ConnectionKey, Outgoing};
 use crate::calls::Posted;
 use crate::connection::{Connection, Pauses, Phase, Refusals, State};
+use crate::containment::Marked;
 use crate::core::{Core, wire_now};
 use crate::inspect::{Question, View};
 use crate::jobs::{Jobs, Progress};
@@ -11,6 +12,7 @@ use crate::pacing::Leaving;
 use crate::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::rate::TokenBucket;
 use crate::topics::access::Access;
+use crate::topics::hub::Origin;
 use crate::topics::local::Slot;
 use crate::topics::manage::Change;
 use crate::turn::{Tally, Turn};
@@ -31,14 +33,13 @@ pub(crate) enum Mail {
     Change(Change),
     Question(Question),
     Call(ConnectionId, Box<Posted>),
-    Stop,
     /// Look again whether the application is ready and whether to drain.
     Wake,
 }
 
 pub(crate) struct EngineShard<A> {
     pub(crate) core: Core,
-    pub(crate) app: A,
+    pub(crate) app: Marked<A>,
     pub(crate) connections: Vec<Option<Connection>>,
     pub(crate) pending: PendingHandshakes,
     /// Connections whose reading waits for the application.
@@ -59,6 +60,10 @@ pub(crate) struct EngineShard<A> {
     turned: Option<Instant>,
     /// Who is still to leave, while the server drains.
     pub(crate) leaving: Option<Leaving>,
+    /// The application has panicked in a call for no connection in particular.
+    pub(crate) has_failed: bool,
+    /// The server has stopped; this is the last turn but one.
+    is_stopping: bool,
 }
 
 impl<A: Application> EngineShard<A> {
@@ -67,7 +72,7 @@ impl<A: Application> EngineShard<A> {
         let limits = PendingLimits::of_shard(&config.limits, config.shards);
         Self {
             core,
-            app,
+            app: Marked::new(app),
             connections: Vec::new(),
             pending: PendingHandshakes::new(limits),
             waiting: Vec::new(),
@@ -79,6 +84,8 @@ impl<A: Application> EngineShard<A> {
             sweep_ms: SWEEP_INTERVAL_MS,
             turned: None,
             leaving: None,
+            has_failed: false,
+            is_stopping: false,
         }
     }
 
@@ -153,8 +160,41 @@ impl<A: Application> EngineShard<A> {
         } else {
             input.consumed()
         };
+        drop(turn);
         self.suspend(io, id, progress);
         consumed
+    }
+
+    /// Reads what has come, before or after the session has opened.
+    #[inline(always)]
+    fn handle_bytes(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        match self.connections.get(id.index()) {
+            Some(Some(connection)) if connection.state.phase == Phase::Opening => {}
+            _ => return self.receive(io, id, data),
+        }
+        let head_bytes = self.receive_opening(io, id, data);
+        let is_session = self.connection(id).is_some_and(|connection| {
+            !matches!(connection.state.phase, Phase::Opening | Phase::Over)
+        });
+        if is_session && head_bytes < data.len() {
+            return head_bytes + self.receive(io, id, &mut data[head_bytes..]);
+        }
+        head_bytes
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        // One that cannot say so is not waited for.
+        self.contained_all(|app| app.is_ready()).unwrap_or(true)
+    }
+
+    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what was sent to this shard
+    /// before is there.
+    fn stop_if_told(&mut self, io: &mut Io) {
+        if self.is_stopping {
+            io.stop();
+        }
+        self.is_stopping = self.core.shared.is_stopped();
     }
 
     /// Calls `act` for a connection outside of its messages.
@@ -184,6 +224,7 @@ impl<A: Application> EngineShard<A> {
             turn.start_close(&mut connection.state, code, reason);
         }
         turn.core.meter.settle(connection.state.owner);
+        drop(turn);
         if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
             self.suspend(io, id, Progress::Yield);
         }
@@ -247,18 +288,10 @@ impl<A: Application> Handler for EngineShard<A> {
 
     #[inline]
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
-        match self.connections.get(id.index()) {
-            Some(Some(connection)) if connection.state.phase == Phase::Opening => {}
-            _ => return self.receive(io, id, data),
-        }
-        let head_bytes = self.receive_opening(io, id, data);
-        let is_session = self.connection(id).is_some_and(|connection| {
-            !matches!(connection.state.phase, Phase::Opening | Phase::Over)
-        });
-        if is_session && head_bytes < data.len() {
-            return head_bytes + self.receive(io, id, &mut data[head_bytes..]);
-        }
-        head_bytes
+        let bytes = data.len();
+        // Of a connection that has ended nothing is read any more.
+        self.contained(io, id, |shard, io| shard.handle_bytes(io, id, data))
+            .unwrap_or(bytes)
     }
 
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
@@ -308,7 +341,8 @@ impl<A: Application> Handler for EngineShard<A> {
             "a session ends",
         );
         if connection.state.unannounced.is_none() {
-            self.app.on_close(connection.state.key, reason);
+            let key = connection.state.key;
+            self.contained_last(|app| app.on_close(key, reason));
         }
     }
 
@@ -347,28 +381,31 @@ impl<A: Application> Handler for EngineShard<A> {
                 io,
             }),
             Mail::Call(id, posted) => self.post_call(io, id, *posted),
-            Mail::Stop => io.stop(),
             Mail::Wake => {}
         }
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
         self.turned = Some(io.instant_at(io.now().monotonic_ms));
-        self.app.on_turn();
+        self.stop_if_told(io);
+        self.contained_all(|app| app.on_turn());
         self.work_on(io);
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
-        if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy() {
+        let origin = Origin::Shard(self.core.index);
+        if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy(origin) {
             let backlogged = std::mem::take(&mut self.backlogged);
             self.resume(io, backlogged, |pauses| pauses.backlog = false);
         }
         self.sweep_pending(io);
         self.send_away(io);
-        if !self.waiting.is_empty() && self.app.is_ready() {
+        if !self.waiting.is_empty() && self.is_ready() {
             let waiting = std::mem::take(&mut self.waiting);
             self.resume(io, waiting, |pauses| pauses.application = false);
         }
+        self.end_all_failed(io);
         self.settle_calls(io);
+        self.return_from_stall(io);
         self.core.tell_departures(io);
         self.send_waiting_on(io);
         self.deliver(io);
@@ -384,7 +421,7 @@ impl<A: Application> Handler for EngineShard<A> {
 
     #[inline]
     fn may_read(&mut self, id: ConnectionId) -> bool {
-        if self.app.is_ready() {
+        if self.is_ready() {
             return true;
         }
         if let Some(connection) = self.connection(id) {
@@ -412,7 +449,8 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        if self.has_deliveries() || self.has_work || !self.core.topics.drained.is_empty() {
+        let has_more = self.has_deliveries() || self.has_work || self.is_stopping;
+        if has_more || !self.core.topics.drained.is_empty() {
             return self.turned;
         }
         // Another shard's backlog does not wake this one.

@@ -165,7 +165,7 @@ impl Handle {
         if self.shared.is_stopped() {
             return Err(PublishError::Stopped);
         }
-        if hub.is_busy() {
+        if hub.is_busy(Origin::Outside) {
             return Err(PublishError::Busy);
         }
         let json = write(topic, None, t, payload.as_bytes(), correlation_id);

@@ -3,6 +3,7 @@
 use crate::application::{Application, CloseReason, Context, Encoding, Message, Peer};
 use crate::config::{Encryption, Protocol};
 use crate::connection::{Phase, State, Unannounced};
+use crate::containment::Marked;
 use crate::core::{Core, emptied};
 use crate::counters::Counters;
 use crate::encryption::encryption;
@@ -15,9 +16,9 @@ use tidewire_wire::message::{Compressed, Event};
 use tidewire_wire::session::{Now, Reply, TimeoutAction};
 
 /// One call for one connection, with all that it needs at hand.
-pub(crate) struct Turn<'a, A> {
+pub(crate) struct Turn<'a, A: Application> {
     pub(crate) io: &'a mut Io,
-    pub(crate) app: &'a mut A,
+    pub(crate) app: &'a mut Marked<A>,
     pub(crate) core: &'a mut Core,
     pub(crate) now: Now,
     pub(crate) tally: Tally,
@@ -32,10 +33,21 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn count(&self, counters: &Counters) {
-        counters.messages_received.add(self.received);
-        counters.bytes_received.add(self.received_bytes);
-        counters.messages_delivered.add(self.delivered);
+    /// Adds what has not been added yet.
+    pub(crate) fn count(&mut self, counters: &Counters) {
+        let counts = std::mem::take(self);
+        counters.messages_received.add(counts.received);
+        counters.bytes_received.add(counts.received_bytes);
+        counters.messages_delivered.add(counts.delivered);
+    }
+}
+
+/// What was received counts also if the application panicked after it.
+impl<A: Application> Drop for Turn<'_, A> {
+    fn drop(&mut self) {
+        if self.tally.received | self.tally.delivered > 0 {
+            self.tally.count(&self.core.counters);
+        }
     }
 }
 

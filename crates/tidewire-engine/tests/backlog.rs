@@ -2,82 +2,23 @@
 
 mod common;
 
+use common::held::{connect_to, start_held};
 use common::topics::{open_topics, subscribe};
-use common::{Client, connect_v1, wait_until};
+use common::wait_until;
 use serde_json::json;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use tidewire_engine::{Application, Context, Message, NewPublication, Peer, PublishError, Server};
+use tidewire_engine::{NewPublication, PublishError};
 
 const BACKLOG_BYTES: usize = 64 * 1024;
 const PAYLOAD_BYTES: usize = 10_000;
-
-/// Knows which shard its sessions are on, and holds it when one of them says so.
-struct Held {
-    shard: u64,
-    newest: Arc<AtomicU64>,
-    gate: Arc<Gate>,
-}
-
-#[derive(Default)]
-struct Gate {
-    is_shut: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Application for Held {
-    fn on_connect(&mut self, _: &mut Context<'_>, _: &Peer) {
-        self.newest.store(self.shard, Ordering::Release);
-    }
-
-    fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {
-        let mut is_shut = self.gate.is_shut.lock().expect("no panic");
-        *is_shut = true;
-        self.gate.changed.notify_all();
-        let opened = self.gate.changed.wait_while(is_shut, |is_shut| *is_shut);
-        drop(opened.expect("no panic"));
-    }
-}
-
-impl Gate {
-    fn wait_until_shut(&self) {
-        let is_shut = self.is_shut.lock().expect("no panic");
-        let shut = self.changed.wait_while(is_shut, |is_shut| !*is_shut);
-        drop(shut.expect("no panic"));
-    }
-
-    fn open(&self) {
-        *self.is_shut.lock().expect("no panic") = false;
-        self.changed.notify_all();
-    }
-}
-
-/// A client on this shard, wherever the operating system puts the others that are tried.
-fn connect_to(server: &Server, shard: u64, newest: &AtomicU64) -> Client {
-    loop {
-        newest.store(u64::MAX, Ordering::Release);
-        let client = connect_v1(server);
-        wait_until("it is announced", || {
-            newest.load(Ordering::Acquire) != u64::MAX
-        });
-        if newest.load(Ordering::Acquire) == shard {
-            return client;
-        }
-    }
-}
 
 #[test]
 fn publishers_wait_for_a_shard_that_is_behind_and_nothing_is_lost() {
     let mut config = open_topics();
     config.shards = 2;
     config.topics.limits.backlog_bytes_max = BACKLOG_BYTES;
-    let (newest, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(Gate::default()));
-    let server = Server::start(config, |shard| Held {
-        shard: shard as u64,
-        newest: Arc::clone(&newest),
-        gate: Arc::clone(&gate),
-    })
-    .expect("a server");
+    // However slow the machine is.
+    config.limits.shard_stall_ms = 600_000;
+    let (server, newest, gate) = start_held(config);
     let mut subscriber = connect_to(&server, 1, &newest);
     subscribe(&mut subscriber, json!(["a"]));
     let mut publisher = connect_to(&server, 0, &newest);

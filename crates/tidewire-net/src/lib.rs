@@ -9,6 +9,7 @@
 
 mod alarm;
 mod handler;
+mod heartbeat;
 mod id;
 mod io;
 mod ledger;
@@ -26,6 +27,7 @@ pub mod tls;
 
 pub use alarm::SPIN;
 pub use handler::{Closed, Handler};
+pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
 pub use listener::bind;

@@ -7,6 +7,7 @@ mod driven;
 use crate::ConnectionId;
 use crate::alarm::{Alarm, SPIN};
 use crate::handler::{Closed, Handler};
+use crate::heartbeat::{Heartbeat, LastBeat};
 use crate::io::{Io, LINGER_MS};
 use crate::mailbox::{Letters, Mailbox, mailbox};
 use crate::socket::{NEVER, Phase};
@@ -65,6 +66,7 @@ pub struct Shard<H: Handler> {
     read_buffer: Vec<u8>,
     ciphertext: Vec<u8>,
     due: Vec<Entry>,
+    heartbeat: Heartbeat,
     /// Mail handled before the sockets are served again.
     mails_per_turn: usize,
     /// Mail was left for the next turn, and its bell has been answered.
@@ -93,6 +95,7 @@ impl<H: Handler> Shard<H> {
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         let (mailbox, letters) = mailbox(waker, config.mailbox_capacity);
         let io = Io::new(poll.registry().try_clone()?, config);
+        let heartbeat = Heartbeat::new(io.instant_at(0));
         let shard = Self {
             handler,
             io,
@@ -102,6 +105,7 @@ impl<H: Handler> Shard<H> {
             read_buffer: vec![0; config.read_buffer_bytes.max(READ_BUFFER_BYTES_MIN)],
             ciphertext: Vec::new(),
             due: Vec::new(),
+            heartbeat,
             mails_per_turn: config.mailbox_capacity.max(1),
             mail_waits: false,
             alarm: Alarm::default(),
@@ -116,6 +120,12 @@ impl<H: Handler> Shard<H> {
         &mut self.handler
     }
 
+    /// Tells other threads whether the loop goes round.
+    #[must_use]
+    pub fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat.clone()
+    }
+
     /// Runs until [`Io::stop`]. The connections that are left are closed then, and the handler is
     /// given back.
     ///
@@ -123,19 +133,23 @@ impl<H: Handler> Shard<H> {
     /// The event queue failed, which no peer can cause.
     pub fn run(mut self) -> io::Result<H> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        let _last_beat = LastBeat(self.heartbeat());
         while !self.io.stopping {
             let timeout = self.timeout();
+            self.heartbeat.end_turn();
             match self.poll.poll(&mut events, timeout) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ => {}
             }
             self.io.read_clocks();
+            self.heartbeat.begin_turn(self.io.now().monotonic_ms);
             self.read_ready();
             for event in &events {
                 self.handle_event(event);
             }
             self.turn();
         }
+        self.heartbeat.end_turn();
         self.close_all(&mut events)?;
         Ok(self.handler)
     }

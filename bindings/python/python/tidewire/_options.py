@@ -113,6 +113,8 @@ class ServerOptions(TypedDict, total=False):
     idle_timeout_ms: int
     #: Time a peer has to answer a close. Default 5000.
     close_timeout_ms: int
+    #: Time that an event loop may take for one turn before it counts as stuck. Default 5000.
+    shard_stall_ms: int
     #: Wait that a client is told that finds the server full. Default 5.
     retry_after_s: int
     #: How long the application has to answer a call of a client. Default 10000.

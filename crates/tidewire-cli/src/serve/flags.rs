@@ -176,6 +176,9 @@ struct LimitFlags {
     /// Time a peer has to answer a close
     #[arg(long, value_name = "MS", default_value_t = Limits::default().close_timeout_ms)]
     close_timeout_ms: u64,
+    /// Time that an event loop may take for one turn before it counts as stuck
+    #[arg(long, value_name = "MS", default_value_t = Limits::default().shard_stall_ms)]
+    shard_stall_ms: u64,
     /// Wait that a client is told that finds the server full
     #[arg(long, value_name = "S", default_value_t = Limits::default().retry_after_s)]
     retry_after_s: u64,
@@ -329,6 +332,7 @@ impl LimitFlags {
             ping_interval_ms: self.ping_interval_ms,
             idle_timeout_ms: self.idle_timeout_ms,
             close_timeout_ms: self.close_timeout_ms,
+            shard_stall_ms: self.shard_stall_ms,
             retry_after_s: self.retry_after_s,
             call_timeout_ms: self.call_timeout_ms,
             calls_per_connection_max: self.calls_per_connection_max,

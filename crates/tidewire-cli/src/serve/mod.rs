@@ -16,7 +16,7 @@ use flags::App;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidewire_engine::{Config, Server, StartError, apps};
+use tidewire_engine::{Config, Handle, Server, ServerFailure, StartError, apps};
 use tidewire_load::preflight;
 use tracing_subscriber::EnvFilter;
 
@@ -38,7 +38,10 @@ pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks, rules: &[Rule]) -> Result<u
         lines.push_str(&format!("operations on http://{address}\n"));
     }
     print(&lines)?;
-    wait(&stop);
+    if let Some(failure) = wait(&stop, &server.handle()) {
+        drop(server);
+        return Err(Failure::run(failure));
+    }
     let open = server.handle().connections();
     // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
     let _ = print(&format!("draining, sessions: {open}\n"));
@@ -54,10 +57,15 @@ fn start(config: Config, app: App) -> Result<Server, StartError> {
     }
 }
 
-fn wait(stop: &AtomicBool) {
+/// Waits until the program is told to stop, or the server has failed.
+fn wait(stop: &AtomicBool, handle: &Handle) -> Option<ServerFailure> {
     while !stop.load(Ordering::Acquire) {
+        if let Some(failure) = handle.failure() {
+            return Some(failure);
+        }
         std::thread::sleep(STOP_POLL);
     }
+    None
 }
 
 fn log_to_stderr(level: &str) -> Result<(), Failure> {

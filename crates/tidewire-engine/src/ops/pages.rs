@@ -6,6 +6,7 @@ use super::office::{Office, Task};
 use super::request::{Request, Response};
 use super::{OpsSource, TopicsUsage};
 use crate::counters::{METRICS, MetricKind, Snapshot};
+use crate::health::ShardHealth;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -55,19 +56,44 @@ pub(crate) fn plan(
 }
 
 fn health(source: &dyn OpsSource) -> Response {
+    let shards = failing_shards(source);
+    let is_failing = !shards.is_empty();
+    let (status, word) = if is_failing {
+        (503, "failing")
+    } else {
+        (200, "ok")
+    };
     let uptime_s = source.uptime_s();
-    json_response(
-        200,
-        &json!({ "status": "ok", "version": VERSION, "uptime_s": uptime_s }),
-    )
+    let mut body = json!({ "status": word, "version": VERSION, "uptime_s": uptime_s });
+    if is_failing {
+        body["shards"] = shards.into();
+    }
+    json_response(status, &body)
+}
+
+/// The shards that do not work, each with its number, its state and, if it is stuck, for how long.
+fn failing_shards(source: &dyn OpsSource) -> Vec<Value> {
+    let health = source.shard_health();
+    let shards = health.iter().enumerate();
+    let failing = shards.filter(|(_, health)| **health != ShardHealth::Healthy);
+    let described = failing.map(|(shard, health)| {
+        let mut described = json!(health);
+        described["shard"] = shard.into();
+        described
+    });
+    described.collect()
 }
 
 fn ready(source: &dyn OpsSource) -> Response {
-    if source.is_ready() {
-        json_response(200, &json!({ "status": "ready" }))
-    } else {
-        json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5")
+    if !source.is_ready() {
+        return json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5");
     }
+    let shards = failing_shards(source);
+    if shards.is_empty() {
+        return json_response(200, &json!({ "status": "ready" }));
+    }
+    let body = json!({ "status": "failing", "shards": shards });
+    json_response(503, &body).with("Retry-After", "5")
 }
 
 fn stats(source: &dyn OpsSource) -> Response {
@@ -149,6 +175,20 @@ fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     let help = "Requests to the operations listener refused because of the host that they name";
     write_head(&mut body, name, help, "counter");
     let _ = writeln!(body, "{name} {}", hosts.refused());
+    let health = source.shard_health();
+    if !health.is_empty() {
+        let name = "tidewire_shard_healthy";
+        write_head(
+            &mut body,
+            name,
+            "Whether the shard is neither stuck nor ended",
+            "gauge",
+        );
+        for (shard, health) in health.iter().enumerate() {
+            let is_healthy = u8::from(*health == ShardHealth::Healthy);
+            let _ = writeln!(body, "{name}{{shard=\"{shard}\"}} {is_healthy}");
+        }
+    }
     let shards: Vec<_> = source.shards().iter().map(Snapshot::values).collect();
     for (index, metric) in METRICS.iter().enumerate() {
         let (suffix, kind) = match metric.kind {

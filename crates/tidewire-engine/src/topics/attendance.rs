@@ -186,9 +186,10 @@ impl Core {
     /// Tells of sessions that have ended, as far as a turn has time for it.
     pub(crate) fn tell_departures(&mut self, io: &Io) {
         self.meter.start();
+        let origin = Origin::Shard(self.index);
         while !self.meter.is_spent()
             && self.fanout_bytes <= FANOUT_BYTES_PER_TURN
-            && !self.shared.hub.is_busy()
+            && !self.shared.hub.is_busy(origin)
             && let Some(departure) = self.departures.pop_front()
         {
             let Departure {
@@ -268,7 +269,7 @@ impl Core {
         let origin = Origin::Shard(self.index);
         self.charge_fanout(topic, bytes);
         self.shared.hub.announce(topic, publication, origin);
-        self.backlog_is_full |= self.shared.hub.is_busy();
+        self.backlog_is_full |= self.shared.hub.is_busy(origin);
     }
 }
 

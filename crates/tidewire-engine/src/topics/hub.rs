@@ -26,6 +26,8 @@ pub(crate) struct Hub {
     pub(crate) outlets: Box<[Outlet]>,
     pub(crate) rules: RuleSet,
     pub(crate) limits: TopicLimits,
+    /// In how long a turn a shard counts as stuck, in milliseconds.
+    stall_ms: u64,
     broker: Box<dyn Broker>,
     stripes: Box<[Mutex<Stripe>]>,
     hasher: RandomState,
@@ -154,6 +156,7 @@ impl Hub {
         shards: usize,
         rules: RuleSet,
         limits: TopicLimits,
+        stall_ms: u64,
         broker: Box<dyn Broker>,
     ) -> Self {
         Self {
@@ -162,6 +165,7 @@ impl Hub {
             remembered: Mutex::new(Remembered::new(limits.remembered_ids_max)),
             rules,
             limits,
+            stall_ms,
             broker,
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -269,10 +273,14 @@ impl Hub {
         self.hasher.hash_one(count) as u32
     }
 
-    /// Whether the shards have more to deliver than they should.
-    pub(crate) fn is_busy(&self) -> bool {
+    /// Whether the shards have more to deliver than they should. One that is stuck is not waited for.
+    pub(crate) fn is_busy(&self, origin: Origin) -> bool {
         let limit = self.limits.backlog_bytes_max;
-        self.outlets.iter().any(|outlet| outlet.bytes() > limit)
+        let is_busy = |(shard, outlet): (usize, &Outlet)| {
+            outlet.bytes() > limit
+                && (origin.is(shard) || !outlet.detach_if_stuck(shard, self.stall_ms))
+        };
+        self.outlets.iter().enumerate().any(is_busy)
     }
 
     /// A shard has its first subscriber of a topic.
@@ -442,7 +450,7 @@ impl Hub {
         if draft.payload.len() > bytes_max {
             return Err(PublishError::TooLarge { bytes_max });
         }
-        if origin == Origin::Outside && self.is_busy() {
+        if origin == Origin::Outside && self.is_busy(origin) {
             return Err(PublishError::Busy);
         }
         Ok(())

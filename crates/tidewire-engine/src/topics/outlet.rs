@@ -1,11 +1,12 @@
 //! Publications on their way to a shard.
 
 use super::publication::Publication;
+use crate::health::ShardHealth;
 use crate::shard::Mail;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use tidewire_net::{ConnectionId, Mailbox};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tidewire_net::{ConnectionId, Heartbeat, Mailbox};
 
 /// One publication for one shard.
 #[derive(Debug)]
@@ -38,28 +39,79 @@ pub(crate) struct Outlet {
     queue: Mutex<VecDeque<Delivery>>,
     /// Of what the shard has not delivered, also when it has taken it.
     bytes: AtomicUsize,
+    /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed under the queue's lock.
+    is_detached: AtomicBool,
     /// Set when the shard has been made.
-    waker: OnceLock<Mailbox<Mail>>,
+    shard: OnceLock<(Mailbox<Mail>, Heartbeat)>,
 }
 
 impl Outlet {
-    pub(crate) fn connect(&self, waker: Mailbox<Mail>) {
+    pub(crate) fn connect(&self, waker: Mailbox<Mail>, heartbeat: Heartbeat) {
         // An outlet has one shard.
-        let _ = self.waker.set(waker);
+        let _ = self.shard.set((waker, heartbeat));
+    }
+
+    /// How its shard is.
+    pub(crate) fn health(&self, stall_ms: u64) -> ShardHealth {
+        let shard = self.shard.get();
+        shard.map_or(ShardHealth::Healthy, |(_, heartbeat)| {
+            ShardHealth::of(heartbeat, stall_ms)
+        })
+    }
+
+    /// Whether nobody has to wait for the shard, because it is stuck. What it has not taken is dropped then, and so is
+    /// what would be put in until it goes on.
+    pub(crate) fn detach_if_stuck(&self, shard: usize, stall_ms: u64) -> bool {
+        if self.is_detached.load(Ordering::Acquire) {
+            return true;
+        }
+        let ShardHealth::Stuck { turn_ms } = self.health(stall_ms) else {
+            return false;
+        };
+        let dropped = {
+            let mut queue = self.lock();
+            self.is_detached.store(true, Ordering::Release);
+            std::mem::take(&mut *queue)
+        };
+        // It may have gone on just before, and waits for something to do now.
+        if let Some((waker, _)) = self.shard.get() {
+            waker.wake();
+        }
+        let costs = dropped.iter().map(|delivery| delivery.publication.cost());
+        self.settle(costs.sum());
+        tracing::error!(
+            shard,
+            turn_ms,
+            dropped = dropped.len(),
+            "a shard is stuck; publishers do not wait for it, and its sessions end when it goes on",
+        );
+        true
+    }
+
+    /// The shard takes part again. Whether it has missed something.
+    pub(crate) fn reattach(&self) -> bool {
+        if !self.is_detached.load(Ordering::Acquire) {
+            return false;
+        }
+        let _queue = self.lock();
+        self.is_detached.swap(false, Ordering::AcqRel)
     }
 
     /// Puts a delivery in, and wakes the shard unless it is the one that calls.
     pub(crate) fn push(&self, delivery: Delivery, is_own: bool) {
-        self.bytes
-            .fetch_add(delivery.publication.cost(), Ordering::AcqRel);
+        let cost = delivery.publication.cost();
         let was_empty = {
-            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self.lock();
+            if self.is_detached.load(Ordering::Relaxed) {
+                return;
+            }
+            self.bytes.fetch_add(cost, Ordering::AcqRel);
             queue.push_back(delivery);
             queue.len() == 1
         };
         if was_empty
             && !is_own
-            && let Some(waker) = self.waker.get()
+            && let Some((waker, _)) = self.shard.get()
         {
             waker.wake();
         }
@@ -67,7 +119,7 @@ impl Outlet {
 
     /// Moves all that is there behind what is in `queue`.
     pub(crate) fn take(&self, queue: &mut VecDeque<Delivery>) {
-        let mut waiting = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         if queue.is_empty() {
             std::mem::swap(&mut *waiting, queue);
         } else {
@@ -83,5 +135,9 @@ impl Outlet {
     /// A delivery that was taken has been made.
     pub(crate) fn settle(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

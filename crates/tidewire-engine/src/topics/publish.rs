@@ -150,7 +150,7 @@ impl Core {
         let moment = self.moment(io, owner);
         let origin = Origin::Shard(self.index);
         let published = self.shared.hub.publish(topic, draft, origin, moment)?;
-        self.backlog_is_full |= self.shared.hub.is_busy();
+        self.backlog_is_full |= self.shared.hub.is_busy(origin);
         self.charge_fanout(topic, draft.payload.len());
         Ok(published)
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 pub mod api;
+pub mod held;
 pub mod http;
 pub mod simulated;
 pub mod topics;
