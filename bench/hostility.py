@@ -58,6 +58,14 @@ class WebSocket:
         text = json.dumps(message, separators=(",", ":")).encode()
         self.socket.sendall(frame(text))
 
+    def wait_for(self, words):
+        """Reads until these bytes have come."""
+        while words not in self.buffer:
+            more = self.socket.recv(1 << 20)
+            if not more:
+                raise ConnectionError("the server has closed the connection")
+            self.buffer = self.buffer[-len(words) :] + more
+
     def take(self):
         """Reads and throws away whatever has come."""
         while select.select([self.socket], [], [], 0)[0]:
@@ -250,6 +258,39 @@ def slow_pattern_readers(address):
     flood(publisher, (publish(f"slow.{n % 10}", {"text": "x" * 1000}) for n in range(15_000)))
 
 
+def producers(address):
+    """Connections that each name another producer, give every message an id, and fill histories of their own."""
+    ends_at = time.monotonic() + ATTACK_S
+    number = 0
+    while time.monotonic() < ends_at:
+        try:
+            client = WebSocket(address)
+            hello = {"protocol_version": 1, "producer": {"id": f"producer-{number}"}}
+            client.send({"t": "client_hello", "p": hello})
+            for _ in range(20):
+                number += 1
+                client.send({**publish(f"kept.{number}", {"text": "x" * 500}), "id": f"id-{number}", "n": number})
+            client.take()
+            client.socket.close()
+        except OSError:
+            continue
+
+
+def endings(address):
+    """Connections with 10,000 subscriptions each that end at the same moment."""
+    ends_at = time.monotonic() + ATTACK_S
+    while time.monotonic() < ends_at:
+        clients = [WebSocket(address) for _ in range(4)]
+        for start in range(0, 10_000, 1000):
+            for number, client in enumerate(clients):
+                client.send(subscribe([f"s.{number}.{n}" for n in range(start, start + 1000)]))
+        for client in clients:
+            client.send({"t": "ping"})
+            client.wait_for(b'"PONG"')
+        for client in clients:
+            client.socket.close()
+
+
 def silent_handshakes(address):
     """1,500 connections a second from another address that say nothing."""
     ends_at = time.monotonic() + ATTACK_S
@@ -274,6 +315,8 @@ ATTACKS = [
     conflating,
     nested_messages,
     slow_pattern_readers,
+    producers,
+    endings,
     silent_handshakes,
 ]
 

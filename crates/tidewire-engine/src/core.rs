@@ -6,6 +6,7 @@ use crate::inspect::Marks;
 use crate::layers::SharedDeflate;
 use crate::server::Shared;
 use crate::topics::attendance::Departure;
+use crate::topics::leaving::Leavers;
 use crate::topics::local::LocalTopics;
 use crate::topics::users::Users;
 use crate::work::Meter;
@@ -44,6 +45,8 @@ pub(crate) struct Core {
     pub(crate) work_waits: bool,
     /// Sessions that have ended, whose leaves are to be told.
     pub(crate) departures: VecDeque<Departure>,
+    /// Sessions that have ended and are still in some of their topics.
+    pub(crate) leavers: Leavers,
     /// The work of the turn.
     pub(crate) meter: Meter,
     /// What the clients have published in this turn, counted for each receiver here, in bytes.
@@ -72,6 +75,7 @@ impl Core {
             marks: Marks::default(),
             work_waits: false,
             departures: VecDeque::new(),
+            leavers: Leavers::default(),
             meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
             fanout_bytes: 0,
             backlog_is_full: false,

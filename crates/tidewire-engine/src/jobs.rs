@@ -162,6 +162,10 @@ impl<A: Application> Turn<'_, A> {
 
     /// Does some of a job; what is left of it.
     fn step(&mut self, state: &mut State, job: Job) -> Option<Job> {
+        if state.phase != Phase::Open && !matches!(job, Job::Batch(_)) {
+            // It is on its way out of its topics, and gets no answer.
+            return None;
+        }
         match job {
             Job::Batch(batch) => self.step_batch(state, batch).map(Job::Batch),
             Job::Subscription(job) => {

@@ -13,7 +13,7 @@ use crate::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::rate::TokenBucket;
 use crate::topics::access::Access;
 use crate::topics::hub::Origin;
-use crate::topics::local::Slot;
+use crate::topics::local::{MEMBER_INDEX_MAX, Slot};
 use crate::topics::manage::Change;
 use crate::turn::{Tally, Turn};
 use std::sync::atomic::Ordering;
@@ -246,6 +246,10 @@ impl<A: Application> Handler for EngineShard<A> {
     type Mail = Mail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
+        if id.index() > MEMBER_INDEX_MAX {
+            return io.abort(id);
+        }
+        self.core.make_way(id);
         let limits = &self.core.shared.config.limits;
         let now = wire_now(io);
         let state = State {
@@ -406,6 +410,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.end_all_failed(io);
         self.settle_calls(io);
         self.return_from_stall(io);
+        self.core.let_leave();
         self.core.tell_departures(io);
         self.send_waiting_on(io);
         self.deliver(io);
@@ -450,7 +455,7 @@ impl<A: Application> Handler for EngineShard<A> {
 
     fn poll_deadline(&self) -> Option<Instant> {
         let has_more = self.has_deliveries() || self.has_work || self.is_stopping;
-        if has_more || !self.core.topics.drained.is_empty() {
+        if has_more || !self.core.topics.drained.is_empty() || !self.core.leavers.is_empty() {
             return self.turned;
         }
         // Another shard's backlog does not wake this one.

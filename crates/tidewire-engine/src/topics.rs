@@ -23,6 +23,7 @@ mod held_filters;
 pub(crate) mod history;
 pub(crate) mod hub;
 mod lag;
+pub(crate) mod leaving;
 pub(crate) mod local;
 pub(crate) mod lru;
 pub(crate) mod manage;

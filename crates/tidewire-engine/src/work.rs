@@ -166,8 +166,8 @@ pub(crate) const CONNECTION_WORK_PER_TURN: u64 = 4_000_000;
 /// What all connections of one owner may have done by jobs in a turn: 8 ms.
 const OWNER_WORK_PER_TURN: u64 = 8_000_000;
 
-/// What all jobs of a shard may do in a turn: 16 ms.
-const WORK_PER_TURN: u64 = 16_000_000;
+/// What all jobs of a shard may do in a turn: 12 ms.
+const WORK_PER_TURN: u64 = 12_000_000;
 
 /// Less work than this in one call is not charged to the owner, so that ordinary messages need no look-up.
 const LIGHT_WORK: u64 = 20_000;

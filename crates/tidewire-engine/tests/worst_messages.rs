@@ -14,7 +14,7 @@ use tidewire_wire::envelope::SystemType;
 /// What one connection may have done in a turn (docs/limits.md), and one step more: a filter is compiled in one.
 const WORK_US_MAX: u64 = 4_000 + 6_000;
 /// What a shard delivers in a turn, and one publication more to one group of subscribers with a filter.
-const DELIVERY_US_MAX: u64 = 30_000 + 3_000;
+const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
 
 const TOPICS_MAX: usize = 1_000;
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;

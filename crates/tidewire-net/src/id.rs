@@ -24,7 +24,9 @@ impl ConnectionId {
         self.index as usize
     }
 
-    pub(crate) fn generation(self) -> u32 {
+    /// How many connections the shard had had before, but for a wrap.
+    #[must_use]
+    pub fn generation(self) -> u32 {
         self.generation
     }
 

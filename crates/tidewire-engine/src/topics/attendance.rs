@@ -170,16 +170,16 @@ impl Core {
         self.reserve(state, data.len())?;
         let topics = state.topics.get_or_insert_default();
         let before = topics.presence_bytes.insert(slot, data.len());
-        self.release(state, before.unwrap_or_default());
+        self.give_back(state, before.unwrap_or_default());
         Ok(())
     }
 
     /// A session that has ended is no longer present on a topic; its leave is told when there is time for it.
-    pub(crate) fn depart(&mut self, state: &State, topic: Arc<str>) {
+    pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
         self.departures.push_back(Departure {
             topic,
-            who: who(state),
-            connection: state.key,
+            who,
+            connection,
         });
     }
 

@@ -262,10 +262,14 @@ impl<A: Application> EngineShard<A> {
         when: When,
         budget: &mut Budget,
     ) -> usize {
+        let nobody_leaves = self.core.leavers.is_empty();
         let Form::Shared(format) = form else {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
                     return index;
+                }
+                if !nobody_leaves && self.core.leavers.contain(*id) {
+                    continue;
                 }
                 budget.spend(cost::WRITE);
                 match form {
@@ -285,6 +289,9 @@ impl<A: Application> EngineShard<A> {
                 return index;
             }
             budget.spend(each);
+            if !nobody_leaves && self.core.leavers.contain(*id) {
+                continue;
+            }
             let is_for_all = runs.iter().all(|run| run.is_for_all);
             if is_for_all || self.gets_all(*id, items) {
                 self.send_runs(io, *id, &runs, when);
@@ -587,9 +594,10 @@ const FANOUT_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
 
-/// What one turn delivers, in units of [work](crate::work): some 30 ms. The rest waits for the next turn, so that the
-/// sockets are read in between; with less, writes to thousands of subscribers would have too little in them.
-const DELIVERY_WORK_PER_TURN: u64 = 30_000_000;
+/// What one turn delivers, in units of [work](crate::work): some 10 ms, of which the kernel's part can be as much again.
+/// The rest waits for the next turn, so that the sockets are read in between. What was gathered stays together, so that
+/// writes to thousands of subscribers have as much in them as without the cut.
+const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
 /// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
 const LAG_BYTES: usize = 64 * 1024;

@@ -301,7 +301,7 @@ impl Core {
             return refuse(words);
         }
         if !self.shared.hub.join_group(&seat, window, origin) {
-            self.release(state, bytes);
+            self.give_back(state, bytes);
             return refuse("the topic has as many queue groups as it may have");
         }
         let topics = state.topics.get_or_insert_default();
@@ -325,7 +325,7 @@ impl Core {
             }
             !is_meant(seat)
         });
-        self.release(state, bytes);
+        self.give_back(state, bytes);
     }
 
     /// Takes a session out of the groups that its rights no longer cover; their topics.

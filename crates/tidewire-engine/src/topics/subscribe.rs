@@ -7,6 +7,7 @@ use super::filter::Filter;
 use super::groups::SessionGroup;
 use super::history::Position;
 use super::lag::Lossy;
+use super::leaving::Holder;
 use super::local::{Form, GroupKey, Slot};
 use super::name::is_pattern;
 use super::round::Received;
@@ -53,7 +54,7 @@ pub(crate) struct SessionTopics {
 impl SessionTopics {
     /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes, and those of many are
     /// dropped together.
-    fn forget_lossy(&mut self, lossy: &Lossy) {
+    pub(super) fn forget_lossy(&mut self, lossy: &Lossy) {
         self.lagging_bytes -= lossy.bytes();
         if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
             let (lossy, mut seen) = (&self.lossy, HashSet::new());
@@ -121,7 +122,7 @@ impl Core {
                 if let Some(catch_up) = catch_up {
                     // It joins when it has caught up, after the answer.
                     answer.catch_ups.push(catch_up);
-                    self.release(state, bytes);
+                    self.give_back(state, bytes);
                     self.drop_unused(slot);
                     return Ok(());
                 }
@@ -148,7 +149,10 @@ impl Core {
         // What is on its way to it still is; and the last one takes the slot with it.
         let seq = self.topics.seen(slot);
         let waiting = take_waiting(state, slot);
-        self.move_out(state, slot);
+        let holder = Holder::of(state);
+        if let Some(topics) = &mut state.topics {
+            self.move_out(holder, topics, slot);
+        }
         let (slot, _) = self.topics.enter(name, is_pattern(name));
         self.join(state, slot, name, wanted, (seq, waiting));
     }
@@ -165,12 +169,17 @@ impl Core {
         Ok(())
     }
 
-    /// Takes back what a session was charged.
-    pub(crate) fn release(&mut self, state: &mut State, bytes: usize) {
+    /// [`Self::release`] for a session that goes on.
+    pub(crate) fn give_back(&mut self, state: &mut State, bytes: usize) {
         if let Some(topics) = &mut state.topics {
-            topics.charged_bytes -= bytes;
+            self.release(state.owner, topics, bytes);
         }
-        self.shared.accounts.release(state.owner, bytes);
+    }
+
+    /// Takes back what a session was charged.
+    pub(super) fn release(&mut self, owner: OwnerId, topics: &mut SessionTopics, bytes: usize) {
+        topics.charged_bytes -= bytes;
+        self.shared.accounts.release(owner, bytes);
     }
 
     /// Forgets a topic that nobody here subscribes to.
@@ -186,7 +195,7 @@ impl Core {
         self.drop_interest(&name, is_pattern);
     }
 
-    fn drop_interest(&mut self, name: &str, is_pattern: bool) {
+    pub(super) fn drop_interest(&mut self, name: &str, is_pattern: bool) {
         let hub = &self.shared.hub;
         if is_pattern {
             hub.remove_pattern(name, self.index);
@@ -324,21 +333,25 @@ impl Core {
     }
 
     /// Takes a session out of a topic that others may still want; `None` if they do.
-    fn move_out(&mut self, state: &mut State, slot: Slot) -> Option<Arc<str>> {
-        let id = state.key.id;
+    pub(super) fn move_out(
+        &mut self,
+        holder: Holder,
+        topics: &mut SessionTopics,
+        slot: Slot,
+    ) -> Option<Arc<str>> {
+        let id = holder.key.id;
         let topic = self.topics.topic(slot)?;
         let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
         if !self.topics.is_member(slot, id) {
             return None;
         }
         let bytes = subscription_bytes(&name, self.topics.filter_of(slot, id).as_deref());
-        let topics = state.topics.as_mut()?;
         if let Some(lossy) = topics.lossy.remove(&slot) {
             topics.forget_lossy(&lossy);
         }
         topics.patterns -= usize::from(is_pattern);
         let is_last = self.topics.leave(slot, id, &mut topics.slots);
-        self.release(state, bytes);
+        self.release(holder.owner, topics, bytes);
         is_last
     }
 
@@ -353,49 +366,14 @@ impl Core {
         if !self.topics.is_member(slot, state.key.id) {
             return false;
         }
-        if let Some(name) = self.leave_slot(state, slot) {
+        let holder = Holder::of(state);
+        let Some(topics) = &mut state.topics else {
+            return false;
+        };
+        if let Some(name) = self.leave_slot(holder, topics, slot) {
             self.leave_presence(io, &name, &who(state), state.key);
         }
         true
-    }
-
-    /// Takes a session that has ended out of everything.
-    pub(crate) fn leave_topics(&mut self, io: &Io, state: &mut State) {
-        self.leave_groups(io, state, None);
-        let Some(topics) = &mut state.topics else {
-            return;
-        };
-        for slot in topics.slots.clone() {
-            if let Some(name) = self.leave_slot(state, slot) {
-                self.depart(state, name);
-            }
-        }
-        state.topics = None;
-    }
-
-    /// Takes a session out of a topic; its name if the session is present there.
-    fn leave_slot(&mut self, state: &mut State, slot: Slot) -> Option<Arc<str>> {
-        let topic = self.topics.topic(slot)?;
-        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
-        if let Some(topics) = &mut state.topics {
-            topics.granted.remove(&name);
-        }
-        if self.move_out(state, slot).is_some() {
-            self.drop_interest(&name, is_pattern);
-        }
-        let presence_bytes = state
-            .topics
-            .as_mut()
-            .and_then(|topics| topics.presence_bytes.remove(&slot));
-        self.release(state, presence_bytes.unwrap_or_default());
-        let hub = &self.shared.hub;
-        self.counters
-            .subscriptions
-            .set(self.topics.subscriptions() as u64);
-        self.counters.topics.set(self.topics.len() as u64);
-        let keeps_presence =
-            !is_pattern && hub.rules.keep_presence() && hub.rules.of(&name).presence;
-        keeps_presence.then_some(name)
     }
 
     /// The time, and chance for an epoch, for what is done for an owner.
