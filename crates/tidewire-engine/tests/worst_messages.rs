@@ -1,20 +1,39 @@
-//! The worst legal instance of every message type: each takes no more of a turn than the budget, in metered work, and
-//! the server keeps at most the documented memory for it. The types are the protocol's: a new one without a case here
-//! does not compile.
+//! The worst legal instance of every message type, in virtual time: each takes no more of a turn than the budget, in
+//! metered work, and the server keeps at most the documented memory for it. The types are the protocol's: a new one
+//! without a case here does not compile.
 
 mod common;
 
-use common::topics::{open_topics, subscribe};
-use common::{Client, connect_v1, start, wait_until};
+use common::Said;
+use common::hostile::{FULL, SMALL, update, worst, worst_filter};
+use common::simulated::SimulatedClient;
+use common::topics::open_topics;
+use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Mutex;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Config, HistoryLimits, NewPublication, Server, TopicRule};
+use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule, simulation};
+use tidewire_net::Handler;
+use tidewire_testkit::simulation::{Driver, Faults};
 use tidewire_wire::envelope::SystemType;
+
+/// Counts the bytes that are allocated.
+#[global_allocator]
+static ALLOCATED: PeakAlloc = PeakAlloc;
+
+/// The tests of this file share what is counted.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// What one connection may have done in a turn (docs/limits.md), and one step more: a filter is compiled in one.
 const WORK_US_MAX: u64 = 4_000 + 6_000;
 /// What a shard delivers in a turn, and one publication more to one group of subscribers with a filter.
 const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
+
+/// What a connection may have the server keep: its subscriptions (docs/engine.md), and its buffers.
+const KEPT_BYTES_MAX: usize = (16 + 2) << 20;
+/// Besides, while it is worked on: the message in its several forms, and the answers that wait to be written.
+const PEAK_BYTES_MAX: usize = KEPT_BYTES_MAX + (8 << 20);
 
 const TOPICS_MAX: usize = 1_000;
 const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
@@ -44,219 +63,125 @@ fn config() -> Config {
     config
 }
 
-/// A server with a long history, many present users, and subscribers with costly filters.
-fn world() -> (Server, Vec<Client>) {
-    let server = start(config(), Sink);
-    let handle = server.handle();
+/// A server with a long history, many present users, and subscribers with costly filters, and the network around it.
+struct World<H: Handler> {
+    driver: Driver<H>,
+    handle: Handle,
+    others: Vec<SimulatedClient>,
+    now_ms: u64,
+}
+
+fn world() -> World<impl Handler> {
+    let (shards, handle) = simulation::shards(config(), |_| Sink, 0).expect("a server");
+    let mut driver = Driver::new(Faults {
+        delay_ms: 0..=0,
+        ..Faults::default()
+    });
+    for shard in shards {
+        driver.add(shard);
+    }
+    let mut world = World {
+        driver,
+        handle,
+        others: Vec::new(),
+        now_ms: 0,
+    };
     let text = "a".repeat(4_000);
     for number in 0..1_000 {
-        let payload = json!({"text": text, "n": number}).to_string();
-        let publication = NewPublication::new("entry", payload);
-        handle.publish("kept.long", &publication).expect("room");
+        world.keep("kept.long", &json!({"text": text, "n": number}));
     }
     for topic in 0..TOPICS_MAX {
-        let publication = NewPublication::new("entry", r#"{"n":0}"#);
-        handle
-            .publish(&format!("kept.{topic}"), &publication)
-            .expect("room");
+        world.keep(&format!("kept.{topic}"), &json!({"n": 0}));
     }
-    let mut others: Vec<Client> = (0..20).map(|_| connect_v1(&server)).collect();
-    for (number, client) in others.iter_mut().enumerate() {
+    for number in 0..20 {
+        let client = world.open();
         let topics: Vec<String> = (0..10).map(|topic| format!("present.{topic}")).collect();
         let data = json!({"says": "x".repeat(4_000)});
-        let payload = json!({"action": "subscribe", "topics": topics, "presence": data});
-        client.send_text(&json!({"t": "subscription_update", "p": payload}).to_string());
+        client.send(&update(json!({"topics": topics, "presence": data})));
         let mut filter = worst_filter();
         filter["n"] = json!({"$ne": number});
-        let payload = json!({"action": "subscribe", "topics": ["public"], "filter": filter});
-        client.send_text(&json!({"t": "subscription_update", "p": payload}).to_string());
+        client.send(&update(json!({"topics": ["public"], "filter": filter})));
+        world.others.push(client);
     }
-    wait_until("everyone subscribed", || {
-        handle.counters().subscriptions == 20 * 11
-    });
-    (server, others)
+    while world.handle.counters().subscriptions < 20 * 11 {
+        world.go_on(|| ());
+    }
+    world.go_on(|| ());
+    world
 }
 
-/// Four regular expressions and twelve other searches, on one long text.
-fn worst_filter() -> Value {
-    let regexes = [
-        "a[ab]{3}c",
-        "(a|aa)+b$",
-        "^(([a-z])+.)+[A-Z]",
-        "[a-f]+[0-9]{8}",
-    ];
-    let regexes = regexes.map(|regex| json!({"text": {"$regex": regex}}));
-    let searches = (0..12).map(|number| json!({"text": {"$contains": format!("aaab{number}")}}));
-    let all: Vec<Value> = regexes.into_iter().chain(searches).collect();
-    json!({ "$or": all })
-}
+impl<H: Handler> World<H> {
+    fn keep(&self, topic: &str, payload: &Value) {
+        let publication = NewPublication::new("entry", payload.to_string());
+        self.handle.publish(topic, &publication).expect("room");
+    }
 
-fn deep_patterns() -> Vec<String> {
-    let pattern = |number: usize| {
-        let star = |bit: usize| {
-            if number >> (bit % 8) & 1 == 1 {
-                "*"
-            } else {
-                "s"
+    /// A connection of an address of its own.
+    fn open(&mut self) -> SimulatedClient {
+        let number = self.others.len() as u8 + 1;
+        let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 40_000);
+        SimulatedClient::open(self.driver.network().connect_from(0, address), &[])
+    }
+
+    /// A millisecond goes by, in which everyone reads what has come, turn by turn.
+    fn go_on(&mut self, mut read: impl FnMut()) {
+        self.now_ms += 1;
+        assert!(self.now_ms < 600_000, "in vain");
+        let now_ms = self.now_ms;
+        while self
+            .driver
+            .next_due_ms()
+            .is_some_and(|due_ms| due_ms <= now_ms)
+        {
+            self.driver.step();
+            for other in &self.others {
+                drop(other.end.receive());
             }
-        };
-        let mut segments: Vec<String> = (0..30).map(|bit| star(bit).to_owned()).collect();
-        let mut stars = 0;
-        for segment in &mut segments {
-            stars += usize::from(segment == "*");
-            if stars > 8 {
-                *segment = "s".to_owned();
-            }
+            read();
         }
-        segments.push(format!("n{number}"));
-        segments.push(">".to_owned());
-        segments.join(".")
-    };
-    (0..TOPICS_MAX).map(pattern).collect()
-}
+        self.driver.run_until(self.now_ms);
+    }
 
-fn names(prefix: &str) -> Vec<String> {
-    (0..TOPICS_MAX)
-        .map(|number| format!("{prefix}.{number}"))
-        .collect()
-}
-
-fn update(payload: Value) -> Value {
-    let mut message = json!({"t": "subscription_update", "p": payload});
-    message["p"]["action"] = json!("subscribe");
-    message
-}
-
-/// The worst instances of a type, as a client sends them; none of a type that only the server sends, which is refused.
-fn worst(system: SystemType) -> Vec<Value> {
-    let t = system.as_str();
-    match system {
-        SystemType::Ping
-        | SystemType::Pong
-        | SystemType::ClientHello
-        | SystemType::ConfigUpdate
-        | SystemType::HealthCheck
-        | SystemType::MetricsRequest
-        | SystemType::KeyUpdate => {
-            let filler = json!({"filler": vec![vec!["x"; 1_000]; 100]});
-            vec![json!({ "t": t }), json!({"t": t, "p": filler})]
+    /// Sends a message on a connection of its own and reads what comes, until the server has done all of it: it answers
+    /// the question behind it.
+    fn play(&mut self, message: &Value) -> SimulatedClient {
+        let mut client = self.open();
+        self.go_on(|| ());
+        drop(client.receive());
+        client.send(message);
+        client.send(&json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}));
+        let (mut is_done, mut heard) = (false, Vec::new());
+        while !is_done {
+            self.go_on(|| {
+                heard.extend(client.end.receive());
+                is_done |= heard.windows(END.len()).any(|bytes| bytes == END);
+                heard.drain(..heard.len().saturating_sub(END.len()));
+            });
         }
-        SystemType::SubscriptionUpdate => worst_subscriptions(),
-        SystemType::SyncRequest => {
-            let payload = json!({"topics": names("kept"), "include_snapshots": true});
-            vec![json!({"t": t, "p": payload})]
-        }
-        SystemType::Batch => worst_batches(),
-        SystemType::PublishRequest => {
-            let text = "a".repeat(MESSAGE_BYTES_MAX - 1_000);
-            ["public", "kept.long", "s.s.s"]
-                .map(|topic| {
-                    let payload = json!({"text": text});
-                    json!({"t": t, "p": {"topic": topic, "type": "x", "payload": payload}})
-                })
-                .to_vec()
-        }
-        SystemType::PublicationAck => {
-            let deliveries: Vec<u64> = (0..1_000).map(|number| number << 40).collect();
-            vec![json!({"t": t, "p": {"deliveries": deliveries}})]
-        }
-        SystemType::PresenceRequest => {
-            let same = vec!["present.0"; 100];
-            let many: Vec<String> = (0..100).map(|number| format!("present.{number}")).collect();
-            vec![
-                json!({"t": t, "cid": "p", "p": {"topics": same}}),
-                json!({"t": t, "cid": "p", "p": {"topics": many}}),
-            ]
-        }
-        SystemType::CallRequest => {
-            let payload = json!({"type": "x", "payload": "x".repeat(MESSAGE_BYTES_MAX - 1_000)});
-            vec![json!({"t": t, "cid": "c", "p": payload})]
-        }
-        SystemType::CallResponse => vec![json!({"t": t, "cid": "c", "p": {"result": 1}})],
-        SystemType::ServerReady
-        | SystemType::ServerHello
-        | SystemType::ConfigResponse
-        | SystemType::HealthCheckResponse
-        | SystemType::MetricsResponse
-        | SystemType::PresenceJoin
-        | SystemType::PresenceLeave
-        | SystemType::PresenceUpdate
-        | SystemType::RateLimitWarning
-        | SystemType::Error
-        | SystemType::PublishResponse
-        | SystemType::PublicationGap
-        | SystemType::PresenceResponse
-        | SystemType::MessageAck
-        | SystemType::Reconnect => vec![json!({ "t": t })],
+        client
     }
 }
 
-fn worst_subscriptions() -> Vec<Value> {
-    let epoch = json!({"epoch": "00000000", "offset": 0});
-    let recovery = |topics: &[String]| -> Value {
-        topics
-            .iter()
-            .map(|topic| (topic.clone(), epoch.clone()))
-            .collect::<serde_json::Map<_, _>>()
-            .into()
-    };
-    let kept = names("kept");
-    let data = json!({"says": "x".repeat(4_000)});
-    let mut unsubscribe = update(json!({"topics": names("present")}));
-    unsubscribe["p"]["action"] = json!("unsubscribe");
-    vec![
-        update(json!({"topics": ["kept.long"], "filter": worst_filter()})),
-        update(json!({"topics": kept, "recover": true, "recovery": recovery(&kept)})),
-        update(json!({"topics": deep_patterns()})),
-        update(json!({"topics": names("plain"), "filter": worst_filter()})),
-        update(json!({"topics": names("lossy"), "overload": "conflate"})),
-        update(json!({"topics": names("present"), "presence": data})),
-        update(json!({"topics": names("jobs"), "queue_group": "x".repeat(255)})),
-        unsubscribe,
-    ]
-}
-
-fn worst_batches() -> Vec<Value> {
-    let batch = |messages: Vec<Value>| json!({"t": "batch", "p": {"messages": messages}});
-    let filters = (0..300).map(|number| {
-        let mut filter = worst_filter();
-        filter["n"] = json!(number);
-        update(json!({"topics": [format!("filtered.{number}")], "filter": filter}))
-    });
-    let publications = (0..1_000).map(|number| {
-        let payload = json!({"topic": "public", "type": "x", "payload": {"text": number}});
-        json!({"t": "publish_request", "p": payload})
-    });
-    let presence = (0..200).map(|_| worst(SystemType::PresenceRequest)[1].clone());
-    vec![
-        batch(filters.collect()),
-        batch(publications.collect()),
-        batch(presence.collect()),
-        batch(vec![json!({"t": "ping"}); 1_000]),
-    ]
-}
-
-/// Sends a message on a connection of its own, reading what comes, until the server has done all of it: it answers the
-/// call behind it.
-fn play(server: &Server, message: &Value) {
-    let mut client = connect_v1(server);
-    let text = message.to_string();
-    assert!(text.len() <= MESSAGE_BYTES_MAX, "not a legal message");
-    client.send_text(&text);
-    client.send_text(
-        &json!({"t": "presence_request", "cid": "end", "p": {"topics": ["x"]}}).to_string(),
-    );
-    while client.next_json()["cid"] != "end" {}
-}
+/// In the answer to the question at the end.
+const END: &[u8] = br#""cid":"end""#;
 
 #[test]
 fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
+    let _alone = ALONE.lock();
     for system in SystemType::ALL {
-        for message in worst(system) {
-            let (server, others) = world();
-            play(&server, &message);
-            let counters = server.handle().counters();
-            let shown: String = message.to_string().chars().take(120).collect();
+        for message in worst(system, FULL) {
+            let text = message.to_string();
+            assert!(text.len() <= MESSAGE_BYTES_MAX, "not a legal message");
+            let shown: String = text.chars().take(120).collect();
+            drop(text);
+            let mut world = world();
+            let before = ALLOCATED.current_usage();
+            ALLOCATED.reset_peak_usage();
+            let client = world.play(&message);
+            let peak = ALLOCATED.peak_usage().saturating_sub(before);
+            world.go_on(|| ());
+            let kept = ALLOCATED.current_usage().saturating_sub(before);
+            let counters = world.handle.counters();
             assert!(
                 counters.work_peak_us <= WORK_US_MAX,
                 "{} us for {shown}",
@@ -267,7 +192,9 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
                 "{} us delivered for {shown}",
                 counters.delivery_peak_us
             );
-            drop(others);
+            assert!(kept <= KEPT_BYTES_MAX, "{kept} bytes kept for {shown}");
+            assert!(peak <= PEAK_BYTES_MAX, "{peak} bytes at once for {shown}");
+            drop(client);
         }
     }
 }
@@ -276,38 +203,64 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
 /// somebody else is served between them.
 #[test]
 fn a_filtered_recovery_is_sliced_and_complete() {
-    let (server, _others) = world();
-    let mut client = connect_v1(&server);
-    subscribe(&mut client, json!(["kept.long"]));
-    let position = loop {
-        let message = client.next_json();
-        if message["tp"] == "kept.long" {
-            break message;
+    let _alone = ALONE.lock();
+    let mut world = world();
+    let stand = |said: &Said| match said {
+        Said::Text(text) => {
+            let message: Value = serde_json::from_str(text).expect("JSON");
+            let stand = &message["p"]["recovery"]["kept.long"];
+            stand.is_object().then(|| stand.clone())
         }
+        _ => None,
     };
+    let mut client = world.open();
+    world.go_on(|| ());
+    drop(client.receive());
+    client.send(&update(json!({"topics": ["kept.long"]})));
+    world.go_on(|| ());
+    let stands = client.receive();
+    let epoch = stands.iter().find_map(stand).expect("an answer")["epoch"].clone();
     drop(client);
-    let mut client = connect_v1(&server);
-    let mut filter = worst_filter();
     // Holds for every other entry.
-    filter = json!({"$or": [filter, {"n": {"$gte": 500}}]});
-    let since = json!({"kept.long": {"epoch": position["e"], "offset": 0}});
+    let filter = json!({"$or": [worst_filter(), {"n": {"$gte": 500}}]});
+    let since = json!({"kept.long": {"epoch": epoch, "offset": 0}});
     let request = update(json!({
         "topics": ["kept.long"], "recover": true, "recovery": since, "filter": filter,
     }));
-    let answer = client.ask(&request);
-    assert_eq!(
-        answer["p"]["recovery"]["kept.long"]["count"], 1_000,
-        "{answer}"
-    );
-    let mut expected = 500;
-    while expected < 1_000 {
-        let message = client.next_json();
-        if message["t"] == "entry" {
-            assert_eq!(message["p"]["n"], expected);
-            expected += 1;
-        }
+    let mut client = world.open();
+    client.send(&request);
+    let mut said = Vec::new();
+    while world.handle.counters().recoveries_complete < 2 && said.len() < 502 {
+        world.go_on(|| ());
+        said.extend(client.receive());
     }
-    let counters = server.handle().counters();
-    assert!(counters.jobs_deferred > 0);
-    assert_eq!(counters.recoveries_complete, 1);
+    assert_eq!(
+        said.iter().find_map(stand).expect("an answer")["count"],
+        1_000
+    );
+    let entries = said.iter().filter_map(|said| match said {
+        Said::Text(text) => {
+            let message: Value = serde_json::from_str(text).expect("JSON");
+            (message["t"] == "entry").then(|| message["p"]["n"].as_u64().expect("a number"))
+        }
+        _ => None,
+    });
+    assert!(entries.eq(500..1_000));
+    assert!(world.handle.counters().jobs_deferred > 0);
+}
+
+/// `fuzz/seed` gives the fuzzers the same instances, smaller.
+#[test]
+fn the_fuzzers_start_from_the_same_messages() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../protocol/hostile.json");
+    let instances = SystemType::ALL
+        .iter()
+        .flat_map(|system| worst(*system, SMALL));
+    let instances: Vec<String> = instances.map(|message| message.to_string()).collect();
+    let page = format!("[\n{}\n]\n", instances.join(",\n"));
+    if std::env::var_os("WRITE_HOSTILE").is_some() {
+        std::fs::write(path, &page).expect("a place to write");
+    }
+    let known = std::fs::read_to_string(path).expect("protocol/hostile.json");
+    assert!(known == page, "run it once with WRITE_HOSTILE=1");
 }

@@ -3,6 +3,7 @@
 
 pub mod api;
 pub mod held;
+pub mod hostile;
 pub mod http;
 pub mod simulated;
 pub mod topics;

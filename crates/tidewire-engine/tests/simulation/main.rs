@@ -4,6 +4,9 @@
 //! `TIDEWIRE_SEEDS=100000` runs more of it, `TIDEWIRE_SEED=4711` one that failed, exactly as it was.
 
 mod client;
+#[path = "../common/hostile.rs"]
+#[allow(dead_code, missing_docs, unreachable_pub)]
+mod hostile;
 mod world;
 
 use world::{Outcome, run};
