@@ -55,17 +55,7 @@ fn nobody_waits_for_a_shard_that_is_stuck_and_its_sessions_end_when_it_goes_on()
     assert_eq!(received, published);
 
     let ops = server.ops_address().expect("an operations listener");
-    for path in ["/health", "/ready"] {
-        let answer = Http::connect(ops).ask("GET", path, "", "");
-        let body: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
-        assert_eq!((answer.status, &body["status"]), (503, &json!("failing")));
-        let shard = &body["shards"][0];
-        assert_eq!(
-            (&shard["shard"], &shard["state"]),
-            (&json!(1), &json!("stuck"))
-        );
-        assert!(shard["turn_ms"].as_u64().expect("a time") > STALL_MS);
-    }
+    assert_told(ops);
     let health = handle.shard_health();
     assert_eq!(health[0], ShardHealth::Healthy);
     assert!(matches!(health[1], ShardHealth::Stuck { .. }), "{health:?}");
@@ -88,6 +78,21 @@ fn nobody_waits_for_a_shard_that_is_stuck_and_its_sessions_end_when_it_goes_on()
     subscribe(&mut back, json!(["a"]));
     publish(&mut other, "a", 8);
     assert_eq!(common::topics::next(&mut back), ("a".to_owned(), 8));
+}
+
+/// The operations listener says that the second shard is stuck.
+fn assert_told(ops: SocketAddr) {
+    for path in ["/health", "/ready"] {
+        let answer = Http::connect(ops).ask("GET", path, "", "");
+        let body: serde_json::Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert_eq!((answer.status, &body["status"]), (503, &json!("failing")));
+        let shard = &body["shards"][0];
+        assert_eq!(
+            (&shard["shard"], &shard["state"]),
+            (&json!(1), &json!("stuck"))
+        );
+        assert!(shard["turn_ms"].as_u64().expect("a time") > STALL_MS);
+    }
 }
 
 #[test]

@@ -193,7 +193,7 @@ impl<A: Application> EngineShard<A> {
         if batch.is_empty() {
             return;
         }
-        // Taken out while connections are looked at; nobody joins or leaves meanwhile.
+        // Taken out while nobody joins or leaves.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
         self.core.replace_expired(io, &mut batch);
         for (key, members) in groups.iter() {
@@ -262,13 +262,11 @@ impl<A: Application> EngineShard<A> {
         when: When,
         budget: &mut Budget,
     ) -> usize {
-        let nobody_leaves = self.core.leavers.is_empty();
         let Form::Shared(format) = form else {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
                     return index;
-                }
-                if !nobody_leaves && self.core.leavers.contain(*id) {
+                } else if self.core.leavers.contain(*id) {
                     continue;
                 }
                 budget.spend(cost::WRITE);
@@ -289,7 +287,7 @@ impl<A: Application> EngineShard<A> {
                 return index;
             }
             budget.spend(each);
-            if !nobody_leaves && self.core.leavers.contain(*id) {
+            if self.core.leavers.contain(*id) {
                 continue;
             }
             let is_for_all = runs.iter().all(|run| run.is_for_all);
@@ -510,11 +508,8 @@ impl LocalTopics {
         let Some(filter) = self.filter(filter).cloned() else {
             return batch.to_vec();
         };
-        let before = budget.spent;
         let passed = batch.iter().filter(|item| budget.passes(&filter, item));
-        let passed = passed.cloned().collect();
-        let _ = before;
-        passed
+        passed.cloned().collect()
     }
 }
 
@@ -587,8 +582,7 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     io.is_blocked(id)
 }
 
-/// What one turn delivers, counted for each receiver, in bytes: some tens of milliseconds of work. With less the
-/// writes to thousands of subscribers would be too small.
+/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too small.
 const FANOUT_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.

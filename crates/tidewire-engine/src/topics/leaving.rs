@@ -1,7 +1,7 @@
 //! Sessions that have ended, on their way out of their topics: those of a session with many take several turns.
 
 use super::attendance::who;
-use super::local::{Slot, member_key};
+use super::local::Slot;
 use super::subscribe::SessionTopics;
 use crate::application::ConnectionKey;
 use crate::connection::State;
@@ -147,3 +147,15 @@ impl Core {
 
 /// Of so many topics a session is taken out in one step, which is some hundred microseconds of work.
 const LEFT_AT_ONCE_MAX: usize = 100;
+
+/// What names a connection in the tables of topics: its place in the shard's table, and as much of its generation as there is room for, so
+/// that it can go on leaving after its place was given to another.
+pub(super) fn member_key(id: ConnectionId) -> u32 {
+    id.generation() << MEMBER_INDEX_BITS | id.index() as u32
+}
+
+/// A shard has fewer connections than 2 to the power of this.
+const MEMBER_INDEX_BITS: u32 = 24;
+
+/// The highest place in the shard's table that a connection can have.
+pub(crate) const MEMBER_INDEX_MAX: usize = (1 << MEMBER_INDEX_BITS) - 1;

@@ -2,6 +2,7 @@
 
 use super::filter::Filter;
 use super::held_filters::Filters;
+use super::leaving::member_key;
 use super::outlet::Delivery;
 use super::publication::Publication;
 use super::round::Round;
@@ -569,18 +570,6 @@ fn push_into(groups: &mut Slab<Group>, key: GroupKey, id: ConnectionId) -> (u32,
 fn place_key(id: ConnectionId, slot: Slot) -> PlaceKey {
     u64::from(member_key(id)) << 32 | u64::from(slot)
 }
-
-/// What names a connection here: its place in the shard's table, and as much of its generation as there is room for, so
-/// that it can go on leaving after its place was given to another.
-pub(super) fn member_key(id: ConnectionId) -> u32 {
-    id.generation() << MEMBER_INDEX_BITS | id.index() as u32
-}
-
-/// A shard has fewer connections than 2 to the power of this.
-const MEMBER_INDEX_BITS: u32 = 24;
-
-/// The highest place in the shard's table that a connection can have.
-pub(crate) const MEMBER_INDEX_MAX: usize = (1 << MEMBER_INDEX_BITS) - 1;
 
 /// Hashes numbers that the shard has given itself, so that nobody can choose colliding ones.
 #[derive(Debug, Default, Clone, Copy)]

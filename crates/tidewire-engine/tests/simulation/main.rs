@@ -7,6 +7,7 @@ mod client;
 #[path = "../common/hostile.rs"]
 #[allow(dead_code, missing_docs, unreachable_pub)]
 mod hostile;
+mod intruder;
 mod world;
 
 use world::{Outcome, run};

@@ -1,14 +1,13 @@
 //! A server, its clients, and what may be expected of them.
 
 use super::client::Connection;
-use super::hostile::{FULL, worst};
+use super::intruder::Intruder;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::rc::Rc;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::{
     AccessRules, Config, Handle, HistoryLimits, Limits, TopicLimits, TopicRule, Topics, simulation,
@@ -16,7 +15,6 @@ use tidewire_engine::{
 use tidewire_net::Handler;
 use tidewire_testkit::simulation::{Driver, Faults};
 use tidewire_testkit::topics::{Answer, Log, Place, Reading};
-use tidewire_wire::envelope::SystemType;
 
 /// What happened in a run, for the eye and to compare runs.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -55,9 +53,6 @@ const STEWARD: usize = CLIENTS;
 const STEPS: usize = 120;
 /// More connections than anybody makes.
 const LIVES_MAX: usize = 1_000;
-
-/// A hostile message of more bytes than this takes too long in small pieces.
-const HOSTILE_BYTES_MAX: usize = 100_000;
 
 /// Somebody who wants topics and remembers what it saw, over several connections.
 struct Person {
@@ -101,12 +96,6 @@ struct World<H: Handler> {
     intruder: Option<Intruder>,
 }
 
-/// Its messages, and the connection that it has now.
-struct Intruder {
-    messages: Rc<[Value]>,
-    connection: Option<Connection>,
-}
-
 /// Runs one seed; panics if a rule is broken.
 pub(crate) fn run(seed: u64) -> Outcome {
     let mut rng = StdRng::seed_from_u64(seed);
@@ -143,12 +132,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
         has_jobs,
         intruder: None,
     };
-    if world.rng.random_bool(0.25) {
-        world.intruder = Some(Intruder {
-            messages: hostile_messages(),
-            connection: None,
-        });
-    }
+    world.intruder = world.rng.random_bool(0.25).then(Intruder::default);
     world.begin();
     for _ in 0..STEPS {
         world.act();
@@ -160,18 +144,6 @@ pub(crate) fn run(seed: u64) -> Outcome {
     world.check_end();
     world.outcome.trace = world.hasher.finish();
     world.outcome
-}
-
-/// The worst messages that are not too large, made once.
-fn hostile_messages() -> Rc<[Value]> {
-    thread_local! {
-        static MESSAGES: Rc<[Value]> = SystemType::ALL
-            .iter()
-            .flat_map(|system| worst(*system, FULL))
-            .filter(|message| message.to_string().len() <= HOSTILE_BYTES_MAX)
-            .collect();
-    }
-    MESSAGES.with(Rc::clone)
 }
 
 fn config(rng: &mut StdRng) -> Config {
@@ -320,28 +292,10 @@ impl<H: Handler> World<H> {
         }
     }
 
-    /// The intruder does something, now and then. What it hears is nobody's business.
     fn intrude(&mut self) {
-        let Some(intruder) = &mut self.intruder else {
-            return;
-        };
-        let Some(connection) = &mut intruder.connection else {
+        if let Some(intruder) = &mut self.intruder {
             let shard = self.rng.random_range(0..self.shards);
-            let end = self.driver.network().connect(shard);
-            intruder.connection = Some(Connection::open(end, "/ws"));
-            return;
-        };
-        drop(connection.receive());
-        match self.rng.random_range(0..20) {
-            0..2 => {
-                let message = intruder.messages.choose(&mut self.rng);
-                connection.send(message.expect("messages"));
-            }
-            2 => {
-                connection.end.reset();
-                intruder.connection = None;
-            }
-            _ => {}
+            intruder.act(&mut self.rng, || self.driver.network().connect(shard));
         }
     }
 
@@ -599,10 +553,8 @@ impl<H: Handler> World<H> {
             self.with_end(index, |end| end.close());
             self.people[index].forget_connection();
         }
-        if let Some(intruder) = &mut self.intruder
-            && let Some(connection) = intruder.connection.take()
-        {
-            connection.end.reset();
+        if let Some(intruder) = &mut self.intruder {
+            intruder.leave();
         }
         self.pass(60_000);
         let counters = self.handle.counters();

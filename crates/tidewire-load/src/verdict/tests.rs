@@ -56,8 +56,14 @@ fn valid() -> Evidence {
 }
 
 /// Everything that can be wrong with a test: what the evidence of it is, and the one doubt that it raises.
-fn flaws() -> Vec<(&'static str, Verdict, fn(&mut Evidence))> {
-    use Verdict::{Failed, GeneratorBound, Noisy};
+fn flaws() -> Vec<Flaw> {
+    [of_messages(), of_answers(), of_the_run()].concat()
+}
+
+type Flaw = (&'static str, Verdict, fn(&mut Evidence));
+
+fn of_messages() -> Vec<Flaw> {
+    use Verdict::Failed;
     vec![
         ("nothing_sent", Failed, |e| {
             e.account = Accounting {
@@ -86,6 +92,12 @@ fn flaws() -> Vec<(&'static str, Verdict, fn(&mut Evidence))> {
         ("counters_unreadable", Failed, |e| {
             e.counters_error = Some("silent".to_owned());
         }),
+    ]
+}
+
+fn of_answers() -> Vec<Flaw> {
+    use Verdict::Failed;
+    vec![
         ("connections_failed", Failed, |e| {
             e.account.connections_failed = 1
         }),
@@ -111,6 +123,12 @@ fn flaws() -> Vec<(&'static str, Verdict, fn(&mut Evidence))> {
                 ..DeliveryFaults::default()
             };
         }),
+    ]
+}
+
+fn of_the_run() -> Vec<Flaw> {
+    use Verdict::{Failed, GeneratorBound, Noisy};
+    vec![
         ("interrupted", Failed, |e| e.interrupted = true),
         ("pace_not_taken", Failed, |e| {
             e.pace = e.pace.map(|pace| PaceKept {

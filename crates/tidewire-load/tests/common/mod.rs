@@ -244,13 +244,8 @@ impl Handler for App {
                 continue;
             }
             let out = io.buffer(id).unwrap();
-            let Peer {
-                layer,
-                held,
-                messages,
-                ..
-            } = peer;
-            self.conduct.reply(*messages, payload, held, |reply| {
+            let (layer, held) = (&mut peer.layer, &mut peer.held);
+            self.conduct.reply(peer.messages, payload, held, |reply| {
                 layer.reply(out, opcode, reply, received);
             });
             if let Conduct::ClosingAfter(limit) = self.conduct
@@ -368,7 +363,7 @@ fn answer_system(
     } else if let Some((_, rest)) = text.split_once(r#""timestamp":"#) {
         let stamp: String = rest.chars().take_while(char::is_ascii_digit).collect();
         conduct.app_pongs(&stamp, |pong| {
-            layer.write(out, OpCode::Text, pong.as_bytes())
+            layer.write(out, OpCode::Text, pong.as_bytes());
         });
     }
     true
