@@ -81,13 +81,13 @@ fn of_messages() -> Vec<Flaw> {
             e.account.delivered = None;
         }),
         ("messages_overconfirmed", Failed, |e| {
-            e.account.confirmed = 991
+            e.account.confirmed = 991;
         }),
         ("counters_short", Failed, |e| {
-            e.account.delivered = Some(980)
+            e.account.delivered = Some(980);
         }),
         ("counters_over", Failed, |e| {
-            e.account.delivered = Some(1_000)
+            e.account.delivered = Some(1_000);
         }),
         ("counters_unreadable", Failed, |e| {
             e.counters_error = Some("silent".to_owned());
@@ -157,14 +157,14 @@ fn of_the_run() -> Vec<Flaw> {
             e.generator.throttled_s = Some(0.04);
         }),
         ("generator_stopped", GeneratorBound, |e| {
-            e.generator.stopped_s = 0.04
+            e.generator.stopped_s = 0.04;
         }),
         ("generator_saturated", GeneratorBound, |e| {
             e.usage.client.busiest_s = 1.9;
             e.usage.server = None;
         }),
         ("noisy", Noisy, |e| {
-            e.windows = vec![100, 100, 20, 180, 20, 180]
+            e.windows = vec![100, 100, 20, 180, 20, 180];
         }),
     ]
 }
