@@ -99,7 +99,7 @@ fn of_answers() -> Vec<Flaw> {
     use Verdict::Failed;
     vec![
         ("connections_failed", Failed, |e| {
-            e.account.connections_failed = 1
+            e.account.connections_failed = 1;
         }),
         ("pongs_lost", Failed, |e| e.account.pongs_lost = 1),
         ("pongs_strange", Failed, |e| e.pongs_strange = 1),
@@ -114,7 +114,7 @@ fn of_answers() -> Vec<Flaw> {
         ("refusals_untold", Failed, |e| e.refusals_in_doubt = true),
         ("publications_missed", Failed, |e| e.deliveries.gaps = 1),
         ("publications_doubled", Failed, |e| {
-            e.deliveries.duplicates = 1
+            e.deliveries.duplicates = 1;
         }),
         ("publications_wrong", Failed, |e| e.deliveries.wrong = 1),
         ("publications_unheard", Failed, |e| {
