@@ -92,44 +92,62 @@ def test_a_distribution_is_that_of_its_values() -> None:
         _lab.LatencyRecorder().record(b"1234567")
 
 
-def verdict(**changed: Any) -> tuple[str, list[str]]:
-    account: dict[str, Any] = {
+def judged(**changed: Any) -> tuple[str, list[str]]:
+    """The verdict and the doubts over a run in which nothing was wrong but what is given."""
+    account = {
         "sends": True,
         "offered": 100,
         "confirmed": 100,
         "delivered": 100,
         "refused": 0,
-        "attempted": 5,
-        "failed": 0,
-        "pings": 9,
+        "connections_attempted": 5,
+        "connections_failed": 0,
+        "pings_sent": 9,
         "pongs_lost": 0,
-        "limit": "server",
-        "saturating": True,
-        "windows": [],
     }
-    return _lab.lab_verdict(**{**account, **changed})
+    evidence = {"aim": "saturate", "account": account, "usage": usage(0.5, 0.95)}
+    for name, value in changed.items():
+        (account if name in account else evidence)[name] = value
+    verdict, doubts, notes, *_ = _lab.lab_judge(json.dumps(evidence))
+    assert len(notes) >= len(doubts), "each doubt is explained"
+    return verdict, doubts
+
+
+def usage(client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0) -> dict[str, Any]:
+    """Both sides' processor time in a second."""
+
+    def side(time_s: float) -> dict[str, float]:
+        return {"busiest_s": time_s, "total_s": time_s, "cores": cores}
+
+    server = None if server_s is None else side(server_s)
+    return {"duration_s": 1.0, "client": side(client_s), "server": server, "shared_cores": shared_cores}
 
 
 def test_an_account_is_judged_as_the_lab_does() -> None:
-    assert verdict() == ("valid", [])
-    for lost in ({"confirmed": 99}, {"delivered": 101}, {"failed": 1}, {"pongs_lost": 1}, {"offered": 0}):
-        judged, notes = verdict(**lost)
-        assert judged == "failed"
-        assert notes
-    assert verdict(limit="client")[0] == "generator_bound"
-    assert verdict(limit="client", saturating=False) == ("valid", [])
-    assert verdict(windows=[9, 1, 9, 1, 9, 1])[0] == "noisy"
-    assert verdict(confirmed=60, delivered=60, refused=40)[0] == "valid"
+    assert judged() == ("valid", [])
+    assert judged(confirmed=99, delivered=None) == ("failed", ["messages_lost"])
+    assert judged(delivered=101) == ("failed", ["counters_over"])
+    assert judged(connections_failed=1) == ("failed", ["connections_failed"])
+    assert judged(pongs_lost=1) == ("failed", ["pongs_lost"])
+    assert judged(replies={"wrong": 1}) == ("failed", ["replies_wrong"])
+    assert judged(usage=usage(0.95, 0.5)) == ("generator_bound", ["generator_saturated"])
+    assert judged(usage=usage(0.95, 0.5), aim="keep") == ("valid", [])
+    assert judged(generator={"stopped_s": 0.5}) == ("generator_bound", ["generator_stopped"])
+    assert judged(windows=[9, 1, 9, 1, 9, 1]) == ("noisy", ["noisy"])
+    assert judged(confirmed=60, delivered=60, refused=40) == ("valid", [])
     with pytest.raises(InvalidArgumentError):
-        verdict(limit="nobody")
+        judged(aim="nothing")
 
 
 def test_the_limit_is_who_had_no_time_left() -> None:
-    limit = _lab.lab_bottleneck
-    assert limit(0.5, 0.95, 1.45, 1.0, 4) == "server"
-    assert limit(0.95, 0.5, 1.45, 1.0, 4) == "client"
-    assert limit(0.5, 0.5, 1.95, 1.0, 2) == "both"
-    assert limit(0.5, None, 0.5, 1.0, 2) == "none"
+    def limit(**sides: Any) -> str:
+        _, _, _, bottleneck, *_ = _lab.lab_judge(json.dumps({"usage": usage(**sides)}))
+        return bottleneck
+
+    assert limit(client_s=0.5, server_s=0.95) == "server"
+    assert limit(client_s=0.95, server_s=0.5) == "client"
+    assert limit(client_s=0.5, server_s=0.5, cores=1, shared_cores=1) == "both"
+    assert limit(client_s=0.5, server_s=None) == "none"
 
 
 def test_messages_of_an_open_loop_are_due_as_planned() -> None:

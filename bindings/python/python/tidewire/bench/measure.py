@@ -247,8 +247,8 @@ def conclude(result: Result, evidence: dict[str, Any], cpu_s: float) -> None:
         shared_cores=usage["shared_cores"] or None,
     )
     account = evidence["account"]
-    if account["pings_sent"]:
-        result["pings"] = {"sent": account["pings_sent"], "lost": account["pongs_lost"], "strange": 0}
+    if sent := account.get("pings_sent"):
+        result["pings"] = {"sent": sent, "lost": account["pongs_lost"], "strange": 0}
     if "pace" in result and offered_per_s is not None:
         result["pace"]["offered_per_s"] = offered_per_s
     result["notes"] += notes
