@@ -113,7 +113,9 @@ def judged(**changed: Any) -> tuple[str, list[str]]:
     return verdict, doubts
 
 
-def usage(client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0) -> dict[str, Any]:
+def usage(
+    client_s: float, server_s: float | None, *, cores: float = 2, shared_cores: float = 0
+) -> dict[str, Any]:
     """Both sides' processor time in a second."""
 
     def side(time_s: float) -> dict[str, float]:
