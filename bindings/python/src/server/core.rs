@@ -2,7 +2,7 @@
 
 use super::Outcome;
 use super::batch::{Segment, Stored};
-use crate::errors::{Failure, argument, stopped};
+use crate::errors::{Failure, Fault, argument, stopped};
 use serde_json::{Map, Value};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -224,6 +224,15 @@ impl Core {
             let next = match inbox.next(self, wait) {
                 Ok(next) => next,
                 Err(Finished) if segments.is_empty() => {
+                    if let Some(failure) = running.handle.failure() {
+                        let fault = Fault::Nobody;
+                        return Err(Failure::new(
+                            "TidewireError",
+                            "SERVER_FAILED",
+                            fault,
+                            failure,
+                        ));
+                    }
                     return Err(stopped(
                         "the server has stopped and everything was received",
                     ));
