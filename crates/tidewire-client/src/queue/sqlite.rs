@@ -5,6 +5,9 @@
 //! stored is there even after a power cut. That costs a sync of the disk for each commit, not for each message,
 //! because whatever waits is committed together.
 
+#[cfg(test)]
+mod kill_tests;
+
 use super::lock::{FileLock, in_use};
 use super::schema::{meta, prepare};
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
