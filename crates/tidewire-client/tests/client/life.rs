@@ -18,7 +18,7 @@ struct Case {
     /// `None` for no server at all.
     server: Option<Value>,
     is_there: fn(&Client) -> bool,
-    /// Clients at once. Those that wait for a server that has stalled take five seconds each.
+    /// Clients at once. Those that wait for a hello take a second each, for a server that has stalled five.
     at_once: usize,
 }
 
@@ -41,7 +41,12 @@ fn cases() -> Vec<Case> {
         fast("waiting for the next attempt", None, is_waiting),
         fast("not answered", Some(json!(["freeze"])), anything),
         fast("not let in", Some(json!(["accept"])), anything),
-        fast("before the hello", Some(json!(["let_in"])), is_connected),
+        Case {
+            name: "before the hello",
+            server: Some(json!(["let_in"])),
+            is_there: is_connected,
+            at_once: 500,
+        },
         fast("connected", Some(json!(["welcome"])), is_connected),
         fast(
             "being closed by the server",
