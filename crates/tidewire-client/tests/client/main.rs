@@ -5,6 +5,7 @@ mod faults;
 mod layers;
 mod life;
 mod limits;
+mod proxies;
 mod queue;
 mod reconnect;
 mod requests;
