@@ -12,6 +12,7 @@ mod log;
 use super::lock::{FileLock, in_use};
 use super::schema::{meta, prepare};
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
+use crate::clock::steady_unix_ms;
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
 use log::Place;
@@ -46,6 +47,7 @@ impl SqliteStore {
         prepare(&transaction, fresh_id)?;
         let producer = meta(&transaction, "producer")?.unwrap_or_else(|| fresh_id.to_owned());
         let epoch = meta(&transaction, "epoch")?.and_then(|epoch| epoch.parse().ok());
+        limit_ages(&transaction, config)?;
         let (messages, bytes, last): (u64, u64, u64) = transaction
             .query_row(
                 "SELECT count(*), coalesce(sum(length(payload)), 0), coalesce(max(number), 0)
@@ -323,6 +325,17 @@ impl Store for SqliteStore {
     }
 }
 
+/// A message that was stored while the clock was ahead would otherwise be kept until the clock is there again.
+fn limit_ages(transaction: &Connection, config: &Queue) -> Result<(), StoreError> {
+    let age_ms = u64::try_from(config.age_max.as_millis()).unwrap_or(u64::MAX);
+    if age_ms > 0 {
+        let sql = "UPDATE messages SET expires_ms = ?1 WHERE expires_ms > ?1 AND number IS NULL";
+        let latest_ms = signed(steady_unix_ms().saturating_add(age_ms));
+        transaction.execute(sql, [latest_ms]).map_err(failed)?;
+    }
+    Ok(())
+}
+
 /// Opens the file for this client alone.
 fn connect(path: &Path) -> Result<Connection, StoreError> {
     let connection = Connection::open(path).map_err(failed)?;
@@ -511,6 +524,23 @@ mod tests {
         store.push(&[message("2")], 0).unwrap();
         store.resume(7, 0, Uncertain::Drop).unwrap();
         assert_eq!(store.take(10, 1_000, 0).unwrap().messages.len(), 2);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_keeps_nothing_for_years() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.db");
+        let open = || SqliteStore::open(&path, &Queue::default(), "a").unwrap();
+        let (now_ms, day_ms) = (steady_unix_ms(), 86_400_000);
+        let kept = Durable {
+            expires_unix_ms: None,
+            ..message("1")
+        };
+        open().push(&[kept], now_ms + 3_650 * day_ms).unwrap();
+        let mut store = open();
+        store.resume(7, 0, Uncertain::Drop).unwrap();
+        let taken = store.take(10, 1_000, now_ms + 2 * day_ms).unwrap();
+        assert_eq!((taken.messages.len(), taken.expired.len()), (0, 1));
     }
 
     #[test]
