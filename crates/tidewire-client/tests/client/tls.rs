@@ -19,16 +19,16 @@ struct Certificate {
 
 impl Certificate {
     fn new(name: &str, is_expired: bool) -> Self {
-        let mut parameters = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         if is_expired {
             parameters.not_before = date_time_ymd(2_000, 1, 1);
             parameters.not_after = date_time_ymd(2_001, 1, 1);
         }
-        let key = KeyPair::generate().unwrap();
-        let certificate = parameters.self_signed(&key).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("cert.pem"), certificate.pem()).unwrap();
-        std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).unwrap();
+        let key = KeyPair::generate().expect("randomness");
+        let certificate = parameters.self_signed(&key).expect("a key that signs");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("cert.pem"), certificate.pem()).expect("a file");
+        std::fs::write(folder.path().join("key.pem"), key.serialize_pem()).expect("a file");
         Self { folder }
     }
 
@@ -64,7 +64,8 @@ fn client_config(host: &str, port: u16, trusted: &Path) -> Config {
 /// The words with which a client says that it cannot connect.
 async fn refusal(config: Config) -> String {
     let connected = timeout(DEADLINE, Client::connect(config)).await;
-    let error = connected.expect("an answer in time").unwrap_err();
+    let connected = connected.expect("an answer in time");
+    let error = connected.expect_err("it has no right certificate");
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
     error.to_string()
 }

@@ -206,9 +206,8 @@ impl Life {
         self.call(
             |store| store.push(&messages, 0).unwrap(),
             |world, _| {
-                world
-                    .promised
-                    .extend(payloads.iter().map(|&payload| payload.to_owned()))
+                let payloads = payloads.iter().map(|&payload| payload.to_owned());
+                world.promised.extend(payloads);
             },
         );
     }

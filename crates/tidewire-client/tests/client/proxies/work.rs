@@ -3,7 +3,7 @@
 use super::proxy::Proxy;
 use crate::common::{publish, wait_until};
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tidewire_client::{Client, Config, Event, Publication, State};
 use tidewire_engine::{Application, Call, Context, Message, Responder, Server};
 use tokio::task::JoinHandle;
@@ -21,11 +21,21 @@ struct Entries {
     requested: Vec<u64>,
 }
 
+impl Ledger {
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        lock(&self.0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panicked with it")
+}
+
 impl Application for Ledger {
     fn on_message(&mut self, _: &mut Context<'_>, message: Message<'_>) {
         // What was corrupted on its way need not be JSON.
         let value: Value = serde_json::from_slice(message.bytes).unwrap_or_default();
-        let mut entries = self.0.lock().unwrap();
+        let mut entries = self.lock();
         match (value["t"].as_str(), value["p"].as_u64()) {
             (Some("sent"), Some(number)) => entries.sent.push(number),
             (Some("acknowledged"), Some(number)) => entries.acknowledged.push(number),
@@ -35,7 +45,7 @@ impl Application for Ledger {
 
     fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
         let number: u64 = call.payload.parse().unwrap_or_default();
-        self.0.lock().unwrap().requested.push(number);
+        self.lock().requested.push(number);
         context.respond(&responder, Ok((2 * u128::from(number)).to_string()));
     }
 }
@@ -60,7 +70,7 @@ pub(super) async fn work(
     proxy: &Proxy,
     keeps_promises: bool,
 ) {
-    let client = Client::start(config).unwrap();
+    let client = Client::start(config).expect("a good configuration");
     let received = Arc::new(Mutex::new(Received::default()));
     let receiving = receive(client.clone(), received.clone());
     let mut done = Done::default();
@@ -87,9 +97,9 @@ pub(super) async fn work(
     }
     client.close().await;
     assert!(is_closed(&client));
-    receiving.await.unwrap();
+    receiving.await.expect("no event makes it panic");
     if keeps_promises {
-        let wrong = &received.lock().unwrap().wrong;
+        let wrong = &lock(&received).wrong;
         assert!(wrong.is_empty(), "{wrong:?}");
     }
 }
@@ -130,7 +140,7 @@ impl Done {
             // It ends by itself; that it was carried out is not known.
             Err(error) => assert!(!error.to_string().is_empty()),
         }
-        if number % 4 == 0 {
+        if number.is_multiple_of(4) {
             let publication = Publication::new("kept.own", "count", text);
             if client.publish(publication).await.is_ok() {
                 self.published.push(number);
@@ -142,17 +152,20 @@ impl Done {
     async fn check(self, client: &Client, ledger: &Ledger, received: &Mutex<Received>) {
         let count = self.acknowledged.len() as u64;
         for acknowledged in self.acknowledged {
-            assert!(acknowledged.await.unwrap(), "it was acknowledged");
+            assert!(
+                acknowledged.await.expect("it does not panic"),
+                "it was acknowledged"
+            );
         }
         wait_until("every publication", || {
-            let received = received.lock().unwrap();
+            let received = lock(received);
             received.from_server.len() as u64 >= self.from_server
                 && received.own.len() >= self.published.len()
         })
         .await;
         // What is behind them shows that nothing comes twice.
-        client.ping().await.unwrap();
-        let entries = ledger.0.lock().unwrap();
+        client.ping().await.expect("the connection is good");
+        let entries = ledger.lock();
         assert_eq!(entries.acknowledged, (0..count).collect::<Vec<_>>());
         assert!(
             entries.sent.is_sorted_by(|a, b| a < b),
@@ -163,7 +176,7 @@ impl Done {
         assert!(requested.is_sorted_by(|a, b| a < b), "{requested:?}");
         let is_carried_out = |number: &u64| requested.contains(number);
         assert!(self.answered.iter().all(is_carried_out));
-        let received = received.lock().unwrap();
+        let received = lock(received);
         let all: Vec<u64> = (0..self.from_server).collect();
         assert_eq!(received.from_server, all);
         assert!(
@@ -180,7 +193,7 @@ impl Done {
 fn receive(client: Client, received: Arc<Mutex<Received>>) -> JoinHandle<()> {
     tokio::spawn(async move {
         while let Some(batch) = client.next_batch().await {
-            let mut received = received.lock().unwrap();
+            let mut received = lock(&received);
             for event in batch {
                 received.add(&event);
             }
