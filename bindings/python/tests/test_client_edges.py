@@ -39,6 +39,8 @@ def test_a_token_function_that_blocks_is_called_once_and_holds_up_nobody_else(se
         clients = [tidewire.connect(server.url, token=token, **FAST | impatient) for _ in range(8)]
         for client in clients:
             await client.open()
+        while len(calls) < len(clients):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         attempts = 0
         async for batch in clients[0].batches():
             attempts += sum(message.kind == "disconnected" for message in batch)
