@@ -30,6 +30,7 @@ class Child:
     def __init__(self, program: str, *arguments: str) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", textwrap.dedent(program), *arguments],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -40,6 +41,11 @@ class Child:
         assert line, f"the program ended with {self.process.wait()}"
         return line.strip()
 
+    def write(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
@@ -49,7 +55,9 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        assert self.process.stdin is not None
         assert self.process.stdout is not None
+        self.process.stdin.close()
         self.process.stdout.close()
 
 

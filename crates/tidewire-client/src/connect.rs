@@ -186,10 +186,12 @@ fn refused(error: ResponseError) -> Error {
             status,
             retry_after,
             ref retry_at,
+            ref date,
             ..
         } => {
             let seconds = retry_after.map(Duration::from_secs);
-            let until = retry_at.as_deref().and_then(time_until);
+            let until = |at| time_until(at, date.as_deref());
+            let until = retry_at.as_deref().and_then(until);
             Error::Connect {
                 reason: error.to_string(),
                 status: Some(status),
@@ -200,10 +202,13 @@ fn refused(error: ResponseError) -> Error {
     }
 }
 
-/// The time until an HTTP date (RFC 9110, section 5.6.7), none if it is over; `None` if it is no date.
-fn time_until(date: &str) -> Option<Duration> {
+/// The time until an HTTP date (RFC 9110, section 5.6.7), none if it is over; `None` if it is no date. It counts from what
+/// the server says it is now, because the clock of this machine may be wrong.
+fn time_until(date: &str, server_date: Option<&str>) -> Option<Duration> {
     let date = httpdate::parse_http_date(date).ok()?;
-    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+    let now = server_date.and_then(|now| httpdate::parse_http_date(now).ok());
+    let now = now.unwrap_or_else(SystemTime::now);
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>, Error> {
@@ -287,17 +292,24 @@ mod tests {
     #[test]
     fn dates_of_all_three_forms() {
         let later = SystemTime::now() + Duration::from_secs(1_000);
-        let left = time_until(&httpdate::fmt_http_date(later)).unwrap();
+        let left = time_until(&httpdate::fmt_http_date(later), None).unwrap();
         assert!(left > Duration::from_secs(900) && left <= Duration::from_secs(1_000));
         for over in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
             "Sun Nov  6 08:49:37 1994",
         ] {
-            assert_eq!(time_until(over), Some(Duration::ZERO), "{over}");
+            assert_eq!(time_until(over, None), Some(Duration::ZERO), "{over}");
+            let now = Some("Sun, 06 Nov 1994 08:49:30 GMT");
+            assert_eq!(
+                time_until(over, now),
+                Some(Duration::from_secs(7)),
+                "{over}"
+            );
         }
         for wrong in ["", "soon", "-1", "99999999999999999999999"] {
-            assert_eq!(time_until(wrong), None, "{wrong}");
+            assert_eq!(time_until(wrong, None), None, "{wrong}");
+            assert!(time_until(&httpdate::fmt_http_date(later), Some(wrong)).is_some());
         }
     }
 }

@@ -56,8 +56,8 @@ class Client(BaseClient):
 
     async def open(self) -> Self:
         """Connects; `connect` and `async with` do it by themselves. Who gives up waiting closes the client."""
-        self._waker.attach()
         self._core.start(self._wait)
+        self._waker.attach()
         if self._wait:
             try:
                 await self._done(self._core.connected())

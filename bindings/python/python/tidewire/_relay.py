@@ -107,7 +107,7 @@ class RelayConnection:
     async def _open(self, relay: Relay, reader: asyncio.StreamReader) -> list[Event] | None:
         """Waits for the engine's answer and passes it on; what came behind it, `None` after a refusal."""
         while True:
-            data = await reader.read(READ_BYTES)
+            data = await _read(reader)
             if not data:
                 await self._refuse(503, "the server ended the connection", retry_after=1)
                 return None
@@ -134,7 +134,7 @@ class RelayConnection:
                     await self._send(_message(event))
             if replies := relay.take_replies():
                 writer.write(replies)
-            data = await reader.read(READ_BYTES)
+            data = await _read(reader)
             if not data:
                 return Ended(SERVICE_RESTART, "the server ended the connection")
             events = relay.receive(data)
@@ -187,6 +187,15 @@ class Ended(NamedTuple):
 
     code: int | None
     reason: str
+
+
+async def _read(reader: asyncio.StreamReader) -> bytes:
+    """What the engine says next, nothing at the end, also if the engine was killed."""
+    try:
+        return await reader.read(READ_BYTES)
+    except OSError as error:
+        logger.debug("the connection to the server was lost: %r", error)
+        return b""
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

@@ -51,11 +51,15 @@ class Waker:
             self._rest()
 
     def attach(self) -> None:
-        """Belongs to the running loop from now on.
+        """Belongs to the running loop from now on, unless the client has ended: then nothing happens any more.
 
         Raises:
             TidewireError: The client belongs to another one.
         """
+        self._attach()
+        self._rest()
+
+    def _attach(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is loop:
             return
@@ -69,7 +73,7 @@ class Waker:
         loop.add_reader(self._signal.fileno(), self._wake)
 
     def _watch(self) -> asyncio.AbstractEventLoop:
-        self.attach()
+        self._attach()
         return asyncio.get_running_loop()
 
     def _wake(self) -> None:

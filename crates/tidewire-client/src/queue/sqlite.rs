@@ -5,18 +5,29 @@
 //! stored is there even after a power cut. That costs a sync of the disk for each commit, not for each message,
 //! because whatever waits is committed together.
 
+#[cfg(test)]
+mod kill_tests;
+mod log;
+
 use super::lock::{FileLock, in_use};
 use super::schema::{meta, prepare};
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
+use crate::clock::steady_unix_ms;
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
+use log::Place;
 use rusqlite::{Connection, Row, params};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
 pub(super) struct SqliteStore {
     config: Queue,
+    path: PathBuf,
     connection: Connection,
+    /// The file could not be opened again after it was closed.
+    is_closed: bool,
+    /// Where the connection writes, as far as that is known.
+    place: Option<Place>,
     /// Behind the connection, which is closed first.
     _lock: FileLock,
     producer: String,
@@ -31,21 +42,12 @@ impl SqliteStore {
     /// Opens or makes the file; `fresh_id` becomes the producer's id of a new one.
     pub(super) fn open(path: &Path, config: &Queue, fresh_id: &str) -> Result<Self, StoreError> {
         let lock = FileLock::acquire(path)?;
-        let mut connection = Connection::open(path).map_err(failed)?;
-        // Programs of others find the file locked, too, and cannot change it in between.
-        connection
-            .pragma_update(None, "locking_mode", "EXCLUSIVE")
-            .map_err(failed)?;
-        connection
-            .pragma_update(None, "journal_mode", "WAL")
-            .map_err(failed)?;
-        connection
-            .pragma_update(None, "synchronous", "FULL")
-            .map_err(failed)?;
+        let mut connection = connect(path)?;
         let transaction = connection.transaction().map_err(failed)?;
         prepare(&transaction, fresh_id)?;
         let producer = meta(&transaction, "producer")?.unwrap_or_else(|| fresh_id.to_owned());
         let epoch = meta(&transaction, "epoch")?.and_then(|epoch| epoch.parse().ok());
+        limit_ages(&transaction, config)?;
         let (messages, bytes, last): (u64, u64, u64) = transaction
             .query_row(
                 "SELECT count(*), coalesce(sum(length(payload)), 0), coalesce(max(number), 0)
@@ -55,9 +57,14 @@ impl SqliteStore {
             )
             .map_err(failed)?;
         transaction.commit().map_err(failed)?;
+        // The log is beside the file itself, not beside a link to it.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         Ok(Self {
             config: config.clone(),
             connection,
+            is_closed: false,
+            place: Place::of(&path),
+            path,
             _lock: lock,
             producer,
             message_bytes_max: 0,
@@ -69,6 +76,28 @@ impl SqliteStore {
                 bytes,
             },
         })
+    }
+
+    /// Opens the file again if the connection writes where nobody will look. Before a call it keeps what is written from
+    /// going there, and behind it what was written meanwhile.
+    fn keep_place(&mut self) -> Result<(), StoreError> {
+        let place = self.place.as_ref();
+        if !self.is_closed && !place.is_some_and(|place| place.has_lost_its_log(&self.path)) {
+            return Ok(());
+        }
+        tracing::warn!(path = %self.path.display(), "another library has closed the queue's file");
+        if !self.is_closed {
+            // What only the log has that nobody will look at.
+            self.connection
+                .query_row("PRAGMA wal_checkpoint(FULL)", [], |_| Ok(()))
+                .map_err(failed)?;
+        }
+        self.is_closed = true;
+        self.connection = Connection::open_in_memory().map_err(failed)?;
+        self.connection = connect(&self.path)?;
+        self.is_closed = false;
+        self.place = Place::of(&self.path);
+        Ok(())
     }
 
     /// Takes note that these rows are gone; their numbers.
@@ -98,6 +127,7 @@ impl Store for SqliteStore {
         {
             return Err(StoreError::Full);
         }
+        self.keep_place()?;
         let transaction = self.connection.transaction().map_err(failed)?;
         let mut rows = Vec::with_capacity(messages.len());
         {
@@ -123,6 +153,7 @@ impl Store for SqliteStore {
         transaction.commit().map_err(failed)?;
         self.depth.messages += messages.len();
         self.depth.bytes += bytes;
+        self.keep_place()?;
         Ok(rows)
     }
 
@@ -132,6 +163,7 @@ impl Store for SqliteStore {
         last: u64,
         uncertain: Uncertain,
     ) -> Result<Resumed, StoreError> {
+        self.keep_place()?;
         let transaction = self.connection.transaction().map_err(failed)?;
         let mut resumed = Resumed::default();
         let mut deleted = Vec::new();
@@ -184,6 +216,7 @@ impl Store for SqliteStore {
             bytes += message.payload.len();
             is_first || bytes <= bytes_max
         };
+        self.keep_place()?;
         let transaction = self.connection.transaction().map_err(failed)?;
         let is_old = "number IS NULL AND uncertain = 0 AND expires_ms < ?1";
         let expired = delete(&transaction, is_old, signed(now_unix_ms))?;
@@ -225,6 +258,10 @@ impl Store for SqliteStore {
         }
         transaction.commit().map_err(failed)?;
         self.next_number = next_number;
+        if self.keep_place().is_err() {
+            // Numbers that are not on the disk must not leave.
+            messages.clear();
+        }
         self.sent = messages.last().map_or(self.sent, |last| last.number);
         Ok(Taken {
             messages,
@@ -234,6 +271,7 @@ impl Store for SqliteStore {
     }
 
     fn acknowledge(&mut self, last: u64) -> Result<Vec<u64>, StoreError> {
+        self.keep_place()?;
         let last = signed(last.min(self.sent));
         let deleted = delete(&self.connection, "number <= ?1", last)?;
         Ok(self.release(deleted))
@@ -266,6 +304,7 @@ impl Store for SqliteStore {
     }
 
     fn forget(&mut self, rows: &[u64]) -> Result<(), StoreError> {
+        self.keep_place()?;
         let transaction = self.connection.transaction().map_err(failed)?;
         let mut deleted = Vec::new();
         for row in rows {
@@ -284,6 +323,34 @@ impl Store for SqliteStore {
     fn depth(&self) -> QueueDepth {
         self.depth
     }
+}
+
+/// A message that was stored while the clock was ahead would otherwise be kept until the clock is there again.
+fn limit_ages(transaction: &Connection, config: &Queue) -> Result<(), StoreError> {
+    let age_ms = u64::try_from(config.age_max.as_millis()).unwrap_or(u64::MAX);
+    if age_ms > 0 {
+        let sql = "UPDATE messages SET expires_ms = ?1 WHERE expires_ms > ?1 AND number IS NULL";
+        let latest_ms = signed(steady_unix_ms().saturating_add(age_ms));
+        transaction.execute(sql, [latest_ms]).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Opens the file for this client alone.
+fn connect(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path).map_err(failed)?;
+    let settings = [
+        // Programs of others find the file locked, too, and cannot change it in between.
+        ("locking_mode", "EXCLUSIVE"),
+        ("journal_mode", "WAL"),
+        ("synchronous", "FULL"),
+    ];
+    for (name, value) in settings {
+        connection
+            .pragma_update(None, name, value)
+            .map_err(failed)?;
+    }
+    Ok(connection)
 }
 
 /// Deletes what `condition` names; which rows those were, and the bytes of their payloads.
@@ -415,6 +482,65 @@ mod tests {
             (again[1].number, again[1].message.payload.as_slice()),
             (43, &b"3"[..])
         );
+    }
+
+    /// What a restarted client finds in the files as they are now.
+    fn messages_on_disk(path: &Path) -> usize {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("queue.db");
+        std::fs::copy(path, &copy).unwrap();
+        let log = |path: &Path| path.with_extension("db-wal");
+        std::fs::copy(log(path), log(&copy)).unwrap();
+        let store = SqliteStore::open(&copy, &Queue::default(), "a").unwrap();
+        store.depth().messages
+    }
+
+    #[test]
+    fn what_is_stored_is_there_though_another_library_removes_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.db");
+        let link = folder.path().join("link.db");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut store = SqliteStore::open(&link, &Queue::default(), "a").unwrap();
+        for count in 1..5 {
+            store.push(&[message("1")], 0).unwrap();
+            assert_eq!(messages_on_disk(&path), count);
+            std::fs::remove_file(path.with_extension("db-wal")).unwrap();
+        }
+        store.resume(7, 0, Uncertain::Drop).unwrap();
+        assert_eq!(store.take(10, 1_000, 0).unwrap().messages.len(), 4);
+        assert_eq!(store.acknowledge(4).unwrap(), [1, 2, 3, 4]);
+        assert_eq!(messages_on_disk(&path), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_itself_is_used_to_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.db");
+        let mut store = SqliteStore::open(&path, &Queue::default(), "a").unwrap();
+        store.push(&[message("1")], 0).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::remove_file(path.with_extension("db-wal")).unwrap();
+        store.push(&[message("2")], 0).unwrap();
+        store.resume(7, 0, Uncertain::Drop).unwrap();
+        assert_eq!(store.take(10, 1_000, 0).unwrap().messages.len(), 2);
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_keeps_nothing_for_years() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("queue.db");
+        let open = || SqliteStore::open(&path, &Queue::default(), "a").unwrap();
+        let (now_ms, day_ms) = (steady_unix_ms(), 86_400_000);
+        let kept = Durable {
+            expires_unix_ms: None,
+            ..message("1")
+        };
+        open().push(&[kept], now_ms + 3_650 * day_ms).unwrap();
+        let mut store = open();
+        store.resume(7, 0, Uncertain::Drop).unwrap();
+        let taken = store.take(10, 1_000, now_ms + 2 * day_ms).unwrap();
+        assert_eq!((taken.messages.len(), taken.expired.len()), (0, 1));
     }
 
     #[test]

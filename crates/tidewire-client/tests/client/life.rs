@@ -18,7 +18,7 @@ struct Case {
     /// `None` for no server at all.
     server: Option<Value>,
     is_there: fn(&Client) -> bool,
-    /// Clients at once. Those that wait for a server that has stalled take five seconds each.
+    /// Clients at once. Those that wait for a hello take a second each, for a server that has stalled five.
     at_once: usize,
 }
 
@@ -41,7 +41,12 @@ fn cases() -> Vec<Case> {
         fast("waiting for the next attempt", None, is_waiting),
         fast("not answered", Some(json!(["freeze"])), anything),
         fast("not let in", Some(json!(["accept"])), anything),
-        fast("before the hello", Some(json!(["let_in"])), is_connected),
+        Case {
+            name: "before the hello",
+            server: Some(json!(["let_in"])),
+            is_there: is_connected,
+            at_once: 500,
+        },
         fast("connected", Some(json!(["welcome"])), is_connected),
         fast(
             "being closed by the server",
@@ -102,13 +107,13 @@ async fn one_life(name: &str, url: String, is_there: fn(&Client) -> bool, round:
         reconnect.base = Duration::from_millis(50);
         reconnect.max = Duration::from_millis(50);
     }
-    let client = Client::start(config).unwrap();
+    let client = Client::start(config).expect("a good configuration");
     let mut calls = waiting_calls(&client);
     // Some are closed while all of them begin.
-    if round % 4 > 0 {
+    if !round.is_multiple_of(4) {
         wait_until(name, || is_there(&client)).await;
     }
-    if round % 2 > 0 {
+    if !round.is_multiple_of(2) {
         tokio::task::yield_now().await;
     }
     let closing = tokio::spawn({
@@ -118,7 +123,7 @@ async fn one_life(name: &str, url: String, is_there: fn(&Client) -> bool, round:
     let ended = timeout(DEADLINE, closing).await;
     ended
         .unwrap_or_else(|_| panic!("{name}: the close hangs"))
-        .unwrap();
+        .expect("a close does not panic");
     assert!(matches!(client.state(), State::Closed(_)));
     while !calls.is_empty() {
         let call = timeout(DEADLINE, calls.join_next()).await;

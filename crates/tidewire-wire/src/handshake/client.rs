@@ -129,6 +129,8 @@ pub enum ResponseError {
         retry_after: Option<u64>,
         /// `Retry-After` as it stands, if it was not: an HTTP date, if it is anything.
         retry_at: Option<String>,
+        /// `Date` as it stands: when the server says it is now, by the clock that `retry_at` is meant by.
+        date: Option<String>,
     },
     /// Not HTTP/1.1.
     #[error("the answer is not HTTP: {0}")]
@@ -183,6 +185,7 @@ pub fn parse_response(
             reason: parsed.reason.unwrap_or_default().to_owned(),
             retry_after,
             retry_at: retry.filter(|_| retry_after.is_none()).map(str::to_owned),
+            date: headers.first("date").map(str::to_owned),
         });
     }
     if parsed.version != Some(1) {
@@ -337,6 +340,7 @@ mod tests {
             reason,
             retry_after: Some(7),
             retry_at: None,
+            date: None,
         };
         assert_eq!(refused, expected);
     }

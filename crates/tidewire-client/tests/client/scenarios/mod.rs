@@ -23,12 +23,9 @@ async fn servers_that_speak_wrongly() {
 
 #[test]
 fn names_are_unique() {
-    let mut names = BTreeSet::new();
-    for file in ["life.json", "wrong-servers.json"] {
-        for scenario in scenarios(file) {
-            let name = scenario["name"].as_str().expect("a name").to_owned();
-            assert!(names.insert(name.clone()), "{name} is there twice");
-        }
+    let mut known = BTreeSet::new();
+    for name in FILES.into_iter().flat_map(names) {
+        assert!(known.insert(name.clone()), "{name} is there twice");
     }
 }
 
@@ -88,16 +85,27 @@ async fn run(scenario: Value) {
     application.end().await;
 }
 
+/// The names of the scenarios or proxies in a file.
+pub(crate) fn names(file: &str) -> Vec<String> {
+    let list = scenarios(file).into_iter();
+    list.map(|one| one["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
 fn scenarios(file: &str) -> Vec<Value> {
     let path = folder().join(file);
     let text = std::fs::read_to_string(&path).expect("the scenarios are in the repository");
     let file: Value = serde_json::from_str(&text).expect("scenarios are JSON");
-    file["scenarios"].as_array().expect("a list").clone()
+    let list = file.get("scenarios").or(file.get("proxies"));
+    list.and_then(Value::as_array).expect("a list").clone()
 }
 
 pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../protocol/scenarios")
 }
+
+/// Every file of scenarios.
+pub(crate) const FILES: [&str; 3] = ["life.json", "wrong-servers.json", "proxies.json"];
 
 /// Scenarios that run side by side; most of their time they wait.
 const AT_ONCE: usize = 8;

@@ -5,7 +5,7 @@ use crate::websocket::{accept, read_frame, read_head};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,15 +24,19 @@ struct SeenState {
 
 impl Seen {
     pub(crate) fn connections(&self) -> usize {
-        self.0.lock().unwrap().connections
+        self.lock().connections
     }
 
     pub(crate) fn has_read(&self, t: &str) -> bool {
-        self.0.lock().unwrap().types.iter().any(|seen| seen == t)
+        self.lock().types.iter().any(|seen| seen == t)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SeenState> {
+        self.0.lock().expect("no server panicked with it")
     }
 
     fn add(&self, t: &str) {
-        self.0.lock().unwrap().types.push(t.to_owned());
+        self.lock().types.push(t.to_owned());
     }
 }
 
@@ -44,7 +48,7 @@ pub(crate) async fn start(scripts: Vec<Value>, seen: Seen, tasks: &mut JoinSet<(
         let mut connections = JoinSet::new();
         let mut index = 0;
         while let Ok((stream, _)) = listener.accept().await {
-            seen.0.lock().unwrap().connections += 1;
+            seen.lock().connections += 1;
             let script = scripts[index.min(scripts.len() - 1)].clone();
             index += 1;
             let mut connection = Connection {
