@@ -116,6 +116,9 @@ counters! {
     host_rejections, Counter, "Upgrades refused because of the host that they name";
     origin_rejections, Counter, "Upgrades refused because of their origin";
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
+    sessions_expired, Counter, "Sessions ended because their token had expired";
+    tokens_refreshed, Counter, "Tokens that clients gave to their sessions in the place of the one before";
+    tokens_refused, Counter, "Tokens that clients gave to their sessions and that were not accepted";
     messages_received, Counter, "Whole messages received, of every kind";
     bytes_received, Counter, "Payload bytes of the messages received";
     messages_delivered, Counter, "Messages handed to the application";

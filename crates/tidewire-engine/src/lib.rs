@@ -34,6 +34,7 @@ mod connection;
 mod core;
 pub mod counters;
 mod encryption;
+mod expiry;
 mod fair;
 mod forwarding;
 mod handle;

@@ -5,9 +5,10 @@
 mod common;
 
 use common::topics::{open_topics, subscribe};
-use common::{Client, connect_v1, start, wait_until};
+use common::{Client, Opening, SECRET, start, token, wait_until};
 use serde_json::{Value, json};
 use tidewire_engine::apps::Sink;
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::{Config, HistoryLimits, NewPublication, Server, TopicRule};
 use tidewire_wire::envelope::SystemType;
 
@@ -22,8 +23,10 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 fn config() -> Config {
     let mut config = Config {
         shards: 1,
+        auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
         ..open_topics()
     };
+    config.topics.access_claim = Some("access".to_owned());
     let history = HistoryLimits {
         publications_max: 1_000,
         bytes_max: 16 << 20,
@@ -44,6 +47,21 @@ fn config() -> Config {
     config
 }
 
+/// A connection of the one user.
+fn connect(server: &Server) -> Client {
+    let bearer = format!("Bearer {}", token(json!({})));
+    let opening = Opening::new(server.address()).header("Authorization", bearer);
+    let mut client = opening.open();
+    assert_eq!(client.next_json()["t"], "server_ready");
+    client
+}
+
+/// A token with as many access rules as one may have, each of which is looked at for every subscription.
+fn worst_token() -> String {
+    let deny: Vec<String> = (0..255).map(|number| format!("no.{number}.*.x")).collect();
+    token(json!({"access": {"subscribe": {"allow": [">"], "deny": deny}}}))
+}
+
 /// A server with a long history, many present users, and subscribers with costly filters.
 fn world() -> (Server, Vec<Client>) {
     let server = start(config(), Sink);
@@ -60,7 +78,7 @@ fn world() -> (Server, Vec<Client>) {
             .publish(&format!("kept.{topic}"), &publication)
             .expect("room");
     }
-    let mut others: Vec<Client> = (0..20).map(|_| connect_v1(&server)).collect();
+    let mut others: Vec<Client> = (0..20).map(|_| connect(&server)).collect();
     for (number, client) in others.iter_mut().enumerate() {
         let topics: Vec<String> = (0..10).map(|topic| format!("present.{topic}")).collect();
         let data = json!({"says": "x".repeat(4_000)});
@@ -168,6 +186,12 @@ fn worst(system: SystemType) -> Vec<Value> {
                 json!({"t": t, "cid": "p", "p": {"topics": many}}),
             ]
         }
+        SystemType::AuthRefresh => {
+            let long = format!("{}.{}", worst_token(), "x".repeat(8 * 1024));
+            [worst_token(), long[..8 * 1024].to_owned()]
+                .map(|token| json!({"t": t, "cid": "r", "p": {"token": token}}))
+                .to_vec()
+        }
         SystemType::CallRequest => {
             let payload = json!({"type": "x", "payload": "x".repeat(MESSAGE_BYTES_MAX - 1_000)});
             vec![json!({"t": t, "cid": "c", "p": payload})]
@@ -187,6 +211,8 @@ fn worst(system: SystemType) -> Vec<Value> {
         | SystemType::PublicationGap
         | SystemType::PresenceResponse
         | SystemType::MessageAck
+        | SystemType::AuthExpiryWarning
+        | SystemType::AuthRefreshResponse
         | SystemType::Reconnect => vec![json!({ "t": t })],
     }
 }
@@ -227,11 +253,16 @@ fn worst_batches() -> Vec<Value> {
         let payload = json!({"topic": "public", "type": "x", "payload": {"text": number}});
         json!({"t": "publish_request", "p": payload})
     });
+    let refresh = worst(SystemType::AuthRefresh)[0].clone();
+    let refreshes = [update(json!({"topics": deep_patterns()}))]
+        .into_iter()
+        .chain((0..30).map(|_| refresh.clone()));
     let presence = (0..200).map(|_| worst(SystemType::PresenceRequest)[1].clone());
     vec![
         batch(filters.collect()),
         batch(publications.collect()),
         batch(presence.collect()),
+        batch(refreshes.collect()),
         batch(vec![json!({"t": "ping"}); 1_000]),
     ]
 }
@@ -239,7 +270,7 @@ fn worst_batches() -> Vec<Value> {
 /// Sends a message on a connection of its own, reading what comes, until the server has done all of it: it answers the
 /// call behind it.
 fn play(server: &Server, message: &Value) {
-    let mut client = connect_v1(server);
+    let mut client = connect(server);
     let text = message.to_string();
     assert!(text.len() <= MESSAGE_BYTES_MAX, "not a legal message");
     client.send_text(&text);
@@ -277,7 +308,7 @@ fn the_worst_of_every_type_stays_within_the_budget_of_a_turn() {
 #[test]
 fn a_filtered_recovery_is_sliced_and_complete() {
     let (server, _others) = world();
-    let mut client = connect_v1(&server);
+    let mut client = connect(&server);
     subscribe(&mut client, json!(["kept.long"]));
     let position = loop {
         let message = client.next_json();
@@ -286,7 +317,7 @@ fn a_filtered_recovery_is_sliced_and_complete() {
         }
     };
     drop(client);
-    let mut client = connect_v1(&server);
+    let mut client = connect(&server);
     let mut filter = worst_filter();
     // Holds for every other entry.
     filter = json!({"$or": [filter, {"n": {"$gte": 500}}]});
