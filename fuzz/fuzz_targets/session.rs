@@ -15,7 +15,7 @@ use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
     Features, HelloEncryption, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember, ProducerState,
-    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, SystemEvent,
+    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, SystemEvent, TOKEN_BYTES_MAX,
     TOPICS_PER_REQUEST_MAX, TimeoutAction, TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
@@ -260,7 +260,9 @@ impl Pair {
             }
             (_, ClientEvent::System(..) | ClientEvent::SubscriptionUpdate { .. })
             | (Reply::PresenceResponse { .. }, ClientEvent::PresenceResponse { .. })
-            | (Reply::MessageAck { .. }, ClientEvent::MessageAck { .. }) => {}
+            | (Reply::MessageAck { .. }, ClientEvent::MessageAck { .. })
+            | (Reply::AuthExpiryWarning { .. }, ClientEvent::AuthExpiryWarning { .. })
+            | (Reply::AuthRefreshResponse { .. }, ClientEvent::AuthRefreshed { .. }) => {}
             (Reply::CallRequest { call, .. }, ClientEvent::Call { call: heard, .. }) => {
                 assert_eq!(call.t, heard.t)
             }
@@ -289,6 +291,12 @@ impl Pair {
                 };
                 let op_code = self.client.write_hello(&hello, ID, self.now, &mut out);
                 (SystemType::ClientHello, op_code)
+            }
+            ClientEvent::AuthExpiryWarning { .. } => {
+                let op_code =
+                    self.client
+                        .write_auth_refresh("h.c.s", Some("r"), ID, self.now, &mut out);
+                (SystemType::AuthRefresh, op_code)
             }
             ClientEvent::Call {
                 call,
@@ -433,6 +441,21 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
         RequestKind::Acknowledge(deliveries) => Reply::MessageAck {
             last: deliveries.len() as u64,
         },
+        RequestKind::AuthRefresh(token) => {
+            let expires_in_ms = token.0.len() as u64;
+            assert!((1..=TOKEN_BYTES_MAX as u64).contains(&expires_in_ms));
+            let ends_in_ms = expires_in_ms + 1;
+            let warning = Reply::AuthExpiryWarning {
+                expires_in_ms,
+                ends_in_ms,
+            };
+            let response = Reply::AuthRefreshResponse {
+                expires_in_ms,
+                ends_in_ms: (expires_in_ms % 2 == 0).then_some(ends_in_ms),
+                correlation_id,
+            };
+            return vec![warning, response];
+        }
         RequestKind::Call(call) => Reply::CallRequest {
             call,
             correlation_id: correlation_id.expect("a call has one"),
