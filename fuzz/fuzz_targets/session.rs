@@ -15,8 +15,8 @@ use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
     Features, HelloEncryption, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember, ProducerState,
-    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, SystemEvent,
-    TOPICS_PER_REQUEST_MAX, TimeoutAction, TopicPresence, TopicRecovery,
+    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, Subscription, SystemEvent,
+    TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -260,7 +260,9 @@ impl Pair {
             }
             (_, ClientEvent::System(..) | ClientEvent::SubscriptionUpdate { .. })
             | (Reply::PresenceResponse { .. }, ClientEvent::PresenceResponse { .. })
-            | (Reply::MessageAck { .. }, ClientEvent::MessageAck { .. }) => {}
+            | (Reply::MessageAck { .. }, ClientEvent::MessageAck { .. })
+            | (Reply::AuthExpiryWarning { .. }, ClientEvent::AuthExpiryWarning { .. })
+            | (Reply::AuthRefreshResponse { .. }, ClientEvent::AuthRefreshed { .. }) => {}
             (Reply::CallRequest { call, .. }, ClientEvent::Call { call: heard, .. }) => {
                 assert_eq!(call.t, heard.t)
             }
@@ -289,6 +291,12 @@ impl Pair {
                 };
                 let op_code = self.client.write_hello(&hello, ID, self.now, &mut out);
                 (SystemType::ClientHello, op_code)
+            }
+            ClientEvent::AuthExpiryWarning { .. } => {
+                let op_code =
+                    self.client
+                        .write_auth_refresh("h.c.s", Some("r"), ID, self.now, &mut out);
+                (SystemType::AuthRefresh, op_code)
             }
             ClientEvent::Call {
                 call,
@@ -395,32 +403,7 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
                 correlation_id,
             }
         }
-        RequestKind::Subscription(subscription) => {
-            let topics = subscription.topics;
-            assert!((1..=TOPICS_PER_REQUEST_MAX).contains(&topics.len()));
-            assert!(topics.iter().all(|topic| !topic.is_empty()));
-            let recovery = subscription
-                .recovery
-                .into_iter()
-                .map(|position| TopicRecovery {
-                    topic: position.topic,
-                    epoch: position.epoch,
-                    offset: position.offset,
-                    recovered: subscription.recover,
-                    count: 0,
-                });
-            let (success_topics, failed_topics) = match subscription.action {
-                Action::Subscribe => (topics, Vec::new()),
-                Action::Unsubscribe => (Vec::new(), topics),
-            };
-            Reply::SubscriptionUpdate {
-                action: subscription.action,
-                success_topics,
-                failed_topics,
-                recovery: recovery.collect(),
-                correlation_id,
-            }
-        }
+        RequestKind::Subscription(subscription) => subscribed(subscription, correlation_id),
         RequestKind::Sync(sync) => {
             let failed = Reply::error(ErrorCode::TopicForbidden, sync.topics.join(","));
             return vec![failed, Reply::Ping];
@@ -433,6 +416,7 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
         RequestKind::Acknowledge(deliveries) => Reply::MessageAck {
             last: deliveries.len() as u64,
         },
+        RequestKind::AuthRefresh(token) => return refreshed(&token, correlation_id),
         RequestKind::Call(call) => Reply::CallRequest {
             call,
             correlation_id: correlation_id.expect("a call has one"),
@@ -443,6 +427,50 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
         },
     };
     vec![reply]
+}
+
+fn subscribed(subscription: Subscription, correlation_id: Option<String>) -> Reply {
+    let topics = subscription.topics;
+    assert!((1..=TOPICS_PER_REQUEST_MAX).contains(&topics.len()));
+    assert!(topics.iter().all(|topic| !topic.is_empty()));
+    let recovery = subscription
+        .recovery
+        .into_iter()
+        .map(|position| TopicRecovery {
+            topic: position.topic,
+            epoch: position.epoch,
+            offset: position.offset,
+            recovered: subscription.recover,
+            count: 0,
+        });
+    let (success_topics, failed_topics) = match subscription.action {
+        Action::Subscribe => (topics, Vec::new()),
+        Action::Unsubscribe => (Vec::new(), topics),
+    };
+    Reply::SubscriptionUpdate {
+        action: subscription.action,
+        success_topics,
+        failed_topics,
+        recovery: recovery.collect(),
+        correlation_id,
+    }
+}
+
+/// A server warns of what it has just taken.
+fn refreshed(token: &Token, correlation_id: Option<String>) -> Vec<Reply> {
+    let expires_in_ms = token.0.len() as u64;
+    assert!((1..=TOKEN_BYTES_MAX as u64).contains(&expires_in_ms));
+    let ends_in_ms = expires_in_ms + 1;
+    let warning = Reply::AuthExpiryWarning {
+        expires_in_ms,
+        ends_in_ms,
+    };
+    let response = Reply::AuthRefreshResponse {
+        expires_in_ms,
+        ends_in_ms: (expires_in_ms % 2 == 0).then_some(ends_in_ms),
+        correlation_id,
+    };
+    vec![warning, response]
 }
 
 fn presence(topic: String) -> TopicPresence {

@@ -77,8 +77,9 @@ pub enum Token {
     None,
     /// Always the same.
     Fixed(String),
-    /// Asked for before each connection, so that it can be a fresh one. It is asked once at a time: one that takes
-    /// longer than a connection may is not asked again, and its answer is for the next.
+    /// Asked for before each connection, and when the server says that the token of the session is about to expire, so
+    /// that the session goes on with a fresh one. It is asked once at a time: one that takes longer than a connection
+    /// may is not asked again, and its answer is for the next.
     Provider(TokenProvider),
 }
 
@@ -217,7 +218,7 @@ impl Config {
         breaker
     }
 
-    /// The same with a token that is always the same.
+    /// The same with a token that is always the same. When it expires, the server ends the session, and the client ends.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Token::Fixed(token.into());
@@ -234,7 +235,7 @@ impl Config {
         self
     }
 
-    /// The same with a function that gives a token before each connection.
+    /// The same with a function that gives a token before each connection, and another one before that expires.
     #[must_use]
     pub fn with_token_provider<F, T>(mut self, provider: F) -> Self
     where

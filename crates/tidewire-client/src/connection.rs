@@ -2,6 +2,7 @@
 
 use crate::clock::after;
 use crate::connect::{Opened, Stream};
+use crate::dial::Dialer;
 use crate::error::Ending;
 use crate::event::BatchBuilder;
 use crate::outbox::Burst;
@@ -60,6 +61,7 @@ pub(crate) async fn run(
     shared: &Shared,
     session: &mut Session,
     burst: &mut Burst,
+    dialer: &mut Dialer,
     store: &mut UnboundedReceiver<StoreEvent>,
 ) -> Ending {
     let mut reader = MessageReader::new(Role::Client, shared.config.message_bytes_max);
@@ -90,7 +92,8 @@ pub(crate) async fn run(
         limit: Some(deadline),
         closing: Closing::No,
     };
-    let ending = match connection.work(&mut receiver, &mut sender, store).await {
+    let work = connection.work(&mut receiver, &mut sender, dialer, store);
+    let ending = match work.await {
         Ok(ending) | Err(ending) => ending,
     };
     let ending = match connection.closing {
@@ -110,6 +113,7 @@ impl Connection<'_> {
         &mut self,
         receiver: &mut ReadHalf<Stream>,
         sender: &mut WriteHalf<Stream>,
+        dialer: &mut Dialer,
         store: &mut UnboundedReceiver<StoreEvent>,
     ) -> Result<Ending, Ending> {
         let timer = sleep_until(self.deadline());
@@ -129,6 +133,7 @@ impl Connection<'_> {
                 can_send && self.burst.is_empty() && self.pending_bytes() < OUT_BYTES_MAX;
             let input = &mut self.input[self.unread.end..];
             let has_to_write = self.written < self.out.len() || self.has_to_flush;
+            let wants_token = can_send && self.session.wants_token(self.shared.moment());
             tokio::select! {
                 written = write_or_flush(sender, &self.out[self.written..]), if has_to_write => {
                     self.handle_written(written)?;
@@ -142,6 +147,10 @@ impl Connection<'_> {
                 }
                 () = self.shared.outbox.filled(), if wants_more => self.let_more_come().await,
                 () = self.shared.life.closing(), if self.closing == Closing::No => self.start_close(),
+                token = dialer.token(), if wants_token => {
+                    let moment = self.shared.moment();
+                    self.session.handle_token(token, moment, &mut self.out)?;
+                }
                 Some(event) = store.recv() => self.handle_store(event)?,
                 () = timer.as_mut() => self.handle_timeout()?,
             }

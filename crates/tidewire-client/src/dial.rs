@@ -40,9 +40,9 @@ impl Dialer {
             .await
     }
 
-    /// A token for one connection. An answer of the application's that took longer than an attempt is waited for by
-    /// the next one, so that it is asked once at a time.
-    async fn token(&mut self) -> Result<Option<String>, Error> {
+    /// A token for a connection or for its session. An answer of the application's that took longer than an attempt is
+    /// waited for by the next one, so that it is asked once at a time. Who gives up waiting may call it again.
+    pub(crate) async fn token(&mut self) -> Result<Option<String>, Error> {
         let provider = match &self.config.token {
             Token::None => return Ok(None),
             Token::Fixed(token) => return Ok(Some(token.clone())),

@@ -190,7 +190,9 @@ impl Driver {
         let _counted = Counted::new(&url);
         let began_ms = shared.moment().ms();
         let (session, store) = (&mut self.session, &mut self.store);
-        let ending = connection::run(opened, deadline, &shared, session, burst, store).await;
+        let dialer = &mut self.dialer;
+        let ending =
+            connection::run(opened, deadline, &shared, session, burst, dialer, store).await;
         let hints = self.session.handle_disconnected();
         let lasted_ms = shared.moment().ms() - began_ms;
         self.judge(endpoint, &ending, hints, lasted_ms, backoff);

@@ -7,6 +7,7 @@ mod codec;
 mod pending;
 mod publications;
 mod receive;
+mod refresh;
 mod refusals;
 mod requests;
 mod send;
@@ -29,6 +30,7 @@ use crate::sequencer::{Sequencer, SequencerLimits};
 use pending::Pending;
 use rand::RngCore as _;
 use rand::rngs::StdRng;
+use refresh::TokenRefresh;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +98,8 @@ struct Link {
     is_accepted: bool,
     /// `server_hello` has been taken; a second one changes nothing.
     is_greeted: bool,
+    /// The token is about to expire.
+    refresh: Option<TokenRefresh>,
 }
 
 /// Numbered messages on their way.
@@ -190,6 +194,7 @@ impl Session {
             repeat_at_ms: None,
             is_accepted: false,
             is_greeted: false,
+            refresh: None,
         });
         Ok(())
     }
@@ -280,6 +285,9 @@ impl Session {
             if next_ms > moment.ms() {
                 deadline_ms = deadline_ms.min(next_ms);
             }
+        }
+        if let Some(next_ms) = self.next_token_ms(moment) {
+            deadline_ms = deadline_ms.min(next_ms);
         }
         if let Some(link) = &self.link {
             deadline_ms = deadline_ms.min(link.wire.poll_deadline_ms());

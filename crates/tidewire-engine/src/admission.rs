@@ -11,8 +11,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
 
 impl<A: Application> Turn<'_, A> {
-    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once in
-    /// [`REFUSAL_INTERVAL_MS`], because an answer to each would double the load.
+    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
+    /// an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self, state: &mut State) -> bool {
         match state
@@ -57,16 +57,13 @@ impl<A: Application> Turn<'_, A> {
             return;
         }
         let now_ms = self.now.monotonic_ms;
-        let refusals = &mut state.refusals;
-        let due_ms = refusals
-            .told_ms
-            .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
-        if refusals.since_told == 0 {
+        let Some(due_ms) = state.refusals.due_ms() else {
             return;
-        }
+        };
         if now_ms < due_ms {
-            return self.io.set_timer(state.key.id, due_ms);
+            return self.set_timer(state);
         }
+        let refusals = &mut state.refusals;
         let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
@@ -103,9 +100,6 @@ impl<A: Application> Turn<'_, A> {
         );
     }
 }
-
-/// How often a peer that sends too fast is told so, in milliseconds.
-const REFUSAL_INTERVAL_MS: u64 = 1_000;
 
 /// So many bytes that a compressed message inflates to count as one message.
 const INFLATED_BYTES_PER_TOKEN: usize = 4096;

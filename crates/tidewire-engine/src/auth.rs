@@ -53,6 +53,14 @@ pub struct AuthConfig {
     pub audience: Option<String>,
     /// How far the clocks of the signer and of this machine may be apart, in seconds. Default 5.
     pub leeway_s: u64,
+    /// Whether a session ends with its token. Default true; with false it goes on, whatever becomes of the token.
+    pub ends_sessions: bool,
+    /// How long a session goes on after the `exp` of its token, in seconds, so that a new token that is late can still
+    /// come; at least `leeway_s`. Default 10.
+    pub grace_s: u64,
+    /// How long before `exp` a client is warned, in seconds; of a token that is good for less than twice as long, half
+    /// of that. 0 for no warning. Only in version 1. Default 60.
+    pub warning_s: u64,
     /// The cookie that holds the token. Default `access_token`.
     pub cookie_name: String,
     /// The query parameter that may hold the token, for pages of another origin. Such a token may end
@@ -190,6 +198,9 @@ impl AuthConfig {
             issuer: None,
             audience: None,
             leeway_s: 5,
+            ends_sessions: true,
+            grace_s: 10,
+            warning_s: 60,
             cookie_name: "access_token".to_owned(),
             query_parameter: None,
             subprotocol_prefix: None,
@@ -226,6 +237,11 @@ impl Verifier {
             keys: keys.collect::<Result<_, _>>()?,
             rules,
         })
+    }
+
+    /// How many keys a token may be checked with.
+    pub(crate) fn keys(&self) -> usize {
+        self.keys.len()
     }
 
     /// Checks a token at the time `now_unix_s`, in seconds since 1970, UTC.
@@ -498,7 +514,7 @@ fn decode(part: &str) -> Result<Vec<u8>, TokenError> {
 pub const SECRET_BYTES_MIN: usize = 32;
 
 /// The longest token that is looked at, in bytes.
-pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+pub const TOKEN_BYTES_MAX: usize = tidewire_wire::session::TOKEN_BYTES_MAX;
 
 const PRIVATE_MARK: &[u8] = b"PRIVATE KEY-----";
 

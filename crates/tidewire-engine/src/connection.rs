@@ -3,6 +3,7 @@
 use crate::application::{CloseReason, ConnectionKey, Peer};
 use crate::breaker::Breaker;
 use crate::calls::open::SessionCalls;
+use crate::expiry::Expiry;
 use crate::intake::SessionIntake;
 use crate::jobs::Jobs;
 use crate::layers::Layers;
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
-use tidewire_wire::session::ServerSession;
+use tidewire_wire::session::{ServerProfile, ServerSession};
 
 /// One connection: what reads its messages, and the rest, apart because a message that is being handled
 /// borrows its reader.
@@ -39,12 +40,16 @@ pub(crate) struct State {
     pub(crate) jobs: Jobs,
     /// The `sub` claim of its token.
     pub(crate) user: Option<Arc<str>>,
+    /// When it ends with its token, if it does.
+    pub(crate) expiry: Option<Box<Expiry>>,
     /// Whom a trusted proxy forwards, if one does.
     pub(crate) forwarded: Option<Box<SocketAddr>>,
     /// It comes from a trusted proxy, whose header may come before everything else.
     pub(crate) awaits_proxy_header: bool,
     /// Which topics it may have.
     pub(crate) access: Access,
+    /// The application has decided that; a new token changes nothing of it.
+    pub(crate) access_is_set: bool,
     /// Its topics, once it has some.
     pub(crate) topics: Option<Box<SessionTopics>>,
     /// Its open calls, once it has had some.
@@ -113,12 +118,32 @@ pub(crate) struct Refusals {
     pub(crate) retry_after_ms: u64,
 }
 
+impl Refusals {
+    /// When those that have not been told are, if there are some.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        let told_ms = self
+            .told_ms
+            .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
+        (self.since_told > 0).then_some(told_ms)
+    }
+}
+
 impl State {
     /// Whether so much of it had to be refused that it is being closed.
     pub(crate) fn is_refused(&self) -> bool {
         self.breaker
             .as_ref()
             .is_some_and(|breaker| breaker.is_open())
+    }
+
+    /// When its timer has something to do next while it is open, on the monotonic clock.
+    pub(crate) fn due_ms(&self, profile: &ServerProfile) -> u64 {
+        let encryption_ms = self.unannounced.as_ref().map(|session| session.until_ms);
+        let expiry_ms = self.expiry.as_ref().map(|expiry| expiry.due_ms());
+        [encryption_ms, expiry_ms, self.refusals.due_ms()]
+            .into_iter()
+            .flatten()
+            .fold(self.session.poll_deadline_ms(profile), u64::min)
     }
 
     /// Whether messages go to it, and the application knows of it.
@@ -133,3 +158,6 @@ impl Connection {
         self.state.phase != Phase::Opening
     }
 }
+
+/// How often a peer that sends too fast is told so, in milliseconds.
+const REFUSAL_INTERVAL_MS: u64 = 1_000;

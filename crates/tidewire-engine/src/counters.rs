@@ -118,6 +118,9 @@ counters! {
     auth_failures, Counter, "Upgrades with a token that was missing or not accepted";
     application_panics, Counter, "Panics of the application, each of which ended the connections that it was called for";
     shard_stalls, Counter, "Returns from turns so long that publications were dropped and the sessions had to end";
+    sessions_expired, Counter, "Sessions ended because their token had expired";
+    tokens_refreshed, Counter, "Tokens that clients gave to their sessions in the place of the one before";
+    tokens_refused, Counter, "Tokens that clients gave to their sessions and that were not accepted";
     messages_received, Counter, "Whole messages received, of every kind";
     bytes_received, Counter, "Payload bytes of the messages received";
     messages_delivered, Counter, "Messages handed to the application";

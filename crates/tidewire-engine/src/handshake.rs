@@ -25,10 +25,9 @@ use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
 
 /// What a request was found to deserve.
 enum Decision {
-    /// Let in; the user's name, and whether a bad token is still to be told.
+    /// Let in; whether a bad token is still to be told.
     Accept {
-        user: Option<String>,
-        access: Access,
+        guest: Guest,
         failure: Option<TokenError>,
     },
     Reject {
@@ -36,6 +35,15 @@ enum Decision {
         reason: String,
         retry_after_s: Option<u64>,
     },
+}
+
+/// Who is let in.
+struct Guest {
+    /// The `sub` of the token.
+    user: Option<String>,
+    access: Access,
+    /// The `exp` of the token, in seconds since 1970.
+    expires_at_s: Option<u64>,
 }
 
 impl<A: Application> EngineShard<A> {
@@ -60,12 +68,8 @@ impl<A: Application> EngineShard<A> {
             .connection(id)
             .is_some_and(|connection| connection.state.forwarded.is_some());
         match self.core.decide(&request, is_forwarded, io.now().unix_ms) {
-            Decision::Accept {
-                user,
-                access,
-                failure,
-            } => {
-                self.accept(io, id, &request, (user, access), failure);
+            Decision::Accept { guest, failure } => {
+                self.accept(io, id, &request, guest, failure);
                 request.head_bytes()
             }
             Decision::Reject {
@@ -103,10 +107,11 @@ impl<A: Application> EngineShard<A> {
         io: &mut Io,
         id: ConnectionId,
         request: &Request<'_>,
-        (user, access): (Option<String>, Access),
+        guest: Guest,
         failure: Option<TokenError>,
     ) {
         let now = wire_now(io);
+        let user = guest.user;
         let compression = &self.core.shared.config.compression;
         let deflate = layers::wanted(compression)
             .and_then(|wanted| DeflateParameters::accept(wanted, request.extensions()));
@@ -128,19 +133,10 @@ impl<A: Application> EngineShard<A> {
         self.end_pending(io, id);
         self.core.counters.handshakes_completed.add(1);
         self.core.counters.connections_open.add(1);
-        let connection_id = self.core.new_id(now.unix_ms);
-        let message_id = self.core.new_id(now.unix_ms);
-        let profile = &self.core.shared.profile;
         let is_v1 = self.core.shared.config.protocol == Protocol::V1;
-        if is_v1 && let Some(buffer) = io.buffer(id) {
-            let ready = Reply::Ready {
-                connection_id,
-                user_id: user.clone(),
-            };
-            let bytes = write_message(buffer, &mut session, profile, &ready, message_id, now);
-            self.core.count_sent(bytes);
+        if is_v1 {
+            self.core.greet(io, id, &mut session, user.clone(), now);
         }
-        io.set_timer(id, session.poll_deadline_ms(profile));
         let limit = self.core.shared.config.limits.message_bytes_max;
         let Some(Some(Connection { state, reader })) = self.connections.get_mut(id.index()) else {
             return;
@@ -151,8 +147,12 @@ impl<A: Application> EngineShard<A> {
         state.layers = Layers::new(deflate, is_v1 && session.compression());
         state.session = session;
         state.phase = Phase::Open;
-        state.access = access;
+        state.access = guest.access;
         state.user = user.as_deref().map(Arc::from);
+        state.expiry = guest
+            .expires_at_s
+            .and_then(|expires_at_s| self.core.expiry_at(expires_at_s, now));
+        io.set_timer(id, state.due_ms(&self.core.shared.profile));
         let address = state.peer_address(io).map(|address| address.ip());
         state.owner = self.core.shared.owners.of(user.as_deref(), address);
         if let Some(user) = &state.user {
@@ -192,6 +192,27 @@ impl<A: Application> EngineShard<A> {
 }
 
 impl Core {
+    /// Says `server_ready`.
+    fn greet(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        session: &mut ServerSession,
+        user_id: Option<String>,
+        now: Now,
+    ) {
+        let ready = Reply::Ready {
+            connection_id: self.new_id(now.unix_ms),
+            user_id,
+        };
+        let message_id = self.new_id(now.unix_ms);
+        if let Some(buffer) = io.buffer(id) {
+            let profile = &self.shared.profile;
+            let bytes = write_message(buffer, session, profile, &ready, message_id, now);
+            self.count_sent(bytes);
+        }
+    }
+
     fn decide(&self, request: &Request<'_>, is_forwarded: bool, unix_ms: u64) -> Decision {
         let config = &self.shared.config;
         let reject = |status, reason: &str| Decision::Reject {
@@ -221,6 +242,7 @@ impl Core {
         }
         let mut failure = None;
         let mut user = None;
+        let mut expires_at_s = None;
         let mut rules = None;
         if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
             let verified = find_token(request, auth)
@@ -233,6 +255,7 @@ impl Core {
                         Err(error) => return reject(401, &error.to_string()),
                     }
                     user = Some(claims.subject);
+                    expires_at_s = Some(claims.expires_at_s);
                 }
                 Err(error) => {
                     self.counters.auth_failures.add(1);
@@ -250,12 +273,12 @@ impl Core {
             return full("the server has no room for another connection");
         }
         let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
-        let access = Access::bind(&rules, user.as_deref());
-        Decision::Accept {
+        let guest = Guest {
+            access: Access::bind(&rules, user.as_deref()),
             user,
-            access,
-            failure,
-        }
+            expires_at_s,
+        };
+        Decision::Accept { guest, failure }
     }
 
     /// Why nobody is let in for now, if so.
@@ -267,7 +290,7 @@ impl Core {
     }
 
     /// The access rules that a token brings along.
-    fn rules_of(&self, claims: &Claims) -> Result<Option<AccessRules>, InvalidRules> {
+    pub(crate) fn rules_of(&self, claims: &Claims) -> Result<Option<AccessRules>, InvalidRules> {
         let name = self.shared.config.topics.access_claim.as_deref();
         name.and_then(|name| claims.rest.get(name))
             .map(AccessRules::from_claim)

@@ -4,6 +4,7 @@
 
 use crate::application::Application;
 use crate::connection::{Phase, State};
+use crate::expiry::Refresh;
 use crate::shard::{EngineShard, FANOUT_BYTES_PER_TURN};
 use crate::topics::attendance::Announcement;
 use crate::topics::catch_up::CatchUp;
@@ -36,6 +37,8 @@ pub(crate) enum Job {
     Announcement(Announcement),
     /// The subscriptions of a session whose rights have changed.
     Recheck(Recheck),
+    /// An `auth_refresh`.
+    Refresh(Box<Refresh>),
 }
 
 /// The messages of a batch that have not been handled.
@@ -183,6 +186,10 @@ impl<A: Application> Turn<'_, A> {
             Job::Recheck(recheck) => {
                 let rest = self.core.step_recheck(self.io, state, recheck);
                 rest.map(Job::Recheck)
+            }
+            Job::Refresh(refresh) => {
+                self.refresh(state, *refresh);
+                None
             }
         }
     }

@@ -35,6 +35,7 @@ mod containment;
 mod core;
 pub mod counters;
 mod encryption;
+mod expiry;
 mod fair;
 mod forwarding;
 mod handle;

@@ -175,9 +175,14 @@ impl<A: Application> Turn<'_, A> {
         }
         let timeout_ms = config.limits.handshake_timeout_ms;
         let until_ms = self.now.monotonic_ms.saturating_add(timeout_ms);
-        let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
-        self.io.set_timer(state.key.id, until_ms.min(deadline_ms));
         state.unannounced = Some(Box::new(Unannounced { peer, until_ms }));
+        self.set_timer(state);
+    }
+
+    /// Has the timer of an open session run when there is something to do.
+    pub(crate) fn set_timer(&mut self, state: &State) {
+        let due_ms = state.due_ms(&self.core.shared.profile);
+        self.io.set_timer(state.key.id, due_ms);
     }
 
     /// Tells the application of a session.
@@ -278,6 +283,9 @@ impl<A: Application> Turn<'_, A> {
                 if state.unannounced.as_deref().is_some_and(waits_in_vain) {
                     return self.require_encryption(state);
                 }
+                if self.check_expiry(state) {
+                    return;
+                }
                 self.tell_refusals(state);
                 self.check_idle(state);
             }
@@ -316,9 +324,6 @@ impl<A: Application> Turn<'_, A> {
             }
             TimeoutAction::None => {}
         }
-        let deadline_ms = state.session.poll_deadline_ms(&self.core.shared.profile);
-        let until_ms = state.unannounced.as_ref().map(|session| session.until_ms);
-        self.io
-            .set_timer(state.key.id, deadline_ms.min(until_ms.unwrap_or(u64::MAX)));
+        self.set_timer(state);
     }
 }

@@ -4,6 +4,7 @@ use crate::application::{Application, Encoding, Message};
 use crate::breaker::Verdict;
 use crate::connection::{Phase, State};
 use crate::core::{Core, emptied, wire_now};
+use crate::expiry::Refresh;
 use crate::jobs::{Batch, Job};
 use crate::outgoing::Payload;
 use crate::turn::Turn;
@@ -216,6 +217,10 @@ impl<A: Application> Turn<'_, A> {
             }
             RequestKind::Sync(request) => self.handle_sync(state, request, correlation_id),
             RequestKind::Acknowledge(deliveries) => self.core.acknowledge(state, &deliveries),
+            RequestKind::AuthRefresh(token) => {
+                let refresh = Refresh::new(token, correlation_id);
+                state.jobs.push(Job::Refresh(Box::new(refresh)));
+            }
             RequestKind::Presence(request) => {
                 self.handle_presence_request(state, request, correlation_id);
             }

@@ -118,6 +118,9 @@ impl Meter {
 pub(crate) mod cost {
     /// A message inside a batch.
     pub(crate) const MESSAGE: u64 = 500;
+    /// Checking a token with one key, whatever its algorithm: 136 us were measured with RS256, a key of 4,096 bits and
+    /// 251 access rules.
+    pub(crate) const TOKEN: u64 = 200_000;
     /// Checking the name of a topic.
     pub(crate) const CHECK: u64 = 300;
     /// Comparing a name with a glob of the access rules.

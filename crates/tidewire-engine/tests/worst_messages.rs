@@ -4,15 +4,16 @@
 
 mod common;
 
-use common::Said;
 use common::hostile::{FULL, SMALL, update, worst, worst_filter};
 use common::simulated::SimulatedClient;
 use common::topics::open_topics;
+use common::{SECRET, Said, token};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use tidewire_engine::apps::Sink;
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
 use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule, simulation};
 use tidewire_net::Handler;
 use tidewire_testkit::simulation::{Driver, Faults};
@@ -25,7 +26,7 @@ static ALLOCATED: PeakAlloc = PeakAlloc;
 /// The tests of this file share what is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What one connection may have done in a turn (docs/limits.md), and one step more: a filter is compiled in one.
+/// What one connection may have done in a turn (docs/engine.md), and one step more: a filter is compiled in one.
 const WORK_US_MAX: u64 = 4_000 + 6_000;
 /// What a shard delivers in a turn, and one publication more to one group of subscribers with a filter.
 const DELIVERY_US_MAX: u64 = 10_000 + 3_000;
@@ -41,8 +42,10 @@ const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 fn config() -> Config {
     let mut config = Config {
         shards: 1,
+        auth: Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec()))),
         ..open_topics()
     };
+    config.topics.access_claim = Some("access".to_owned());
     let history = HistoryLimits {
         publications_max: 1_000,
         bytes_max: 16 << 20,
@@ -116,11 +119,13 @@ impl<H: Handler> World<H> {
         self.handle.publish(topic, &publication).expect("room");
     }
 
-    /// A connection of an address of its own.
+    /// A connection of the one user.
     fn open(&mut self) -> SimulatedClient {
         let number = self.others.len() as u8 + 1;
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 40_000);
-        SimulatedClient::open(self.driver.network().connect_from(0, address), &[])
+        let bearer = format!("Bearer {}", token(json!({})));
+        let end = self.driver.network().connect_from(0, address);
+        SimulatedClient::open(end, &[("Authorization", &bearer)])
     }
 
     /// A millisecond goes by, in which everyone reads what has come, turn by turn.

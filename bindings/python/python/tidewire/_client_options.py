@@ -21,7 +21,8 @@ class ClientOptions(TypedDict, total=False):
     """The options of `connect`. `None` is the default of each."""
 
     #: The token, or a function that gives one, `def` or `async def`. It is called before each connection,
-    #: on a thread of its own, so that an expired token is replaced.
+    #: and when the session's token is about to expire, on a thread of its own. With a text the client ends when
+    #: its token expires.
     token: Token
     #: How the token is sent. Default `"header"`: `Authorization: Bearer`.
     token_placement: Literal["header", "cookie", "query", "subprotocol"]

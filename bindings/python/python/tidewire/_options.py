@@ -164,6 +164,14 @@ class ServerOptions(TypedDict, total=False):
     jwt_audience: str
     #: How far the clocks of signer and server may be apart. Default 5.
     jwt_leeway_s: int
+    #: How long a session goes on after its token has expired, so that a new token that is late can
+    #: still come; at least `jwt_leeway_s`. Then it ends with close code 4401. Default 10.
+    token_grace_s: int
+    #: How long before that a client is told that its token expires; of a token that is good for less
+    #: than twice as long, half of that. 0 for never. Default 60.
+    token_warning_s: int
+    #: Sessions go on when their token has expired.
+    keep_expired_sessions: bool
     #: The cookie that may hold the token. Default `access_token`.
     cookie_name: str
     #: The query parameter that may hold the token.

@@ -52,6 +52,18 @@ pub(crate) struct KeyFlags {
     /// How far the clocks of signer and server may be apart
     #[arg(long, value_name = "S", default_value_t = 5)]
     jwt_leeway_s: u64,
+    /// How long a session goes on after its token has expired, so that a new token that is late can still come; at
+    /// least --jwt-leeway-s. Then it ends with the error TOKEN_EXPIRED and close code 4401
+    #[arg(long, value_name = "S", default_value_t = 10)]
+    token_grace_s: u64,
+    /// How long before that a client is told that its token expires; of a token that is good for less than twice as
+    /// long, half of that. 0 for never
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    token_warning_s: u64,
+    /// Let sessions go on when their token has expired
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          default_missing_value = "true", action = clap::ArgAction::Set)]
+    keep_expired_sessions: bool,
     /// The cookie that may hold the token
     #[arg(long, value_name = "NAME", default_value = "access_token")]
     cookie_name: String,
@@ -146,6 +158,9 @@ impl KeyFlags {
             issuer: self.jwt_issuer.clone(),
             audience: self.jwt_audience.clone(),
             leeway_s: self.jwt_leeway_s,
+            ends_sessions: !self.keep_expired_sessions,
+            grace_s: self.token_grace_s,
+            warning_s: self.token_warning_s,
             cookie_name: self.cookie_name.clone(),
             query_parameter: self.token_query_parameter.clone(),
             subprotocol_prefix: self.token_subprotocol_prefix.clone(),

@@ -265,6 +265,12 @@ impl Session {
                 };
                 batch.push(Event::Presence(Box::new(presence)));
             }
+            ClientEvent::AuthExpiryWarning { ends_in_ms, .. } => {
+                self.handle_expiry_warning(ends_in_ms, moment);
+            }
+            ClientEvent::AuthRefreshed { ends_in_ms, .. } => {
+                self.handle_refreshed(ends_in_ms, moment);
+            }
             ClientEvent::PublicationGap(gap) => self.handle_gap(gap, moment, batch),
             ClientEvent::Call {
                 call,

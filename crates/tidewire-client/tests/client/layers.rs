@@ -145,7 +145,7 @@ async fn tls_with_a_file_of_its_own() {
     assert!(error.to_string().contains("certificate"), "{error}");
 }
 
-fn with_auth() -> ServerConfig {
+pub(crate) fn with_auth() -> ServerConfig {
     let key = KeyMaterial::Hs256(SECRET.to_vec());
     let mut server = server_config();
     server.auth = Some(AuthConfig {
@@ -156,7 +156,7 @@ fn with_auth() -> ServerConfig {
     server
 }
 
-fn token(expires_in_s: i64) -> String {
+pub(crate) fn token(expires_in_s: i64) -> String {
     let now = std::time::UNIX_EPOCH
         .elapsed()
         .expect("a clock after 1970")

@@ -1,6 +1,7 @@
 //! The client against the real engine, over real sockets.
 
 mod common;
+mod expiry;
 mod faults;
 mod layers;
 mod life;

@@ -18,6 +18,9 @@ pub(super) const NAMES: &[&str] = &[
     "jwt_issuer",
     "jwt_audience",
     "jwt_leeway_s",
+    "token_grace_s",
+    "token_warning_s",
+    "keep_expired_sessions",
     "cookie_name",
     "token_query_parameter",
     "token_subprotocol_prefix",
@@ -53,6 +56,9 @@ pub(super) fn auth(
     config.issuer = settings.text("jwt_issuer")?;
     config.audience = settings.text("jwt_audience")?;
     config.leeway_s = settings.get("jwt_leeway_s")?.unwrap_or(config.leeway_s);
+    config.grace_s = settings.get("token_grace_s")?.unwrap_or(config.grace_s);
+    config.warning_s = settings.get("token_warning_s")?.unwrap_or(config.warning_s);
+    config.ends_sessions = !settings.flag("keep_expired_sessions")?;
     config.cookie_name = settings.text("cookie_name")?.unwrap_or(config.cookie_name);
     config.query_parameter = settings.text("token_query_parameter")?;
     config.subprotocol_prefix = settings.text("token_subprotocol_prefix")?;

@@ -67,6 +67,14 @@ fn tokens() {
             .unwrap();
     assert_eq!(auth.leeway_s, 9);
     assert!(auth.previous_key.is_some());
+    assert_eq!((auth.grace_s, auth.warning_s), (10, 60));
+    assert!(auth.ends_sessions);
+    let auth = config(json!({
+        "jwt_secret": secret, "token_grace_s": 3, "token_warning_s": 0, "keep_expired_sessions": true,
+    }));
+    let auth = auth.unwrap().auth.unwrap();
+    assert_eq!((auth.grace_s, auth.warning_s), (3, 0));
+    assert!(!auth.ends_sessions);
     assert!(
         config(json!({}))
             .unwrap_err()

@@ -126,7 +126,8 @@ impl Context<'_> {
 
     /// Gives the session of this call access rules of its own, in place of those of the server and of its token. Every
     /// right is checked anew: subscriptions of the client that the new rules do not allow end, and the client gets a
-    /// `subscription_update` about them. Those that the application has made for it stay.
+    /// `subscription_update` about them. Those that the application has made for it stay. A new token of the session
+    /// changes nothing of these rules.
     ///
     /// ```
     /// use tidewire_engine::{AccessRules, Application, Context, Message, Peer, Rules};
@@ -150,6 +151,7 @@ impl Context<'_> {
     /// [`ManageError::Access`]; nothing was changed.
     pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
         rules.check()?;
+        self.state.access_is_set = true;
         self.core.set_access(self.state, &Arc::new(rules));
         Ok(())
     }
@@ -301,7 +303,10 @@ impl<A: Application> EngineShard<A> {
                 What::Subscription(Action::Unsubscribe, topic) => {
                     turn.core.unsubscribe_for(turn.io, state, topic);
                 }
-                What::Access(rules) => turn.core.set_access(state, rules),
+                What::Access(rules) => {
+                    state.access_is_set = true;
+                    turn.core.set_access(state, rules);
+                }
                 What::End(code, reason) => turn.start_close(state, *code, reason),
             });
         }

@@ -2,6 +2,8 @@
 //! simulation and, as `protocol/hostile.json`, the fuzzers.
 
 use serde_json::{Value, json};
+use tidewire_engine::auth::KeyMaterial;
+use tidewire_engine::token::{SigningKey, sign};
 use tidewire_wire::envelope::SystemType;
 
 /// How large the instances are.
@@ -34,6 +36,18 @@ impl Scale {
         let name = |number| format!("{prefix}.{number}");
         (0..self.topics).map(name).collect()
     }
+}
+
+/// A token with as many access rules as one may have, each of which is looked at for every subscription. It holds for
+/// decades, and is the same each time that it is made.
+fn worst_token(scale: Scale) -> String {
+    let deny = |number| format!("no.{number}.*.x");
+    let deny: Vec<String> = (0..scale.share(255)).map(deny).collect();
+    let rules = json!({"subscribe": {"allow": [">"], "deny": deny}});
+    let claims = json!({"sub": "user-1", "exp": 4_000_000_000_u64, "access": rules});
+    let key = KeyMaterial::Hs256(b"a secret of more than thirty-two bytes".to_vec());
+    let key = SigningKey::new(&key).expect("a good key");
+    sign(&claims, &key, None).expect("a good key signs")
 }
 
 /// Four regular expressions and twelve other searches, on one long text.
@@ -125,6 +139,13 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
                 json!({"t": t, "cid": "p", "p": {"topics": many}}),
             ]
         }
+        SystemType::AuthRefresh => {
+            let (good, bytes) = (worst_token(scale), scale.bytes.min(8 * 1024));
+            let long = format!("{good}.{}", "x".repeat(bytes));
+            [good, long[..bytes].to_owned()]
+                .map(|token| json!({"t": t, "cid": "r", "p": {"token": token}}))
+                .to_vec()
+        }
         SystemType::CallRequest => {
             let payload = json!({"type": "x", "payload": "x".repeat(scale.bytes)});
             vec![json!({"t": t, "cid": "c", "p": payload})]
@@ -144,6 +165,8 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
         | SystemType::PublicationGap
         | SystemType::PresenceResponse
         | SystemType::MessageAck
+        | SystemType::AuthExpiryWarning
+        | SystemType::AuthRefreshResponse
         | SystemType::Reconnect => vec![json!({ "t": t })],
     }
 }
@@ -186,12 +209,17 @@ fn worst_batches(scale: Scale) -> Vec<Value> {
         let payload = json!({"topic": "public", "type": "x", "payload": {"text": number}});
         json!({"t": "publish_request", "p": payload})
     });
+    let refresh = worst(SystemType::AuthRefresh, scale)[0].clone();
+    let refreshes = [update(json!({"topics": deep_patterns(scale)}))]
+        .into_iter()
+        .chain((0..scale.share(30)).map(|_| refresh.clone()));
     let presence =
         (0..scale.share(200)).map(|_| worst(SystemType::PresenceRequest, scale)[1].clone());
     vec![
         batch(filters.collect()),
         batch(publications.collect()),
         batch(presence.collect()),
+        batch(refreshes.collect()),
         batch(vec![json!({"t": "ping"}); scale.topics]),
     ]
 }

@@ -143,6 +143,19 @@ pub enum Say {
         after_ms: u64,
         reason: String,
     },
+    AuthExpiryWarning {
+        expires_in_ms: u64,
+        ends_in_ms: u64,
+    },
+    AuthRefresh {
+        token: String,
+        cid: Option<String>,
+    },
+    AuthRefreshResponse {
+        expires_in_ms: u64,
+        ends_in_ms: Option<u64>,
+        cid: Option<String>,
+    },
     CallRequest(Call),
     CallResponse(CallResponse),
     Subscribe(Subscribe),

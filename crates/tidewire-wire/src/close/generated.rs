@@ -28,7 +28,7 @@ impl CloseCode {
     pub const DRAINING: Self = Self(4300);
     /// 4310: what was to be sent waited for longer or grew larger than allowed.
     pub const SLOW_CONSUMER: Self = Self(4310);
-    /// 4401: no valid token.
+    /// 4401: no valid token, or one that has expired.
     pub const NOT_AUTHENTICATED: Self = Self(4401);
     /// 4403: authenticated, but not allowed.
     pub const FORBIDDEN: Self = Self(4403);

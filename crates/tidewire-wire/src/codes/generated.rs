@@ -7,6 +7,10 @@ use super::{Condition, Fault, Retry};
 pub enum ErrorCode {
     /// `AUTH_FAILED`: the token is missing, expired or not to be trusted.
     AuthFailed,
+    /// `TOKEN_EXPIRED`: the session's token has expired, and no other was given in time.
+    TokenExpired,
+    /// `TOKEN_REFUSED`: the token of an `auth_refresh` is not accepted; the session goes on.
+    TokenRefused,
     /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to go on.
     RateLimited,
     /// `MESSAGE_TOO_LARGE`: a message, or what it inflates to, is past the limit.
@@ -47,8 +51,10 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::AuthFailed,
+        Self::TokenExpired,
+        Self::TokenRefused,
         Self::RateLimited,
         Self::MessageTooLarge,
         Self::InvalidMessage,
@@ -73,6 +79,8 @@ impl ErrorCode {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AuthFailed => "AUTH_FAILED",
+            Self::TokenExpired => "TOKEN_EXPIRED",
+            Self::TokenRefused => "TOKEN_REFUSED",
             Self::RateLimited => "RATE_LIMITED",
             Self::MessageTooLarge => "MESSAGE_TOO_LARGE",
             Self::InvalidMessage => "INVALID_MESSAGE",
@@ -98,6 +106,8 @@ impl ErrorCode {
     pub const fn fault(self) -> Fault {
         match self {
             Self::AuthFailed => Fault::Peer,
+            Self::TokenExpired => Fault::Peer,
+            Self::TokenRefused => Fault::Peer,
             Self::RateLimited => Fault::Peer,
             Self::MessageTooLarge => Fault::Peer,
             Self::InvalidMessage => Fault::Peer,
@@ -123,6 +133,8 @@ impl ErrorCode {
     pub const fn recoverable(self) -> bool {
         match self {
             Self::AuthFailed => false,
+            Self::TokenExpired => false,
+            Self::TokenRefused => true,
             Self::RateLimited => true,
             Self::MessageTooLarge => true,
             Self::InvalidMessage => true,
@@ -148,6 +160,8 @@ impl ErrorCode {
     pub const fn retry(self) -> Retry {
         match self {
             Self::AuthFailed => Retry::After(Condition::NewToken),
+            Self::TokenExpired => Retry::After(Condition::NewToken),
+            Self::TokenRefused => Retry::After(Condition::NewToken),
             Self::RateLimited => Retry::After(Condition::Delay),
             Self::MessageTooLarge => Retry::No,
             Self::InvalidMessage => Retry::No,

@@ -76,6 +76,12 @@ pub enum SystemType {
     CallResponse,
     /// `reconnect`, to the client.
     Reconnect,
+    /// `auth_expiry_warning`, to the client.
+    AuthExpiryWarning,
+    /// `auth_refresh`, to the server.
+    AuthRefresh,
+    /// `auth_refresh_response`, to the client.
+    AuthRefreshResponse,
 }
 
 /// Tells from JSON text, valid UTF-8 already, whose business it is.
@@ -180,7 +186,7 @@ pub fn classify_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
 
 impl SystemType {
     /// All types.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 33] = [
         Self::Ping,
         Self::Pong,
         Self::ClientHello,
@@ -211,6 +217,9 @@ impl SystemType {
         Self::CallRequest,
         Self::CallResponse,
         Self::Reconnect,
+        Self::AuthExpiryWarning,
+        Self::AuthRefresh,
+        Self::AuthRefreshResponse,
     ];
 
     /// The spelling that this project writes.
@@ -246,6 +255,9 @@ impl SystemType {
             Self::CallRequest => "call_request",
             Self::CallResponse => "call_response",
             Self::Reconnect => "reconnect",
+            Self::AuthExpiryWarning => "auth_expiry_warning",
+            Self::AuthRefresh => "auth_refresh",
+            Self::AuthRefreshResponse => "auth_refresh_response",
         }
     }
 
@@ -330,6 +342,7 @@ fn kind_of(name: &[u8]) -> Kind {
         (10, Some(b'k')) => T::KeyUpdate,
         (9, Some(b'r')) => T::Reconnect,
         (11, Some(b'm')) => T::MessageAck,
+        (12, Some(b'a')) => T::AuthRefresh,
         (12, Some(b'c')) if name[1] == b'a' => T::CallRequest,
         (12, Some(b'c')) => T::ClientHello,
         (12, Some(b'h')) => T::HealthCheck,
@@ -356,7 +369,9 @@ fn kind_of(name: &[u8]) -> Kind {
         (16, Some(b'p')) => T::PresenceRequest,
         (17, Some(b'p')) => T::PresenceResponse,
         (18, Some(b'r')) => T::RateLimitWarning,
+        (19, Some(b'a')) => T::AuthExpiryWarning,
         (19, Some(b's')) => T::SubscriptionUpdate,
+        (21, Some(b'a')) => T::AuthRefreshResponse,
         (21, Some(b'h')) => T::HealthCheckResponse,
         _ => return Kind::Application,
     };
@@ -412,6 +427,9 @@ mod tests {
             T::CallRequest,
             T::CallResponse,
             T::Reconnect,
+            T::AuthExpiryWarning,
+            T::AuthRefresh,
+            T::AuthRefreshResponse,
         ];
         for system in all {
             let name = system.as_str();

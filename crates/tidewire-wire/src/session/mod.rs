@@ -32,8 +32,8 @@ pub use reply::{
     TopicRecovery,
 };
 pub use request::{
-    DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync,
-    TOPICS_PER_PRESENCE_REQUEST_MAX,
+    DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync, TOKEN_BYTES_MAX,
+    TOPICS_PER_PRESENCE_REQUEST_MAX, Token,
 };
 pub use server::{PRODUCER_ID_BYTES_MAX, ServerProfile, ServerSession, SystemEvent};
 pub use subscription::{

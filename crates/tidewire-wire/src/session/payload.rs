@@ -261,3 +261,13 @@ pub(super) fn write_reconnect(after_ms: u64, reason: &str, out: &mut Vec<u8>) {
     object.text("reason", reason);
     object.close();
 }
+
+/// The payload of `auth_expiry_warning` and of `auth_refresh_response`.
+pub(super) fn write_expiry(expires_in_ms: u64, ends_in_ms: Option<u64>, out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    object.number("expires_in_ms", expires_in_ms);
+    if let Some(ends_in_ms) = ends_in_ms {
+        object.number("ends_in_ms", ends_in_ms);
+    }
+    object.close();
+}

@@ -2,8 +2,9 @@
 
 use super::call::{self, Call, CallResult};
 use super::payload::{
-    Context, write_error, write_gap, write_hello, write_key_update, write_numbers, write_pong,
-    write_presence, write_publish_response, write_ready, write_reconnect, write_subscription,
+    Context, write_error, write_expiry, write_gap, write_hello, write_key_update, write_numbers,
+    write_pong, write_presence, write_publish_response, write_ready, write_reconnect,
+    write_subscription,
 };
 use super::{Action, HelloEncryption};
 use crate::codes::ErrorCode;
@@ -150,6 +151,22 @@ pub enum Reply {
         /// Why, in words.
         reason: Cow<'static, str>,
     },
+    /// `auth_expiry_warning`: the session ends soon unless the client gives it another token.
+    AuthExpiryWarning {
+        /// Milliseconds until the token expires; 0 if it has.
+        expires_in_ms: u64,
+        /// Milliseconds until the session ends.
+        ends_in_ms: u64,
+    },
+    /// `auth_refresh_response`: the session has another token.
+    AuthRefreshResponse {
+        /// Milliseconds until it expires; 0 if it has, but is still accepted.
+        expires_in_ms: u64,
+        /// Milliseconds until the session ends; `None` if it does not end with its token.
+        ends_in_ms: Option<u64>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
 }
 
 /// A producer and how far its messages have been taken.
@@ -292,6 +309,8 @@ impl Reply {
             Self::CallRequest { .. } => SystemType::CallRequest,
             Self::CallResponse { .. } => SystemType::CallResponse,
             Self::Reconnect { .. } => SystemType::Reconnect,
+            Self::AuthExpiryWarning { .. } => SystemType::AuthExpiryWarning,
+            Self::AuthRefreshResponse { .. } => SystemType::AuthRefreshResponse,
         }
     }
 
@@ -304,7 +323,8 @@ impl Reply {
             | Self::RateLimitWarning { .. }
             | Self::PublicationGap(_)
             | Self::MessageAck { .. }
-            | Self::Reconnect { .. } => None,
+            | Self::Reconnect { .. }
+            | Self::AuthExpiryWarning { .. } => None,
             Self::Hello { correlation_id, .. }
             | Self::Error { correlation_id, .. }
             | Self::SubscriptionUpdate { correlation_id, .. }
@@ -312,7 +332,8 @@ impl Reply {
             | Self::HealthCheckResponse { correlation_id, .. }
             | Self::MetricsResponse { correlation_id, .. }
             | Self::PublishResponse { correlation_id, .. }
-            | Self::PresenceResponse { correlation_id, .. } => correlation_id.as_deref(),
+            | Self::PresenceResponse { correlation_id, .. }
+            | Self::AuthRefreshResponse { correlation_id, .. } => correlation_id.as_deref(),
             Self::CallRequest { correlation_id, .. }
             | Self::CallResponse { correlation_id, .. } => Some(correlation_id),
         }
@@ -356,20 +377,6 @@ impl Reply {
             | Self::MetricsResponse { payload, .. } => {
                 out.extend_from_slice(payload.to_string().as_bytes());
             }
-            Self::RateLimitWarning {
-                current_rate,
-                limit,
-                remaining,
-                retry_after_s,
-            } => {
-                let numbers = [
-                    ("current_rate", *current_rate),
-                    ("limit", *limit),
-                    ("remaining", *remaining),
-                    ("retry_after", *retry_after_s),
-                ];
-                write_numbers(&numbers, out);
-            }
             Self::PublishResponse {
                 topic,
                 duplicate,
@@ -386,6 +393,38 @@ impl Reply {
             Self::CallRequest { call, .. } => call.write_payload(out),
             Self::CallResponse { result, .. } => call::write_result(result, out),
             Self::Reconnect { after_ms, reason } => write_reconnect(*after_ms, reason, out),
+            Self::AuthRefreshResponse {
+                expires_in_ms,
+                ends_in_ms,
+                ..
+            } => write_expiry(*expires_in_ms, *ends_in_ms, out),
+            Self::RateLimitWarning { .. } | Self::AuthExpiryWarning { .. } => {
+                self.write_warning(out);
+            }
+        }
+    }
+
+    fn write_warning(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::RateLimitWarning {
+                current_rate,
+                limit,
+                remaining,
+                retry_after_s,
+            } => {
+                let numbers = [
+                    ("current_rate", *current_rate),
+                    ("limit", *limit),
+                    ("remaining", *remaining),
+                    ("retry_after", *retry_after_s),
+                ];
+                write_numbers(&numbers, out);
+            }
+            Self::AuthExpiryWarning {
+                expires_in_ms,
+                ends_in_ms,
+            } => write_expiry(*expires_in_ms, Some(*ends_in_ms), out),
+            _ => {}
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum RequestKind {
     /// `publication_ack`: the numbers (`d`) of 1 to [`DELIVERIES_PER_ACK_MAX`] deliveries that are done.
     /// It is not answered.
     Acknowledge(Vec<u64>),
+    /// `auth_refresh`: another token for the session; 1 to [`TOKEN_BYTES_MAX`] bytes, and not checked.
+    AuthRefresh(Token),
     /// `call_request`; the correlation id is there.
     Call(Call),
     /// `call_response`, to the call of the server's with this correlation id. It is not answered.
@@ -45,6 +47,16 @@ impl From<Either> for RequestKind {
             Either::Request(call) => Self::Call(call),
             Either::Response(result) => Self::CallResponse(result),
         }
+    }
+}
+
+/// A token, which is a secret: it never reaches a log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
     }
 }
 
@@ -88,6 +100,7 @@ pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, O
         SystemType::SyncRequest => parse_sync(&fields).map(RequestKind::Sync),
         SystemType::PresenceRequest => parse_presence(&fields).map(RequestKind::Presence),
         SystemType::PublicationAck => parse_deliveries(&fields).map(RequestKind::Acknowledge),
+        SystemType::AuthRefresh => parse_token(fields).map(RequestKind::AuthRefresh),
         _ => Err((
             ErrorCode::InvalidMessage,
             "this type is not a client's to send",
@@ -139,6 +152,18 @@ fn parse_deliveries(fields: &Map<String, Value>) -> Result<Vec<u64>, Objection> 
     numbers.collect()
 }
 
+fn parse_token(mut fields: Map<String, Value>) -> Result<Token, Objection> {
+    match fields.remove("token") {
+        Some(Value::String(token)) if (1..=TOKEN_BYTES_MAX).contains(&token.len()) => {
+            Ok(Token(token))
+        }
+        _ => Err((
+            ErrorCode::InvalidMessage,
+            "token is not a text of 1 to 8192 bytes",
+        )),
+    }
+}
+
 pub(super) fn parse_number(
     value: Option<&Value>,
     words: &'static str,
@@ -157,3 +182,6 @@ pub const TOPICS_PER_PRESENCE_REQUEST_MAX: usize = 100;
 
 /// Deliveries that one `publication_ack` may acknowledge.
 pub const DELIVERIES_PER_ACK_MAX: usize = 1000;
+
+/// Bytes that the token of an `auth_refresh` may have.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;

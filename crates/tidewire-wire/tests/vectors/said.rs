@@ -53,6 +53,22 @@ pub(crate) fn reply(say: Say) -> Reply {
             after_ms,
             reason: reason.into(),
         },
+        Say::AuthExpiryWarning {
+            expires_in_ms,
+            ends_in_ms,
+        } => Reply::AuthExpiryWarning {
+            expires_in_ms,
+            ends_in_ms,
+        },
+        Say::AuthRefreshResponse {
+            expires_in_ms,
+            ends_in_ms,
+            cid,
+        } => Reply::AuthRefreshResponse {
+            expires_in_ms,
+            ends_in_ms,
+            correlation_id: cid,
+        },
         Say::CallRequest(said) => Reply::CallRequest {
             call: call(&said),
             correlation_id: said.cid,
@@ -83,6 +99,9 @@ pub(crate) fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mu
             let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
             let cid = cid.as_deref();
             session.write_presence_request(&topics, *counts_only, *limit, cid, id, NOW, out);
+        }
+        Say::AuthRefresh { token, cid } => {
+            session.write_auth_refresh(token, cid.as_deref(), id, NOW, out);
         }
         Say::CallRequest(said) => {
             session.write_call_request(&call(said), &said.cid, id, NOW, out);
@@ -182,6 +201,19 @@ fn describe_news(event: &ClientEvent) -> Option<Value> {
         ClientEvent::Reconnect { after_ms, reason } => {
             json!({"reconnect": {"after_ms": after_ms, "reason": reason}})
         }
+        ClientEvent::AuthExpiryWarning {
+            expires_in_ms,
+            ends_in_ms,
+        } => json!({"auth_expiry_warning": {
+            "expires_in_ms": expires_in_ms, "ends_in_ms": ends_in_ms,
+        }}),
+        ClientEvent::AuthRefreshed {
+            expires_in_ms,
+            ends_in_ms,
+            correlation_id,
+        } => json!({"auth_refreshed": {
+            "expires_in_ms": expires_in_ms, "ends_in_ms": ends_in_ms, "cid": correlation_id,
+        }}),
         _ => return None,
     })
 }

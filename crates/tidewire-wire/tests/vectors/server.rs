@@ -251,6 +251,7 @@ fn describe(request: Request) -> Value {
         RequestKind::Acknowledge(deliveries) => {
             json!({"kind": "acknowledge", "deliveries": deliveries})
         }
+        RequestKind::AuthRefresh(token) => json!({"kind": "auth_refresh", "token": token.0}),
         RequestKind::Call(call) => of_kind("call", said::describe_call(&call)),
         RequestKind::CallResponse(result) => {
             of_kind("call_response", said::describe_result(&result))

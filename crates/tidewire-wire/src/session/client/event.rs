@@ -152,6 +152,23 @@ pub enum ClientEvent {
         /// Why, in words.
         reason: String,
     },
+    /// `auth_expiry_warning`: time to send another token with
+    /// [`ClientSession::write_auth_refresh`](super::ClientSession::write_auth_refresh).
+    AuthExpiryWarning {
+        /// Milliseconds until the token expires.
+        expires_in_ms: u64,
+        /// Milliseconds until the session ends.
+        ends_in_ms: u64,
+    },
+    /// `auth_refresh_response`: the server has taken another token.
+    AuthRefreshed {
+        /// Milliseconds until it expires.
+        expires_in_ms: u64,
+        /// Milliseconds until the session ends; `None` if it does not end with its token.
+        ends_in_ms: Option<u64>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
     /// Any other message of the protocol's.
     System(SystemType, Box<Envelope>),
     /// The application's message; the bytes are the caller's to look at.
@@ -217,9 +234,19 @@ impl ClientEvent {
                 after_ms: needed(&payload["after_ms"], "after_ms")?,
                 reason: text(&payload["reason"]),
             },
+            SystemType::AuthExpiryWarning => Self::AuthExpiryWarning {
+                expires_in_ms: needed(&payload["expires_in_ms"], "expires_in_ms")?,
+                ends_in_ms: needed(&payload["ends_in_ms"], "ends_in_ms")?,
+            },
+            SystemType::AuthRefreshResponse => Self::AuthRefreshed {
+                expires_in_ms: needed(&payload["expires_in_ms"], "expires_in_ms")?,
+                ends_in_ms: payload["ends_in_ms"].as_u64(),
+                correlation_id: envelope.correlation_id,
+            },
             _ => Self::System(system, Box::new(envelope)),
         })
     }
+
     pub(super) fn of_call(either: Either, correlation_id: String) -> Self {
         match either {
             Either::Request(call) => Self::Call {

@@ -177,6 +177,24 @@ impl ClientSession {
         })
     }
 
+    /// Appends `auth_refresh` with a token of 1 to [`TOKEN_BYTES_MAX`](super::super::TOKEN_BYTES_MAX) bytes and says
+    /// which kind of frame it goes into.
+    pub fn write_auth_refresh(
+        &mut self,
+        token: &str,
+        correlation_id: Option<&str>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::AuthRefresh, correlation_id, id, now);
+        write_message(&header, self.format(), out, |out| {
+            let mut object = Object::open(out);
+            object.text("token", token);
+            object.close();
+        })
+    }
+
     /// Appends `call_request` and says which kind of frame it goes into. The payload is one JSON value and
     /// is not checked.
     pub fn write_call_request(
