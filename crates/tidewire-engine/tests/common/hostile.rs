@@ -38,6 +38,14 @@ impl Scale {
     }
 }
 
+fn worst_refreshes(scale: Scale) -> Vec<Value> {
+    let (good, bytes) = (worst_token(scale), scale.bytes.min(8 * 1024));
+    let long = format!("{good}.{}", "x".repeat(bytes));
+    [good, long[..bytes].to_owned()]
+        .map(|token| json!({"t": "auth_refresh", "cid": "r", "p": {"token": token}}))
+        .to_vec()
+}
+
 /// A token with as many access rules as one may have, each of which is looked at for every subscription. It holds for
 /// decades, and is the same each time that it is made.
 fn worst_token(scale: Scale) -> String {
@@ -139,13 +147,7 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
                 json!({"t": t, "cid": "p", "p": {"topics": many}}),
             ]
         }
-        SystemType::AuthRefresh => {
-            let (good, bytes) = (worst_token(scale), scale.bytes.min(8 * 1024));
-            let long = format!("{good}.{}", "x".repeat(bytes));
-            [good, long[..bytes].to_owned()]
-                .map(|token| json!({"t": t, "cid": "r", "p": {"token": token}}))
-                .to_vec()
-        }
+        SystemType::AuthRefresh => worst_refreshes(scale),
         SystemType::CallRequest => {
             let payload = json!({"type": "x", "payload": "x".repeat(scale.bytes)});
             vec![json!({"t": t, "cid": "c", "p": payload})]
