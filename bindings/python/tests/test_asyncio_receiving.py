@@ -220,7 +220,8 @@ def test_a_program_ends_in_good_order(number: signal.Signals) -> None:
 
 def test_publishing_faster_than_the_server_delivers(serve, run) -> None:
     count = 300
-    server = serve(backlog_bytes_max=200_000)
+    # Busy as soon as anything waits, and nobody is cut off for what waits for a client that does not read yet.
+    server = serve(backlog_bytes_max=1, outbox_bytes_max=1 << 30)
 
     async def main() -> list[int]:
         async with AsyncClient(server.url) as client:

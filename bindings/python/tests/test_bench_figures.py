@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 from array import array
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 from tidewire import InvalidArgumentError, _lab
-from tidewire.bench import measure, payload, plan, program
+from tidewire.bench import activities, measure, payload, plan, program
 from tidewire.bench.account import Counts, Opened, opened_together, together
 from tidewire.bench.activities import Activity, Pace
+from tidewire.bench.session import Received
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -164,6 +166,34 @@ def test_messages_of_an_open_loop_are_due_as_planned() -> None:
 
 def next_times(pace: Pace, count: int) -> list[float]:
     return [pace.next() for _ in range(count)]
+
+
+class SlowEcho:
+    """A session whose server answers long after the next message could have been awaited."""
+
+    def __init__(self) -> None:
+        self.replies: asyncio.Queue[Received] = asyncio.Queue()
+
+    async def send(self, kind: str, message: Any) -> None:
+        reply = Received(kind, message)
+        asyncio.get_running_loop().call_later(3 * activities.IDLE_S, self.replies.put_nowait, reply)
+
+    async def receive(self) -> list[Received]:
+        return [await self.replies.get()]
+
+
+def test_a_reply_is_awaited_however_late_its_message_left() -> None:
+    async def run() -> Counts:
+        counts = Counts()
+        began = activities.clock() + 2.5 * activities.IDLE_S
+        activity = Activity("paced-echo", began, 0.5 * activities.IDLE_S, rate_per_s=100.0, connections=1)
+        session: Any = SlowEcho()
+        await activities.paced_echo(activity, session, counts, 0)
+        return counts
+
+    counts = asyncio.run(run())
+    assert counts.offered > 0
+    assert (counts.confirmed, counts.replies["missing"]) == (counts.offered, 0)
 
 
 def test_shares_add_up() -> None:

@@ -292,13 +292,15 @@ async def paced_echo(activity: Activity, session: Session, counts: Counts, index
     try:
         while not speaking.done() or replies.waiting:
             patience = max(0.0, end - clock()) + PING_TIMEOUT_S
-            if not replies.waiting:
+            is_awaiting = replies.waiting > 0
+            if not is_awaiting:
                 # Nothing can come before the next message has left.
                 patience = min(patience, IDLE_S)
             try:
                 heard(await asyncio.wait_for(session.receive(), patience), counts, replies)
             except asyncio.TimeoutError:
-                if replies.waiting or clock() > end + PING_TIMEOUT_S:
+                # What has left meanwhile has not been waited for yet.
+                if is_awaiting or clock() > end + PING_TIMEOUT_S:
                     break
     except Exception as error:
         counts.broken[type(error).__name__] += 1
