@@ -28,7 +28,7 @@ pub enum Event {
     Gap(Box<TopicGap>),
     /// After a lost connection the server cannot say what was missed of a topic: get its state in another way.
     Unrecovered(Box<Unrecovered>),
-    /// Topics that were subscribed before the connection was lost, and that the server gives no more.
+    /// Topics that the server does not give again on a new connection, or has taken away.
     SubscriptionLost(Vec<String>),
     /// Somebody came to a topic, left it, or is told to be something else.
     Presence(Box<Presence>),

@@ -403,3 +403,20 @@ fn the_producer_is_named_only_with_a_queue() {
             .any(|event| matches!(event, Event::QueueFailed(_)))
     );
 }
+
+#[test]
+fn topics_that_the_server_takes_away_are_told() {
+    let mut bench = Bench::established(plain(), json!({}));
+    let mut answer = bench.subscribe("a");
+    assert!(answer.try_recv().unwrap().is_ok());
+    let topics = json!(["a", "never"]);
+    let payload = json!({"action": "unsubscribe", "success_topics": topics, "failed_topics": []});
+    bench.hear(json!({"t": "subscription_update", "p": payload}));
+    let lost = bench.events.iter().find_map(|event| match event {
+        Event::SubscriptionLost(topics) => Some(topics.clone()),
+        _ => None,
+    });
+    assert_eq!(lost.as_deref(), Some(&["a".to_owned()][..]));
+    // It is not asked for on the next connection.
+    assert!(bench.session.subscriptions.is_empty());
+}

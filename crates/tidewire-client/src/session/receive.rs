@@ -17,7 +17,7 @@ use tidewire_wire::envelope::{SystemType, correlation_id};
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
-use tidewire_wire::session::{ClientEvent, ClientHello, Features, HelloEncryption, ProducerState};
+use tidewire_wire::session::{Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState};
 
 impl Session {
     /// Takes one thing that the server said.
@@ -197,6 +197,16 @@ impl Session {
     fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
         let mut waiting = |cid: &Option<String>, kind| self.pending.answer(cid.as_deref()?, kind);
         match event {
+            ClientEvent::SubscriptionUpdate {
+                action: Some(Action::Unsubscribe),
+                mut success_topics,
+                correlation_id: None,
+                ..
+            } => {
+                // Nobody here asked for it: the server has taken them away.
+                success_topics.retain(|topic| self.subscriptions.options(topic).is_some());
+                self.lose(success_topics, batch);
+            }
             ClientEvent::SubscriptionUpdate {
                 success_topics,
                 failed_topics,
