@@ -17,7 +17,9 @@ use tidewire_wire::envelope::{SystemType, correlation_id};
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
-use tidewire_wire::session::{Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState};
+use tidewire_wire::session::{
+    Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
+};
 
 impl Session {
     /// Takes one thing that the server said.
