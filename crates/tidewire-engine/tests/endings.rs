@@ -3,14 +3,14 @@
 mod common;
 
 use common::Said;
-use common::simulated::SimulatedClient;
+use common::simulated::{SimulatedClient, serve};
 use common::topics::open_topics;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use tidewire_engine::Handle;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Handle, simulation};
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::{Driver, Faults};
+use tidewire_testkit::simulation::Driver;
 
 const TOPICS: usize = 9_000;
 /// What one connection may have done in a turn, and one request for a thousand topics more.
@@ -19,15 +19,7 @@ const WORK_US_MAX: u64 = 4_000 + 3_000;
 fn simulated() -> (Driver<impl Handler>, Handle) {
     let mut config = open_topics();
     config.shards = 1;
-    let (shards, handle) = simulation::shards(config, |_| Sink, 0).expect("a server");
-    let mut driver = Driver::new(Faults {
-        delay_ms: 0..=0,
-        ..Faults::default()
-    });
-    for shard in shards {
-        driver.add(shard);
-    }
-    (driver, handle)
+    serve(config, |_| Sink)
 }
 
 fn open(driver: &mut Driver<impl Handler>) -> SimulatedClient {

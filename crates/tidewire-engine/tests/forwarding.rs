@@ -2,17 +2,16 @@
 
 mod common;
 
-use common::simulated::{SimulatedClient, upgrade};
+use common::simulated::{SimulatedClient, serve, upgrade};
 use common::{Opening, assert_settled, certified, config, start, status, tcp};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tidewire_engine::{
     Application, Config, Context, ForwardedHeader, Handle, Message, Peer, Server, TrustedProxies,
-    simulation,
 };
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::{ClientEnd, Driver, Faults};
+use tidewire_testkit::simulation::{ClientEnd, Driver};
 
 const PROXY: [u8; 4] = [10, 0, 0, 1];
 const V2: &[u8] =
@@ -59,15 +58,7 @@ struct Simulated<H: Handler> {
 fn simulated(config: Config) -> Simulated<impl Handler> {
     let addresses = Addresses::default();
     let seen = addresses.clone();
-    let shards = simulation::shards(config, move |_| seen.clone(), 0);
-    let (shards, handle) = shards.expect("a server");
-    let mut driver = Driver::new(Faults {
-        delay_ms: 0..=0,
-        ..Faults::default()
-    });
-    for shard in shards {
-        driver.add(shard);
-    }
+    let (driver, handle) = serve(config, move |_| seen.clone());
     Simulated {
         driver,
         addresses,

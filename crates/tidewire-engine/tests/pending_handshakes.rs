@@ -2,26 +2,18 @@
 
 mod common;
 
-use common::simulated::SimulatedClient;
+use common::simulated::{SimulatedClient, serve};
 use common::{Opening, Said, assert_settled, certified, config, start, tcp, wait_until};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use tidewire_engine::Config;
 use tidewire_engine::apps::Sink;
-use tidewire_engine::{Config, simulation};
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::{ClientEnd, Driver, Faults};
+use tidewire_testkit::simulation::{ClientEnd, Driver};
 
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
 fn simulated(config: Config) -> Driver<impl Handler> {
-    let (shards, _) = simulation::shards(config, |_| Sink, 0).expect("a server");
-    let mut driver = Driver::new(Faults {
-        delay_ms: 0..=0,
-        ..Faults::default()
-    });
-    for shard in shards {
-        driver.add(shard);
-    }
-    driver
+    serve(config, |_| Sink).0
 }
 
 fn from(driver: &mut Driver<impl Handler>, address: IpAddr) -> ClientEnd {

@@ -2,17 +2,15 @@
 
 mod common;
 
-use common::simulated::SimulatedClient;
+use common::simulated::{SimulatedClient, serve};
 use common::topics::open_topics;
 use common::{SECRET, Said, token};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{
-    AccessRules, Application, Config, Context, Handle, Message, Peer, Protocol, simulation,
-};
+use tidewire_engine::{AccessRules, Application, Config, Context, Handle, Message, Peer, Protocol};
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::{Driver, Faults, UNIX_MS_AT_START};
+use tidewire_testkit::simulation::{Driver, UNIX_MS_AT_START};
 
 /// What an application heard, in order. It gives everybody rights of its own if it is told to.
 #[derive(Clone, Default)]
@@ -57,15 +55,7 @@ fn with(auth: Option<AuthConfig>) -> Config {
 
 fn world(config: Config, log: Log) -> World<impl Handler> {
     let seen = log.clone();
-    let shards = simulation::shards(config, move |_| seen.clone(), 0);
-    let (shards, handle) = shards.expect("a server");
-    let mut driver = Driver::new(Faults {
-        delay_ms: 0..=0,
-        ..Faults::default()
-    });
-    for shard in shards {
-        driver.add(shard);
-    }
+    let (driver, handle) = serve(config, move |_| seen.clone());
     World {
         driver,
         handle,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::hostile::{FULL, SMALL, update, worst, worst_filter};
-use common::simulated::SimulatedClient;
+use common::simulated::{SimulatedClient, serve};
 use common::topics::open_topics;
 use common::{SECRET, Said, token};
 use peak_alloc::PeakAlloc;
@@ -14,9 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule, simulation};
+use tidewire_engine::{Config, Handle, HistoryLimits, NewPublication, TopicRule};
 use tidewire_net::Handler;
-use tidewire_testkit::simulation::{Driver, Faults};
+use tidewire_testkit::simulation::Driver;
 use tidewire_wire::envelope::SystemType;
 
 /// Counts the bytes that are allocated.
@@ -75,14 +75,7 @@ struct World<H: Handler> {
 }
 
 fn world() -> World<impl Handler> {
-    let (shards, handle) = simulation::shards(config(), |_| Sink, 0).expect("a server");
-    let mut driver = Driver::new(Faults {
-        delay_ms: 0..=0,
-        ..Faults::default()
-    });
-    for shard in shards {
-        driver.add(shard);
-    }
+    let (driver, handle) = serve(config(), |_| Sink);
     let mut world = World {
         driver,
         handle,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::layer::{Answer, Skill};
-use common::{Conduct, Server, StatsServer};
+use common::{Conduct, Server, StatsServer, options};
 use serde_json::Value;
 use tidewire_load::bench_tests::TestKind;
 use tidewire_load::layer::Layer;
@@ -18,25 +18,6 @@ use tidewire_load::profile::Profile;
 use tidewire_load::report::{StoppedBy, TestResult, Verdict};
 use tidewire_load::run::{BenchOptions, run};
 use tidewire_load::stats::StatsSource;
-use tidewire_load::target::Target;
-
-fn options(server: &Server, test: TestKind, profile: Profile) -> BenchOptions {
-    let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
-    options.profile = profile;
-    options.tests = vec![test];
-    options.tiers = vec![20];
-    options.duration = Duration::from_millis(300);
-    options.hold = Duration::from_millis(300);
-    options.hold_ping_every_ms = 50;
-    options.threads = 2;
-    options.timeouts = Timeouts {
-        connect_ms: 2_000,
-        pong_ms: 500,
-        barrier_ms: 1_000,
-        close_ms: 500,
-    };
-    options
-}
 
 fn results(options: &BenchOptions) -> Vec<TestResult> {
     run(options, &mut (), &AtomicBool::new(false))

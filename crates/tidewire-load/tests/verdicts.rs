@@ -9,33 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Conduct, LIMIT, Server, StatsServer};
+use common::{Conduct, LIMIT, Server, StatsServer, options};
 use tidewire_load::bench_tests::TestKind;
 use tidewire_load::plan::Timeouts;
 use tidewire_load::profile::Profile;
 use tidewire_load::report::{LatencyOrigin, StoppedBy, TestResult, Verdict};
 use tidewire_load::run::{BenchOptions, run};
 use tidewire_load::stats::StatsSource;
-use tidewire_load::target::{Target, TokenSource};
+use tidewire_load::target::TokenSource;
 use tidewire_load::{Progress, Report};
-
-fn options(server: &Server, test: TestKind, profile: Profile) -> BenchOptions {
-    let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
-    options.profile = profile;
-    options.tests = vec![test];
-    options.tiers = vec![20];
-    options.duration = Duration::from_millis(300);
-    options.hold = Duration::from_millis(300);
-    options.hold_ping_every_ms = 50;
-    options.threads = 2;
-    options.timeouts = Timeouts {
-        connect_ms: 2_000,
-        pong_ms: 500,
-        barrier_ms: 1_000,
-        close_ms: 500,
-    };
-    options
-}
 
 fn report(options: &BenchOptions) -> Report {
     run(options, &mut (), &AtomicBool::new(false)).unwrap()

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 #[test]
 fn a_quick_run_writes_three_files_and_says_where() {
@@ -297,7 +297,7 @@ fn mistakes_are_told_before_the_run() {
 #[test]
 fn an_interrupted_run_leaves_a_partial_report() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut child, mut lines) = start_endless(folder.path());
+    let (mut child, mut lines) = start_endless(folder.path(), &[]);
     signal(child.id(), "INT");
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
@@ -311,7 +311,7 @@ fn an_interrupted_run_leaves_a_partial_report() {
 #[test]
 fn the_death_of_the_server_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut child, mut lines) = start_endless(folder.path());
+    let (mut child, mut lines) = start_endless(folder.path(), &[]);
     let servers = crate::program::children(child.id());
     assert_eq!(servers.len(), 1);
     signal(servers[0], "KILL");
@@ -330,15 +330,16 @@ fn the_death_of_the_server_is_told() {
     );
 }
 
-/// A run whose second test would take an hour, at a moment in that test.
-fn start_endless(out: &Path) -> (std::process::Child, impl BufRead + use<>) {
+/// A run whose first test is done and whose second would take an hour, and what it says from then on.
+pub(crate) fn start_endless(out: &Path, flags: &[&str]) -> (Child, impl BufRead + use<>) {
     let tests = "connection-storm,sustained-hold";
-    let mut command = tidewire(&[
+    let words = [
         "bench", "--quick", "--hold-s", "3600", "--test", tests, "--out",
-    ]);
-    let mut child = command
+    ];
+    let mut child = tidewire(&words)
         .arg(out)
-        .stdout(Stdio::null())
+        .args(flags)
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();

@@ -2,12 +2,13 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::bench::start_endless;
 use crate::program::{Running, Said, assert_refused, run, signal, tidewire};
 
 #[test]
@@ -43,7 +44,7 @@ fn a_disk_that_fills_up_meanwhile_costs_no_figure() {
             return;
         };
         let flags: &[&str] = if json { &["--json"] } else { &[] };
-        let (mut child, mut lines) = start(&disk.path(), flags);
+        let (mut child, mut lines) = start_endless(&disk.path(), flags);
         // The first test is done, the second goes on.
         let mut filler = fs::File::create(disk.path().join("filler")).unwrap();
         while filler.write_all(&[7; 4096]).is_ok() {}
@@ -71,7 +72,7 @@ fn a_disk_that_fills_up_meanwhile_costs_no_figure() {
 #[test]
 fn two_runs_do_not_write_to_one_place() {
     let folder = tempfile::tempdir().unwrap();
-    let (mut child, _lines) = start(folder.path(), &[]);
+    let (mut child, _lines) = start_endless(folder.path(), &[]);
     let out = folder.path().to_str().unwrap();
     assert_refused(
         &run(&["bench", "--quick", "--out", out]),
@@ -184,33 +185,11 @@ fn what_is_secret_in_a_url_is_shown_nowhere() {
     assert!(shown[0].contains("?token=…&format=json"), "{}", shown[0]);
 }
 
-/// A run whose first test is done and whose second would take an hour, and what it says from then on.
-fn start(out: &Path, flags: &[&str]) -> (Child, impl BufRead + use<>) {
-    let tests = "connection-storm,sustained-hold";
-    let words = [
-        "bench", "--quick", "--hold-s", "3600", "--test", tests, "--out",
-    ];
-    let mut child = tidewire(&words)
-        .arg(out)
-        .args(flags)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("sustained-hold") {
-        line.clear();
-        assert!(lines.read_line(&mut line).unwrap() > 0, "the run has ended");
-    }
-    (child, lines)
-}
-
 /// A file system of its own in memory; unmounted when dropped.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One of so many bytes, as `mount` writes them; `None` where this user may not mount.
+    /// A file system of this size, in the words of `mount`; `None` if this user may not mount.
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size}");

@@ -148,8 +148,8 @@ impl Core {
 /// Of so many topics a session is taken out in one step, which is some hundred microseconds of work.
 const LEFT_AT_ONCE_MAX: usize = 100;
 
-/// What names a connection in the tables of topics: its place in the shard's table, and as much of its generation as there is room for, so
-/// that it can go on leaving after its place was given to another.
+/// What names a connection in the tables of topics: its place in the shard's table, and the lowest 8 bits of its
+/// generation. So a connection can go on leaving after its place was given to another.
 pub(super) fn member_key(id: ConnectionId) -> u32 {
     id.generation() << MEMBER_INDEX_BITS | id.index() as u32
 }

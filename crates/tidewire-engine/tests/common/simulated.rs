@@ -2,11 +2,29 @@
 
 use super::{MASK, Said};
 use serde_json::Value;
-use tidewire_testkit::simulation::ClientEnd;
+use tidewire_engine::{Application, Config, Handle, simulation};
+use tidewire_net::Handler;
+use tidewire_testkit::simulation::{ClientEnd, Driver, Faults};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, Role, write_frame};
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::{Event, Input, MessageReader};
+
+/// A server on a network without delays.
+pub fn serve<A: Application>(
+    config: Config,
+    application: impl FnMut(usize) -> A,
+) -> (Driver<impl Handler>, Handle) {
+    let (shards, handle) = simulation::shards(config, application, 0).expect("a server");
+    let mut driver = Driver::new(Faults {
+        delay_ms: 0..=0,
+        ..Faults::default()
+    });
+    for shard in shards {
+        driver.add(shard);
+    }
+    (driver, handle)
+}
 
 /// A connection to a simulated server.
 pub struct SimulatedClient {

@@ -13,7 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tidewire_load::bench_tests::TestKind;
 use tidewire_load::layer::Layer;
+use tidewire_load::plan::Timeouts;
+use tidewire_load::profile::Profile;
+use tidewire_load::run::BenchOptions;
+use tidewire_load::target::Target;
 use tidewire_net::{
     Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
 };
@@ -432,4 +437,23 @@ impl StatsServer {
         });
         Self { address }
     }
+}
+
+/// A short test of twenty connections on two threads.
+pub(crate) fn options(server: &Server, test: TestKind, profile: Profile) -> BenchOptions {
+    let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());
+    options.profile = profile;
+    options.tests = vec![test];
+    options.tiers = vec![20];
+    options.duration = Duration::from_millis(300);
+    options.hold = Duration::from_millis(300);
+    options.hold_ping_every_ms = 50;
+    options.threads = 2;
+    options.timeouts = Timeouts {
+        connect_ms: 2_000,
+        pong_ms: 500,
+        barrier_ms: 1_000,
+        close_ms: 500,
+    };
+    options
 }

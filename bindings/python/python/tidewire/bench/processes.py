@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidewire import _lab
@@ -38,35 +39,32 @@ def sample(pids: list[int]) -> Sample | None:
 def thread_times(pid: int) -> dict[int, float]:
     """Processor time of each thread of a process, in seconds."""
     times = {}
-    try:
-        threads = os.listdir(f"/proc/{pid}/task")
-    except OSError:
-        return {}
-    for thread in threads:
-        try:
-            with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
-                # The name, in brackets, may hold anything.
-                fields = file.read().rpartition(b")")[2].split()
-        except OSError:
-            continue
-        times[int(thread)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    for thread, words in of_threads(pid, "stat"):
+        # The name, in brackets, may hold anything.
+        fields = words.rpartition(b")")[2].split()
+        times[thread] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     return times
 
 
 def waiting_times(pid: int) -> dict[int, float]:
     """How long each thread of a process has been ready to run without a core, in seconds."""
-    times = {}
+    fields = ((thread, words.split()) for thread, words in of_threads(pid, "schedstat"))
+    return {thread: int(words[1]) / 1e9 for thread, words in fields if len(words) > 1}
+
+
+def of_threads(pid: int, name: str) -> Iterator[tuple[int, bytes]]:
+    """What a file of `/proc` says of each thread of a process; those that have ended are left out."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        return {}
+        return
     for thread in threads:
         try:
-            with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
-                times[int(thread)] = int(file.read().split()[1]) / 1e9
-        except (OSError, IndexError):
+            with open(f"/proc/{pid}/task/{thread}/{name}", "rb") as file:
+                words = file.read()
+        except OSError:
             continue
-    return times
+        yield int(thread), words
 
 
 def cores_busy(cores: frozenset[int]) -> float | None:

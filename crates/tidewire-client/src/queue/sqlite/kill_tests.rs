@@ -1,6 +1,6 @@
 //! A process that is killed at any write of the queue's file: after the restart nothing is lost or doubled.
 //!
-//! What a killed process leaves is what it had written until then. SQLite writes a commit to the log, frame by frame,
+//! A process that is killed leaves what it had written before. SQLite writes a commit to the log, frame by frame,
 //! and copies the log's pages to the file in a checkpoint. So the files before and after a call, and the pieces that are
 //! written between them, give every state in which a kill can leave them; each is opened as a restarted client would.
 
