@@ -12,15 +12,16 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 mod figures;
+pub(crate) mod judgement;
 
 pub use figures::{
     ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
     Pace, Pings, StoppedBy, Survival,
 };
 
-pub use crate::evidence::{GeneratorHealth, Lateness, ReplyFaults};
-pub use crate::usage::Bottleneck;
-pub use crate::verdict::{EXIT_INTERRUPTED, EXIT_USAGE, Verdict};
+pub use judgement::{
+    Bottleneck, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults, Verdict,
+};
 
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";
