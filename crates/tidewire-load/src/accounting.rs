@@ -1,5 +1,7 @@
 //! Two-sided accounting: what was offered against what the other end has accounted for.
 
+pub mod windows;
+
 use serde::Deserialize;
 
 use crate::report::model::Messages;
