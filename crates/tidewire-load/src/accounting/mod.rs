@@ -9,3 +9,4 @@ pub mod recorder;
 pub mod resources;
 pub(crate) mod server;
 pub mod stats;
+pub mod windows;
