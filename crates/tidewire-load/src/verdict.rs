@@ -1,6 +1,7 @@
 //! Whether a figure can be believed, and why not. Pure functions of the evidence.
 
 mod doubt;
+pub mod expectation;
 
 pub use doubt::Doubt;
 
