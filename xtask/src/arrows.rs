@@ -55,7 +55,7 @@ fn objection(
     if to == TESTKIT {
         return Some(format!("{from} depends on {to}, make it a dev-dependency"));
     }
-    if from == WIRE && AMBIENT_LIBRARIES.contains(&to) {
+    if [WIRE, HTTP].contains(&from) && AMBIENT_LIBRARIES.contains(&to) {
         return Some(format!(
             "{from} depends on {to}, pass its bytes, time or randomness in as arguments"
         ));
@@ -110,15 +110,17 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 }
 
 const WIRE: &str = "tidewire-wire";
+const HTTP: &str = "tidewire-http";
 const TESTKIT: &str = "tidewire-testkit";
 
 /// The arrows of the design, from each crate to the crates of ours it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     (WIRE, &[]),
+    (HTTP, &[]),
     ("tidewire-net", &[WIRE]),
-    ("tidewire-engine", &[WIRE, "tidewire-net"]),
+    ("tidewire-engine", &[WIRE, HTTP, "tidewire-net"]),
     ("tidewire-client", &[WIRE]),
-    ("tidewire-load", &[WIRE, "tidewire-net"]),
+    ("tidewire-load", &[WIRE, HTTP, "tidewire-net"]),
     ("tidewire-cli", ENDS),
     (TESTKIT, &[WIRE, "tidewire-net"]),
     ("xtask", &[]),
@@ -133,7 +135,7 @@ const BINDING_ARROWS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewir
 /// Only the crates under `bindings/` may depend on these.
 const BINDING_LIBRARIES: &[&str] = &["pyo3", "napi"];
 
-/// Crates that bring a network, a clock, a random source or a logger, which the protocol crate must not see.
+/// Crates that bring a network, a clock, a random source or a logger, which the protocol crates must not see.
 const AMBIENT_LIBRARIES: &[&str] = &[
     "async-std",
     "chrono",
@@ -198,6 +200,7 @@ mod tests {
         for (from, to) in [
             ("tidewire-load", "tidewire-engine"),
             ("tidewire-wire", "tidewire-net"),
+            ("tidewire-http", "tidewire-wire"),
             ("tidewire-cli", "tidewire-net"),
             ("tidewire-client", "tidewire-net"),
             ("xtask", "tidewire-wire"),
@@ -222,13 +225,15 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_crate_takes_nothing_from_its_environment() {
+    fn the_protocol_crates_take_nothing_from_their_environment() {
         for library in ["tokio", "rand", "getrandom", "tracing-subscriber", "mio"] {
-            assert_eq!(
-                messages(vec![package("tidewire-wire", &[library])]).len(),
-                1,
-                "{library}"
-            );
+            for protocol in ["tidewire-wire", "tidewire-http"] {
+                assert_eq!(
+                    messages(vec![package(protocol, &[library])]).len(),
+                    1,
+                    "{protocol} -> {library}"
+                );
+            }
             assert_eq!(
                 messages(vec![package("tidewire-net", &[library])]).len(),
                 0,

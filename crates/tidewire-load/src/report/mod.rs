@@ -7,6 +7,7 @@ pub mod compare;
 pub mod html;
 pub mod markdown;
 pub mod model;
+pub(crate) mod number;
 
 pub(crate) mod buckets;
 mod plots;

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 mod figures;
+mod judgement;
 mod load;
 
 pub use figures::{
@@ -19,16 +20,15 @@ pub use figures::{
     Pace, Pings, StoppedBy, Survival,
 };
 
+pub use judgement::{
+    Bottleneck, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults, Verdict,
+};
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
     BaselineSource, ByteCounts, Connecting, ExpectationResult, LatencyOverTime, LatencyWindow,
     LoadFigures, RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic,
     Windows,
 };
-
-pub use crate::evidence::{GeneratorHealth, Lateness, ReplyFaults};
-pub use crate::usage::Bottleneck;
-pub use crate::verdict::{EXIT_INTERRUPTED, EXIT_USAGE, Verdict};
 
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";

@@ -27,8 +27,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::number;
-use crate::report::ExpectationResult;
+use crate::report::{ExpectationResult, number};
 
 /// One expectation; made from text by [`str::parse`], and shown as it was given.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,1 @@
+//! The server side: requests as a server reads them, responses as it writes them.
