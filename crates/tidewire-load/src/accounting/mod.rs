@@ -4,6 +4,7 @@ pub mod failure;
 pub mod fan_out;
 pub(crate) mod generator;
 pub mod live;
+pub mod observation;
 pub mod outcome;
 pub mod recorder;
 pub mod resources;

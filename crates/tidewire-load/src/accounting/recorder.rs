@@ -48,6 +48,21 @@ impl Recorder {
         self.histogram.value_at_percentile(percentile)
     }
 
+    /// The smallest latency in nanoseconds; 0 when nothing was recorded.
+    pub fn min_ns(&self) -> u64 {
+        self.histogram.min()
+    }
+
+    /// The mean latency in nanoseconds; 0 when nothing was recorded.
+    pub fn mean_ns(&self) -> f64 {
+        self.histogram.mean()
+    }
+
+    /// The largest latency in nanoseconds; 0 when nothing was recorded.
+    pub fn max_ns(&self) -> u64 {
+        self.histogram.max()
+    }
+
     /// The distribution as a report shows it, in microseconds; `None` when nothing was recorded.
     pub fn summary(&self, origin: LatencyOrigin) -> Option<Latency> {
         let at = |percentile| us(self.percentile_ns(percentile) as f64);

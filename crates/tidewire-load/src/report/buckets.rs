@@ -47,7 +47,7 @@ pub(crate) fn percentile_us(
     if total == 0 {
         return None;
     }
-    let rank = (percentile / 100.0 * total as f64).ceil().max(1.0);
+    let rank = rank(percentile, total);
     let mut below = 0.0;
     let mut last = 0.0;
     for (upper_us, count) in buckets.filter(|bucket| bucket.1 > 0) {
@@ -60,6 +60,13 @@ pub(crate) fn percentile_us(
         below += count;
     }
     Some(last)
+}
+
+/// How many of `total` sorted values are at most the percentile's: nearest rank.
+pub(crate) fn rank(percentile: f64, total: u64) -> f64 {
+    let exact = percentile / 100.0 * total as f64;
+    // 99.9 % of 1,000 are 999, and not the 1,000 that the rounding of 0.999 would make them.
+    ((exact * 1e6).round() / 1e6).ceil().max(1.0)
 }
 
 const SUB_BITS: u32 = 5;

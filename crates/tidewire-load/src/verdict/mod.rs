@@ -3,6 +3,7 @@
 pub mod account;
 mod doubt;
 pub mod evidence;
+pub mod expectation;
 pub mod usage;
 
 pub use doubt::Doubt;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Latency;
+use crate::report::buckets;
 
 /// What a load of an HTTP or WebSocket service adds to a result. Its fields stand beside those of the result
 /// in the JSON form; what does not apply is absent.
@@ -212,7 +213,7 @@ impl Spread {
         let (&min, &max) = (sorted.first()?, sorted.last()?);
         let n = sorted.len() as f64;
         let at = |percent: f64| {
-            let rank = (percent / 100.0 * n).ceil().max(1.0) as usize;
+            let rank = buckets::rank(percent, sorted.len() as u64) as usize;
             sorted[rank.min(sorted.len()) - 1]
         };
         let mean = sorted.iter().sum::<f64>() / n;
