@@ -131,7 +131,10 @@ impl Core {
         if let Tempo::Open(share) = &phase.order.tempo {
             let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
             self.tally.due = share.due_in(window_ns);
-            self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+            // What was due while a user was free is not the service's doing.
+            if self.free.is_empty() {
+                self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+            }
         }
         self.tally.cpu = phase.meter.stop(self.spin.spun());
         self.publish_now();
