@@ -14,20 +14,24 @@ fn main() {
     let chunked = |second| response(BodyLength::Chunked, second);
     let few_dates = |write: fn(u32) -> Vec<u8>| (0..16).map(|_| write(0)).collect::<Vec<_>>();
     let new_dates = |write: fn(u32) -> Vec<u8>| (0..16).map(write).collect::<Vec<_>>();
-    print("response, equal heads", &few_dates(fixed), read_responses);
-    print("response, each head new", &new_dates(fixed), read_responses);
-    print("chunked, equal heads", &few_dates(chunked), read_responses);
+    let mut heads = ResponseHeads::default();
+    let mut responses = |reads: &[Vec<u8>]| read_responses(&mut heads, reads);
+    print("response, equal heads", &few_dates(fixed), &mut responses);
+    print("response, each head new", &new_dates(fixed), &mut responses);
+    print("chunked, equal heads", &few_dates(chunked), &mut responses);
     print(
         "chunked, each head new",
         &new_dates(chunked),
-        read_responses,
+        &mut responses,
     );
     let pipelined = vec![few_dates(fixed).concat()];
-    print("16 responses in a read", &pipelined, read_responses);
-    print("request, equal heads", &few_dates(request), read_requests);
-    print("request, each head new", &new_dates(request), read_requests);
+    print("16 responses in a read", &pipelined, &mut responses);
+    let mut heads = RequestHeads::default();
+    let mut requests = |reads: &[Vec<u8>]| read_requests(&mut heads, reads);
+    print("request, equal heads", &few_dates(request), &mut requests);
+    print("request, each head new", &new_dates(request), &mut requests);
     let pipelined = vec![few_dates(request).concat()];
-    print("16 requests in a read", &pipelined, read_requests);
+    print("16 requests in a read", &pipelined, &mut requests);
 }
 
 /// The fastest of some rounds over `reads`, each of which is what one read of a socket returned.
@@ -45,13 +49,12 @@ fn print(what: &str, reads: &[Vec<u8>], mut read: impl FnMut(&[Vec<u8>]) -> usiz
     println!("{what:<24} {fastest_ns:>6.1} ns per message, {bytes} bytes a read");
 }
 
-fn read_responses(reads: &[Vec<u8>]) -> usize {
-    let mut heads = ResponseHeads::default();
+fn read_responses(heads: &mut ResponseHeads, reads: &[Vec<u8>]) -> usize {
     let mut reader = ResponseReader::new();
     let mut responses = 0;
     for data in reads {
         let mut consumed = 0;
-        while let Ok(step) = reader.read(&mut heads, &data[consumed..], Expected::Ordinary) {
+        while let Ok(step) = reader.read(heads, &data[consumed..], Expected::Ordinary) {
             consumed += step.consumed;
             match step.event {
                 Event::More => break,
@@ -65,13 +68,12 @@ fn read_responses(reads: &[Vec<u8>]) -> usize {
     responses
 }
 
-fn read_requests(reads: &[Vec<u8>]) -> usize {
-    let mut heads = RequestHeads::default();
+fn read_requests(heads: &mut RequestHeads, reads: &[Vec<u8>]) -> usize {
     let mut reader = RequestReader::new();
     let mut requests = 0;
     for data in reads {
         let mut consumed = 0;
-        while let Ok(step) = reader.read(&mut heads, &data[consumed..]) {
+        while let Ok(step) = reader.read(heads, &data[consumed..]) {
             consumed += step.consumed;
             match step.event {
                 server::Event::More => break,
