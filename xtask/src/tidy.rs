@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, codes, dead_files, locks, sources, text};
+use crate::{arrows, codes, dead_files, locks, rooms, sources, text};
 
 /// One broken rule at one place. Shown as `path:line: what, what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +49,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
         if let Some(text) = tree.text(path) {
             findings.extend(text::check(path, &text));
             findings.extend(locks::check(path, &text));
+            findings.extend(rooms::check(path, &text));
             findings.extend(sources::check(path, &text));
         }
     }

@@ -5,10 +5,12 @@ use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use tidewire_load::evidence::Evidence;
+use tidewire_load::accounting::resources;
+use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::fleet::preflight;
 use tidewire_load::report::{LatencyOrigin, Report, save_all, terminal};
-use tidewire_load::stats::StatsSource;
-use tidewire_load::{Recorder, judge, preflight, resources};
+use tidewire_load::verdict::evidence::Evidence;
+use tidewire_load::{Recorder, judge};
 
 /// Latencies, in nanoseconds.
 #[pyclass(module = "tidewire._native")]
@@ -96,7 +98,7 @@ pub(crate) fn lab_counters(
     Ok((counts.delivered, counts.refused_by, counts.deliveries))
 }
 
-/// The verdict over evidence, in JSON as `tidewire_load::evidence::Evidence` has it: the verdict, the names of the
+/// The verdict over evidence, in JSON as `tidewire_load::verdict::evidence::Evidence` has it: the verdict, the names of the
 /// doubts, the notes, the bottleneck, and what each side used of its processor time.
 #[pyfunction]
 #[expect(clippy::type_complexity, reason = "a tuple is what Python takes apart")]
@@ -149,7 +151,7 @@ pub(crate) fn lab_cores(pid: u32) -> Vec<u32> {
 /// The URL as a report may show it, without what may be secret.
 #[pyfunction]
 pub(crate) fn lab_redacted(url: &str) -> String {
-    tidewire_load::target::redacted(url)
+    tidewire_load::worker::target::redacted(url)
 }
 
 /// Tries whether a report can be written to a directory, which is made.

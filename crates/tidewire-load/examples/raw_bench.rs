@@ -3,10 +3,10 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::profile::Profile;
-use tidewire_load::run::{BenchOptions, run};
-use tidewire_load::target::Target;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, run};
+use tidewire_load::worker::target::Target;
+use tidewire_load::worker::websocket::profile::Profile;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

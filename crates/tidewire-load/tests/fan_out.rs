@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use broadcast::{Broadcaster, Manner};
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::plan::Timeouts;
-use tidewire_load::profile::Profile;
+use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, run};
 use tidewire_load::report::{FanOut, LatencyOrigin, TestResult, Verdict};
-use tidewire_load::run::{BenchOptions, run};
-use tidewire_load::stats::StatsSource;
-use tidewire_load::target::Target;
+use tidewire_load::worker::order::Timeouts;
+use tidewire_load::worker::target::Target;
+use tidewire_load::worker::websocket::profile::Profile;
 
 const SUBSCRIBERS: u64 = 20;
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 use common::layer::{Answer, Skill};
 use common::{Conduct, Server, StatsServer, options};
 use serde_json::Value;
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::layer::Layer;
-use tidewire_load::plan::Timeouts;
-use tidewire_load::profile::Profile;
+use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, run};
 use tidewire_load::report::{StoppedBy, TestResult, Verdict};
-use tidewire_load::run::{BenchOptions, run};
-use tidewire_load::stats::StatsSource;
+use tidewire_load::worker::order::Timeouts;
+use tidewire_load::worker::websocket::layer::Layer;
+use tidewire_load::worker::websocket::profile::Profile;
 
 fn results(options: &BenchOptions) -> Vec<TestResult> {
     run(options, &mut (), &AtomicBool::new(false))
@@ -281,7 +281,7 @@ fn refusals_for_other_reasons_than_the_rate_limit_fail_and_are_named() {
 fn a_test_that_was_interrupted_has_failed_with_its_real_numbers() {
     struct Impatient(Arc<AtomicBool>);
     impl tidewire_load::Progress for Impatient {
-        fn tick(&mut self, live: &tidewire_load::live::Live) {
+        fn tick(&mut self, live: &tidewire_load::accounting::live::Live) {
             if live.connected > 0 {
                 self.0.store(true, Ordering::Relaxed);
             }
@@ -313,7 +313,7 @@ fn a_test_that_was_interrupted_has_failed_with_its_real_numbers() {
 fn connections_that_were_never_tried_are_not_counted_as_open() {
     struct AtOnce(Arc<AtomicBool>);
     impl tidewire_load::Progress for AtOnce {
-        fn tick(&mut self, _live: &tidewire_load::live::Live) {
+        fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
@@ -333,7 +333,7 @@ fn connections_that_were_never_tried_are_not_counted_as_open() {
 fn an_interruption_waits_for_nobody() {
     struct AtOnce(Arc<AtomicBool>);
     impl tidewire_load::Progress for AtOnce {
-        fn tick(&mut self, _live: &tidewire_load::live::Live) {
+        fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
             self.0.store(true, Ordering::Relaxed);
         }
     }

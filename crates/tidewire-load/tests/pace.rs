@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use common::{Conduct, Server};
 use serde_json::Value;
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::profile::Profile;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, RunError, run};
 use tidewire_load::report::{TestResult, Verdict};
-use tidewire_load::run::{BenchOptions, RunError, run};
-use tidewire_load::target::Target;
+use tidewire_load::worker::target::Target;
+use tidewire_load::worker::websocket::profile::Profile;
 
 fn options(server: &Server, test: TestKind, rate_per_s: f64) -> BenchOptions {
     let mut options = BenchOptions::new(Target::parse(&server.url()).unwrap());

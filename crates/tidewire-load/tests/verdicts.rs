@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::{Conduct, LIMIT, Server, StatsServer, options};
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::plan::Timeouts;
-use tidewire_load::profile::Profile;
+use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{BenchOptions, run};
 use tidewire_load::report::{LatencyOrigin, StoppedBy, TestResult, Verdict};
-use tidewire_load::run::{BenchOptions, run};
-use tidewire_load::stats::StatsSource;
-use tidewire_load::target::TokenSource;
+use tidewire_load::worker::order::Timeouts;
+use tidewire_load::worker::target::TokenSource;
+use tidewire_load::worker::websocket::profile::Profile;
 use tidewire_load::{Progress, Report};
 
 fn report(options: &BenchOptions) -> Report {
@@ -429,7 +429,7 @@ impl Progress for Impatient {
     fn test_started(&mut self, name: &str, _detail: &str, _expected: Duration) {
         self.1.push(name.to_owned());
     }
-    fn tick(&mut self, _live: &tidewire_load::live::Live) {
+    fn tick(&mut self, _live: &tidewire_load::accounting::live::Live) {
         self.0.store(true, Ordering::Relaxed);
     }
 }

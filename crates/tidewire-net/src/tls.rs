@@ -5,7 +5,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use rustls::{ClientConfig, ServerConfig};
+pub use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
 
 /// Why a certificate or key cannot be used. The caller's fault: the files have to be mended.
 #[derive(Debug, thiserror::Error)]

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use tidewire_engine::auth::KeyMaterial;
 use tidewire_engine::token::SigningKey;
-use tidewire_load::target::TokenSource;
+use tidewire_load::worker::target::TokenSource;
 
 /// A token, or what tokens are made with.
 pub(crate) enum Credential {

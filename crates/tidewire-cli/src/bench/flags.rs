@@ -3,9 +3,9 @@
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::pace::RATE_PER_S;
-use tidewire_load::run::{DURATION, PAYLOAD_BYTES};
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::{DURATION, PAYLOAD_BYTES};
+use tidewire_load::worker::pace::RATE_PER_S;
 
 /// All options of `bench`.
 #[derive(Debug, Args)]

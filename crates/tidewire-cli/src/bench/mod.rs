@@ -16,11 +16,11 @@ use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
 use std::io::Write;
 use std::time::Duration;
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::fan_out::MESSAGE_BYTES_MIN as FAN_OUT_BYTES_MIN;
-use tidewire_load::payload::Content;
+use tidewire_load::plan::bench::TestKind;
 use tidewire_load::report::{Reservation, save_all, terminal, try_directory};
-use tidewire_load::target::redacted;
+use tidewire_load::worker::target::redacted;
+use tidewire_load::worker::websocket::fan_out::MESSAGE_BYTES_MIN as FAN_OUT_BYTES_MIN;
+use tidewire_load::worker::websocket::payload::Content;
 use tidewire_load::{BenchOptions, Report, RunError};
 
 /// Runs the tests and returns the exit code of the report's verdict.

@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use tidewire_load::Progress;
-use tidewire_load::live::Live;
+use tidewire_load::accounting::live::Live;
 use tidewire_load::report::TestResult;
 
 /// The progress for the standard error of this process.

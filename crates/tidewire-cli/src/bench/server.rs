@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tidewire_load::Report;
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::layer::Layer;
-use tidewire_load::profile::Profile;
-use tidewire_load::stats::StatsSource;
-use tidewire_load::target::{Target, TokenPlace, redacted};
+use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::worker::target::{Target, TokenPlace, redacted};
+use tidewire_load::worker::websocket::layer::Layer;
+use tidewire_load::worker::websocket::profile::Profile;
 
 /// The server of a run.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Numbers of connections that suit this machine.
 
-use tidewire_load::preflight;
+use tidewire_load::fleet::preflight;
 
 /// Connections that this process may open, as its limit of open files is; raises that limit first.
 pub(crate) fn room() -> usize {

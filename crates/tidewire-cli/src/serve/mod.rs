@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_engine::{Config, Handle, Server, ServerFailure, StartError, apps};
-use tidewire_load::preflight;
+use tidewire_load::fleet::preflight;
 use tracing_subscriber::EnvFilter;
 
 /// Serves until a signal, drains, and returns the exit code.

@@ -356,7 +356,7 @@ fn skipped(why: &str) {
 /// Two cores that this process may use.
 fn two_cores() -> Option<[String; 2]> {
     let has_taskset = Command::new("taskset").arg("-V").output().is_ok();
-    let cores = tidewire_load::resources::allowed_cores(std::process::id());
+    let cores = tidewire_load::accounting::resources::allowed_cores(std::process::id());
     let mut cores = cores.into_iter().map(|core| core.to_string());
     has_taskset.then(|| Some([cores.next()?, cores.next()?]))?
 }

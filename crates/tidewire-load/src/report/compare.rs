@@ -9,7 +9,7 @@ mod plan;
 
 use super::model::{LatencyOrigin, Report, TestResult, Verdict};
 use super::{html, markdown, table, terminal};
-use crate::number;
+use crate::report::number;
 
 /// Reports matched figure by figure.
 #[derive(Debug, Clone, PartialEq)]

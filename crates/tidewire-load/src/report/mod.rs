@@ -7,7 +7,9 @@ pub mod compare;
 pub mod html;
 pub mod markdown;
 pub mod model;
+pub(crate) mod number;
 
+pub(crate) mod buckets;
 mod plots;
 mod summary;
 mod svg;
@@ -19,9 +21,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use model::{
-    Bottleneck, ConfirmedBy, ConnectionLimit, Cpu, FanOut, Finding, GeneratorHealth, Latency,
-    LatencyOrigin, Lateness, LoadError, LoopKind, Machine, Memory, Messages, Pace, Pings, Plan,
-    ReplyFaults, Report, StoppedBy, Survival, Target, TestResult, Tool, Verdict,
+    Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
+    BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
+    ExpectationResult, FanOut, Finding, GeneratorHealth, Latency, LatencyOrigin, LatencyOverTime,
+    LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind, Machine, Memory, Messages, Pace,
+    Pings, Plan, RateStep, Received, ReplyFaults, Report, Requests, ResourceSample, Spread,
+    StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
 };
 
 /// The files that [`save_all`] wrote.

@@ -12,15 +12,23 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 mod figures;
+mod judgement;
+mod load;
 
 pub use figures::{
     ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
     Pace, Pings, StoppedBy, Survival,
 };
 
-pub use crate::evidence::{GeneratorHealth, Lateness, ReplyFaults};
-pub use crate::usage::Bottleneck;
-pub use crate::verdict::{EXIT_INTERRUPTED, EXIT_USAGE, Verdict};
+pub use judgement::{
+    Bottleneck, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults, Verdict,
+};
+pub use load::{
+    Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
+    BaselineSource, ByteCounts, Connecting, ExpectationResult, LatencyOverTime, LatencyWindow,
+    LoadFigures, RateStep, Received, Requests, ResourceSample, Spread, TargetFigures, Traffic,
+    Windows,
+};
 
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";
@@ -75,6 +83,9 @@ pub struct Report {
     /// What was checked before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preflight: Vec<Finding>,
+    /// The earlier report that the results were compared with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<BaselineSource>,
     /// One entry for each test and variation, in the order they ran.
     pub results: Vec<TestResult>,
 }
@@ -92,6 +103,7 @@ impl Report {
             target,
             plan: None,
             preflight: Vec::new(),
+            baseline: None,
             results: Vec::new(),
         }
     }
@@ -340,6 +352,9 @@ pub struct TestResult {
     /// publication to one subscriber.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan_out: Option<FanOut>,
+    /// What only a load of a service has; in the JSON form its fields stand beside these.
+    #[serde(flatten)]
+    pub load: LoadFigures,
     /// Processor time used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,

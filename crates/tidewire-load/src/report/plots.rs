@@ -3,7 +3,7 @@
 use super::model::{self, Latency, TestResult};
 use super::svg::{self, Axis, SERIES_MAX, Series};
 use super::table::{Section, label, rate_name};
-use crate::number;
+use crate::report::number;
 
 /// A chart with its caption and, when it has several series, their names in the order of the colours.
 pub(super) struct Figure {

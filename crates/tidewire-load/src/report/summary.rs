@@ -2,7 +2,7 @@
 
 use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
 use super::table;
-use crate::number;
+use crate::report::number;
 
 /// The verdict of a run: a word and what it means.
 pub(super) struct Headline {

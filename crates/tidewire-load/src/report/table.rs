@@ -4,7 +4,7 @@
 use super::model::{
     self, Bottleneck, FanOut, Latency, LatencyOrigin, Report, StoppedBy, TestResult,
 };
-use crate::number;
+use crate::report::number;
 
 /// All results of one test.
 pub(super) struct Section<'a> {

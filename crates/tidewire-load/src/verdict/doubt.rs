@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::{NOISE_MAX, Verdict};
-use crate::accounting::Discrepancy;
-use crate::evidence::Aim;
-use crate::number::{grouped, seconds, si, us};
+use crate::report::number::{grouped, seconds, si, us};
+use crate::verdict::account::Discrepancy;
+use crate::verdict::evidence::Aim;
 
 /// One reason for which a figure is not valid. Its text says what was seen and what to do.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,7 +1,8 @@
 use super::*;
-use crate::accounting::Accounting;
-use crate::evidence::{DeliveryFaults, GeneratorHealth, Lateness, PaceKept, ReplyFaults};
-use crate::usage::{Side, Usage};
+use crate::report::model::{GeneratorHealth, Lateness, ReplyFaults};
+use crate::verdict::account::Accounting;
+use crate::verdict::evidence::{DeliveryFaults, PaceKept};
+use crate::verdict::usage::{Side, Usage};
 
 /// A test of two seconds in which everything was as it should be.
 fn valid() -> Evidence {

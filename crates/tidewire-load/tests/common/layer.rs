@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tidewire_load::layer::Layer;
+use tidewire_load::worker::websocket::layer::Layer;
 use tidewire_wire::deflate::{Compressor, Decompressor, DeflateParameters, WINDOW_BITS_MAX};
 use tidewire_wire::frame::{OpCode, write_compressed_frame, write_frame};
 use tidewire_wire::secure::{ExchangeKeyPair, SessionCipher};

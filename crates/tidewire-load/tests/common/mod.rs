@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tidewire_load::bench_tests::TestKind;
-use tidewire_load::layer::Layer;
-use tidewire_load::plan::Timeouts;
-use tidewire_load::profile::Profile;
-use tidewire_load::run::BenchOptions;
-use tidewire_load::target::Target;
+use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::run::BenchOptions;
+use tidewire_load::worker::order::Timeouts;
+use tidewire_load::worker::target::Target;
+use tidewire_load::worker::websocket::layer::Layer;
+use tidewire_load::worker::websocket::profile::Profile;
 use tidewire_net::{
     Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
 };

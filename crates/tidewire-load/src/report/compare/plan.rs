@@ -1,8 +1,8 @@
 //! What of a report's plan makes its figures others, and what is to be told beside them.
 
 use super::Difference;
-use crate::number;
 use crate::report::model::{LoopKind, Report, TestResult};
+use crate::report::number;
 use crate::report::summary;
 
 /// How the messages of a result were paced, in words that are the same for the same pace; `None` for a test

@@ -228,4 +228,16 @@ pub struct Memory {
     /// Resident memory at the end of a hold less that at its beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift_bytes: Option<i64>,
+    /// The least resident memory that was seen during a load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_rss_min_bytes: Option<u64>,
+    /// Resident memory after all connections of a load were closed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_rss_closed_bytes: Option<u64>,
+    /// Resident memory of the generator with all connections open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_rss_bytes: Option<u64>,
+    /// Growth of the generator over itself without connections, divided by the number of connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_per_connection_bytes: Option<f64>,
 }

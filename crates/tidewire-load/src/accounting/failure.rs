@@ -1,0 +1,253 @@
+//! Why connections could not be opened or broke, by kind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+
+use tidewire_net::{Closed, tls};
+use tidewire_wire::handshake::client::ResponseError;
+
+/// Why one connection failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// Nothing listens there.
+    Refused,
+    /// The connection was reset.
+    Reset,
+    /// No answer in time.
+    TimedOut,
+    /// The upgrade was answered with this HTTP status.
+    Status(u16),
+    /// No source port was left on this side.
+    NoPort,
+    /// This process may not open more files.
+    OpenFiles,
+    /// This machine is short of memory or of socket buffers.
+    Memory,
+    /// The TLS handshake or a TLS record failed.
+    Tls,
+    /// The peer broke HTTP, RFC 6455, or what both have agreed on.
+    Protocol,
+    /// The plan asks for permessage-deflate, which the server does not accept as it is offered.
+    NoDeflate,
+    /// The plan asks for encryption, and the server does not agree on a key.
+    NoEncryption,
+    /// The server does not let the connection subscribe.
+    NotSubscribed,
+    /// The peer ended the connection without a close frame.
+    Closed,
+    /// The peer closed the connection with this code.
+    ClosedWith(u16),
+    /// The run was interrupted before the connection was ready.
+    Interrupted,
+    /// The host or network cannot be reached.
+    Unreachable,
+    /// Anything else.
+    Other,
+}
+
+impl Failure {
+    /// The kind of an operating system's error.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => Self::Refused,
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe => Self::Reset,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable => Self::NoPort,
+            io::ErrorKind::OutOfMemory => Self::Memory,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Self::Unreachable,
+            _ => Self::of_errno(error),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn of_errno(error: &io::Error) -> Self {
+        use rustix::io::Errno;
+        match Errno::from_io_error(error) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::OpenFiles,
+            Some(Errno::NOMEM | Errno::NOBUFS) => Self::Memory,
+            _ => Self::Other,
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn of_errno(_error: &io::Error) -> Self {
+        Self::Other
+    }
+
+    /// The kind of the end of a connection.
+    #[must_use]
+    pub fn of_closed(closed: &Closed) -> Self {
+        match closed {
+            Closed::ByPeer => Self::Closed,
+            Closed::NotConnected(error) | Closed::Failed(error) => Self::of_io(error),
+            Closed::Tls(_) => Self::Tls,
+            Closed::ByUs | Closed::OutboxOverflow => Self::Other,
+        }
+    }
+
+    /// A stable name for reports, in kebab case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::TimedOut => "connect-timeout",
+            Self::Status(_) => "unexpected-status",
+            Self::NoPort => "no-port",
+            Self::OpenFiles => "open-files",
+            Self::Memory => "memory",
+            Self::Tls => "tls",
+            Self::Protocol => "protocol",
+            Self::NoDeflate => "no-deflate",
+            Self::NoEncryption => "no-encryption",
+            Self::NotSubscribed => "not-subscribed",
+            Self::Closed | Self::ClosedWith(_) => "closed",
+            Self::Interrupted => "interrupted",
+            Self::Unreachable => "unreachable",
+            Self::Other => "other",
+        }
+    }
+
+    /// The kind of an unwelcome answer to the upgrade.
+    #[must_use]
+    pub fn of_response(error: &ResponseError) -> Self {
+        match error {
+            ResponseError::Refused { status, .. } => Self::Status(*status),
+            _ => Self::Protocol,
+        }
+    }
+}
+
+/// A stable name for what went wrong in TLS, in kebab case.
+#[must_use]
+pub fn tls_error_name(error: &tls::Error) -> &'static str {
+    match error {
+        tls::Error::InvalidCertificate(problem) => match problem {
+            tls::CertificateError::Expired | tls::CertificateError::ExpiredContext { .. } => {
+                "tls-certificate-expired"
+            }
+            tls::CertificateError::NotValidForName
+            | tls::CertificateError::NotValidForNameContext { .. } => "tls-wrong-name",
+            tls::CertificateError::UnknownIssuer => "tls-unknown-issuer",
+            _ => "tls-bad-certificate",
+        },
+        tls::Error::AlertReceived(_) => "tls-refused-by-server",
+        _ => "tls",
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = match self {
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::TimedOut => "timed out",
+            Self::Status(status) => return write!(f, "answered with HTTP {status}"),
+            Self::NoPort => "without a free source port",
+            Self::OpenFiles => "beyond this process's limit of open files",
+            Self::Memory => "short of memory",
+            Self::Tls => "failed in TLS",
+            Self::Protocol => "broke the protocol",
+            Self::NoDeflate => "ended: the server does not accept permessage-deflate",
+            Self::NoEncryption => "ended: the server does not agree on a key for encryption",
+            Self::NotSubscribed => "ended: the server refuses the subscription",
+            Self::Closed => "closed by the server",
+            Self::ClosedWith(code) => return write!(f, "closed by the server with code {code}"),
+            Self::Interrupted => "not ready when the run was interrupted",
+            Self::Unreachable => "unreachable",
+            Self::Other => "failed for another reason",
+        };
+        f.write_str(words)
+    }
+}
+
+/// How many connections failed, by kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Failures(BTreeMap<Failure, u64>);
+
+impl Failures {
+    /// Counts one more.
+    pub fn add(&mut self, failure: Failure) {
+        *self.0.entry(failure).or_default() += 1;
+    }
+
+    /// Adds those of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        for (failure, count) in &other.0 {
+            *self.0.entry(*failure).or_default() += count;
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// The kind that came most often.
+    #[must_use]
+    pub fn most_common(&self) -> Option<Failure> {
+        self.0
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(failure, _)| *failure)
+    }
+
+    /// `3 refused, 1 timed out`; `None` without any.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let parts: Vec<String> = self
+            .0
+            .iter()
+            .map(|(failure, count)| format!("{count} {failure}"))
+            .collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_by_kind() {
+        let mut failures = Failures::default();
+        assert_eq!(failures.in_words(), None);
+        failures.add(Failure::Refused);
+        let mut others = Failures::default();
+        others.add(Failure::Refused);
+        others.add(Failure::Status(503));
+        failures.merge(&others);
+        assert_eq!(
+            failures.in_words().unwrap(),
+            "2 refused, 1 answered with HTTP 503"
+        );
+        assert_eq!(
+            (failures.total(), failures.most_common()),
+            (3, Some(Failure::Refused))
+        );
+    }
+
+    #[test]
+    fn errors_have_their_kind() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(
+            Failure::of_closed(&Closed::NotConnected(refused)),
+            Failure::Refused
+        );
+        assert_eq!(Failure::of_closed(&Closed::ByPeer), Failure::Closed);
+        let no_port = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        assert_eq!(Failure::of_io(&no_port), Failure::NoPort);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_descriptor_table_is_told_apart() {
+        let error = io::Error::from(rustix::io::Errno::MFILE);
+        assert_eq!(Failure::of_io(&error), Failure::OpenFiles);
+    }
+}

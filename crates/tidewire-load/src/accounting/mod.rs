@@ -1,0 +1,14 @@
+//! Accounting: what both sides have sent, received and used.
+
+pub mod failure;
+pub mod fan_out;
+pub(crate) mod generator;
+pub mod live;
+pub mod observation;
+pub mod outcome;
+pub mod recorder;
+pub mod resources;
+pub(crate) mod server;
+pub mod stats;
+pub mod tally;
+pub mod windows;

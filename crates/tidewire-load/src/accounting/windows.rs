@@ -1,0 +1,513 @@
+//! Windows of one second: what succeeded and failed in each, with a coarse histogram of the latencies.
+//!
+//! Memory does not grow with the length of a run: past [`WINDOWS_MAX`] windows two neighbours become one,
+//! so that a run of a day has windows of 32 seconds. The series of several workers are merged at the end.
+
+use std::time::Duration;
+
+use crate::report::buckets::{self, BUCKETS};
+use crate::report::{LatencyOverTime, LatencyWindow, Spread, Windows};
+
+/// Counts and latencies of one window.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Requests or messages that succeeded.
+    pub succeeded: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Received bytes.
+    pub bytes: u64,
+    /// The sum of all latencies.
+    sum_ns: u64,
+    max_ns: u64,
+    /// Index and count of each bucket in use, ascending.
+    counts: Vec<(u16, u32)>,
+}
+
+impl Window {
+    /// Number of latencies.
+    #[must_use]
+    pub fn latencies(&self) -> u64 {
+        self.counts.iter().map(|&(_, count)| u64::from(count)).sum()
+    }
+
+    /// The latency in microseconds that `percentile` (0 to 100) of all do not exceed, within 3.1 %; `None`
+    /// without latencies.
+    #[must_use]
+    pub fn percentile_us(&self, percentile: f64) -> Option<f64> {
+        let found = buckets::percentile_us(self.histogram(), percentile)?;
+        // No latency is above the largest, whatever the end of its bucket.
+        Some(found.min(self.max_ns as f64 / 1000.0))
+    }
+
+    /// The largest latency in microseconds.
+    #[must_use]
+    pub fn max_us(&self) -> Option<f64> {
+        (!self.counts.is_empty()).then_some(self.max_ns as f64 / 1000.0)
+    }
+
+    /// The mean latency in microseconds.
+    #[must_use]
+    pub fn mean_us(&self) -> Option<f64> {
+        let count = self.latencies();
+        (count > 0).then(|| self.sum_ns as f64 / count as f64 / 1000.0)
+    }
+
+    /// The upper end of each bucket in use in microseconds, and its count.
+    fn histogram(&self) -> impl Iterator<Item = (f64, u64)> + Clone {
+        let counts = self.counts.iter();
+        counts.map(|&(index, count)| (buckets::upper_us(usize::from(index)), u64::from(count)))
+    }
+
+    /// Adds everything of another window.
+    pub fn add(&mut self, other: &Self) {
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.bytes += other.bytes;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        if self.counts.is_empty() {
+            self.counts.clone_from(&other.counts);
+        } else if !other.counts.is_empty() {
+            self.counts = merged(&self.counts, &other.counts);
+        }
+    }
+
+    fn record(&mut self, index: usize, latency_ns: u64) {
+        self.sum_ns = self.sum_ns.saturating_add(latency_ns);
+        self.max_ns = self.max_ns.max(latency_ns);
+        let index = index as u16;
+        match self.counts.binary_search_by_key(&index, |entry| entry.0) {
+            Ok(at) => self.counts[at].1 = self.counts[at].1.saturating_add(1),
+            Err(at) => self.counts.insert(at, (index, 1)),
+        }
+    }
+
+    fn report(&self) -> LatencyWindow {
+        LatencyWindow {
+            count: self.succeeded,
+            errors: self.failed,
+            bytes: self.bytes,
+            p50: self.percentile_us(50.0).map(neat),
+            p90: self.percentile_us(90.0).map(neat),
+            p99: self.percentile_us(99.0).map(neat),
+            max: self.max_us(),
+            mean: self.mean_us().map(neat),
+            histogram: self.histogram().collect(),
+        }
+    }
+}
+
+/// The windows of one worker, or of all after [`WindowSeries::merge`].
+///
+/// Recording costs an addition to a table of 4 KiB while the time stays within the window of the time before.
+#[derive(Debug, Clone)]
+pub struct WindowSeries {
+    window_ns: u64,
+    /// From the start on, without those after the last event.
+    windows: Vec<Window>,
+    /// The window that `dense` holds the latencies of.
+    current: usize,
+    current_end_ns: u64,
+    dense: Box<[u32]>,
+    /// Entries of `dense` in use lie between these.
+    dense_from: usize,
+    dense_to: usize,
+}
+
+impl WindowSeries {
+    /// Without events, and with windows of one second.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            window_ns: SECOND_NS,
+            windows: vec![Window::default()],
+            current: 0,
+            current_end_ns: SECOND_NS,
+            dense: vec![0; BUCKETS].into_boxed_slice(),
+            dense_from: BUCKETS,
+            dense_to: 0,
+        }
+    }
+
+    /// The length of a window.
+    #[must_use]
+    pub fn window(&self) -> Duration {
+        Duration::from_nanos(self.window_ns)
+    }
+
+    /// Counts a success at `at_ns` after the start, with its latency and the bytes that were received for it.
+    #[inline]
+    pub fn succeed(&mut self, at_ns: u64, latency_ns: u64, bytes: u64) {
+        let bucket = buckets::index_of(latency_ns);
+        let window = self.at(at_ns);
+        if window == self.current {
+            self.dense[bucket] = self.dense[bucket].saturating_add(1);
+            self.dense_from = self.dense_from.min(bucket);
+            self.dense_to = self.dense_to.max(bucket + 1);
+            let window = &mut self.windows[window];
+            window.succeeded += 1;
+            window.bytes += bytes;
+            window.sum_ns = window.sum_ns.saturating_add(latency_ns);
+            window.max_ns = window.max_ns.max(latency_ns);
+        } else {
+            let window = &mut self.windows[window];
+            window.succeeded += 1;
+            window.bytes += bytes;
+            window.record(bucket, latency_ns);
+        }
+    }
+
+    /// Counts a success without a latency.
+    pub fn count(&mut self, at_ns: u64, bytes: u64) {
+        let window = self.at(at_ns);
+        self.windows[window].succeeded += 1;
+        self.windows[window].bytes += bytes;
+    }
+
+    /// Counts a failure.
+    pub fn fail(&mut self, at_ns: u64) {
+        let window = self.at(at_ns);
+        self.windows[window].failed += 1;
+    }
+
+    /// Counts bytes that belong to no success.
+    pub fn add_bytes(&mut self, at_ns: u64, bytes: u64) {
+        let window = self.at(at_ns);
+        self.windows[window].bytes += bytes;
+    }
+
+    /// Adds the events of another worker with the same start.
+    pub fn merge(&mut self, other: &Self) {
+        self.settle();
+        let mut other = other.clone();
+        other.settle();
+        while self.window_ns < other.window_ns {
+            self.coarsen();
+        }
+        while other.window_ns < self.window_ns {
+            other.coarsen();
+        }
+        if self.windows.len() < other.windows.len() {
+            self.windows
+                .resize_with(other.windows.len(), Window::default);
+        }
+        for (mine, theirs) in self.windows.iter_mut().zip(&other.windows) {
+            mine.add(theirs);
+        }
+        self.enter(self.windows.len() - 1);
+    }
+
+    /// The whole windows of a measurement of this length, those without an event included.
+    #[must_use]
+    pub fn whole(&self, measured: Duration) -> Vec<Window> {
+        let mut settled = self.clone();
+        settled.settle();
+        let whole = u64::try_from(measured.as_nanos()).unwrap_or(u64::MAX) / self.window_ns;
+        settled
+            .windows
+            .resize_with((whole as usize).min(WINDOWS_MAX), Window::default);
+        settled.windows
+    }
+
+    /// The window that ended last before `now`, and how many had ended before it; `None` in the first one.
+    /// For those who look at a run while it goes on.
+    #[must_use]
+    pub fn last_whole(&self, now: Duration) -> Option<(usize, Window)> {
+        let ended = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX) / self.window_ns;
+        let index = usize::try_from(ended.checked_sub(1)?).ok()?;
+        let mut window = self.windows.get(index).cloned().unwrap_or_default();
+        if index == self.current {
+            window.counts = merged(&window.counts, &self.sparse());
+        }
+        Some((index, window))
+    }
+
+    /// How much the rates of whole windows differed; `None` without a whole window.
+    #[must_use]
+    pub fn spread(&self, measured: Duration) -> Option<Windows> {
+        let whole = self.whole(measured);
+        let window_s = self.window().as_secs_f64();
+        let per_s = |figure: fn(&Window) -> u64| {
+            let rates: Vec<f64> = whole
+                .iter()
+                .map(|window| figure(window) as f64 / window_s)
+                .collect();
+            Spread::of(&rates)
+        };
+        Some(Windows {
+            window_s,
+            requests_per_s: per_s(|window| window.succeeded)?,
+            bytes_per_s: per_s(|window| window.bytes)?,
+        })
+    }
+
+    /// The whole windows as a report shows them; `None` without a whole window.
+    #[must_use]
+    pub fn over_time(&self, measured: Duration) -> Option<LatencyOverTime> {
+        let whole = self.whole(measured);
+        (!whole.is_empty()).then(|| LatencyOverTime {
+            window_s: self.window().as_secs_f64(),
+            windows: whole.iter().map(Window::report).collect(),
+        })
+    }
+
+    /// Everything in one window, a part of a window at the end included.
+    #[must_use]
+    pub fn total(&self) -> Window {
+        let mut settled = self.clone();
+        settled.settle();
+        let mut total = Window::default();
+        settled.windows.iter().for_each(|window| total.add(window));
+        total
+    }
+
+    /// All latencies, as a report's `histogram`.
+    #[must_use]
+    pub fn histogram(&self) -> Vec<(f64, u64)> {
+        self.total().histogram().collect()
+    }
+
+    /// The index of the window of a time; it exists afterwards.
+    #[inline]
+    fn at(&mut self, at_ns: u64) -> usize {
+        let starts_ns = self.current_end_ns - self.window_ns;
+        if at_ns < self.current_end_ns && at_ns >= starts_ns {
+            return self.current;
+        }
+        self.find(at_ns)
+    }
+
+    #[cold]
+    fn find(&mut self, at_ns: u64) -> usize {
+        while at_ns / self.window_ns >= WINDOWS_MAX as u64 {
+            self.coarsen();
+        }
+        let index = (at_ns / self.window_ns) as usize;
+        if index >= self.windows.len() {
+            self.settle();
+            self.windows.resize_with(index + 1, Window::default);
+            self.enter(index);
+        }
+        index
+    }
+
+    /// Makes each pair of windows one.
+    fn coarsen(&mut self) {
+        self.settle();
+        let pairs = self.windows.chunks(2).map(|pair| {
+            let mut sum = pair[0].clone();
+            pair[1..].iter().for_each(|window| sum.add(window));
+            sum
+        });
+        self.windows = pairs.collect();
+        self.window_ns = self.window_ns.saturating_mul(2);
+        self.enter(self.windows.len() - 1);
+    }
+
+    fn enter(&mut self, index: usize) {
+        self.current = index;
+        self.current_end_ns = self.window_ns.saturating_mul(index as u64 + 1);
+    }
+
+    /// Moves what `dense` holds to its window.
+    fn settle(&mut self) {
+        let sparse = self.sparse();
+        if sparse.is_empty() {
+            return;
+        }
+        let window = &mut self.windows[self.current];
+        window.counts = merged(&window.counts, &sparse);
+        self.dense[self.dense_from..self.dense_to].fill(0);
+        (self.dense_from, self.dense_to) = (BUCKETS, 0);
+    }
+
+    fn sparse(&self) -> Vec<(u16, u32)> {
+        let used = self.dense.iter().enumerate().take(self.dense_to);
+        used.skip(self.dense_from)
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, count)| (index as u16, *count))
+            .collect()
+    }
+}
+
+impl Default for WindowSeries {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The sums of two ascending lists of counts.
+fn merged(a: &[(u16, u32)], b: &[(u16, u32)]) -> Vec<(u16, u32)> {
+    let mut sums = Vec::with_capacity(a.len().max(b.len()));
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let (Some(&&(left, of_left)), Some(&&(right, of_right))) = (a.peek(), b.peek()) {
+        let count = match left.cmp(&right) {
+            std::cmp::Ordering::Less => of_left,
+            std::cmp::Ordering::Greater => of_right,
+            std::cmp::Ordering::Equal => of_left.saturating_add(of_right),
+        };
+        sums.push((left.min(right), count));
+        a.next_if(|entry| entry.0 <= right);
+        b.next_if(|entry| entry.0 <= left);
+    }
+    sums.extend(a.chain(b).copied());
+    sums
+}
+
+/// Microseconds with three decimals: a nanosecond is the clock's own resolution.
+fn neat(us: f64) -> f64 {
+    (us * 1e3).round() / 1e3
+}
+
+/// Windows that a series has at most.
+pub const WINDOWS_MAX: usize = 3_600;
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn events_are_in_the_window_of_their_time_and_empty_windows_exist() {
+        let mut series = WindowSeries::new();
+        series.succeed(0, MS, 10);
+        series.succeed(999_999_999, 2 * MS, 10);
+        series.succeed(3_000_000_000, 5 * MS, 7);
+        series.fail(3_500_000_000);
+        let counts: Vec<_> = series
+            .whole(seconds(5))
+            .iter()
+            .map(|window| (window.succeeded, window.failed, window.bytes))
+            .collect();
+        assert_eq!(
+            counts,
+            [(2, 0, 20), (0, 0, 0), (0, 0, 0), (1, 1, 7), (0, 0, 0)]
+        );
+        let whole = series.whole(Duration::from_millis(3_999));
+        assert_eq!(whole.len(), 3, "a part of a window is none");
+    }
+
+    #[test]
+    fn events_of_an_earlier_window_are_added_to_it() {
+        let mut series = WindowSeries::new();
+        series.succeed(100, MS, 0);
+        series.succeed(5 * SECOND_NS, MS, 0);
+        series.succeed(200, 9 * MS, 0);
+        series.succeed(5 * SECOND_NS + 1, MS, 0);
+        let whole = series.whole(seconds(6));
+        assert_eq!((whole[0].latencies(), whole[5].latencies()), (2, 2));
+        assert_eq!(whole[0].max_us(), Some(9_000.0));
+        assert_eq!(whole[0].mean_us(), Some(5_000.0));
+    }
+
+    #[test]
+    fn percentiles_are_within_the_width_of_a_bucket() {
+        let mut series = WindowSeries::new();
+        (1..=1_000).for_each(|us| series.succeed(us, us * 1_000, 0));
+        let window = &series.whole(seconds(1))[0];
+        for (percentile, expected) in [
+            (50.0, 500.0),
+            (90.0, 900.0),
+            (99.0, 990.0),
+            (100.0, 1_000.0),
+        ] {
+            let found = window.percentile_us(percentile).unwrap();
+            assert!(
+                (found / expected - 1.0).abs() <= buckets::RESOLUTION,
+                "{found} for {expected}"
+            );
+        }
+        assert_eq!(Window::default().percentile_us(50.0), None);
+    }
+
+    #[test]
+    fn a_long_run_has_longer_windows_and_loses_nothing() {
+        let mut series = WindowSeries::new();
+        let day = 24 * 3_600;
+        for second in 0..day {
+            series.succeed(second * SECOND_NS, (second % 50 + 1) * MS, 1);
+        }
+        let whole = series.whole(seconds(day));
+        assert!(whole.len() <= WINDOWS_MAX, "{}", whole.len());
+        assert_eq!(series.window(), seconds(32));
+        assert_eq!(
+            whole.iter().map(|window| window.succeeded).sum::<u64>(),
+            day
+        );
+        assert_eq!(whole.iter().map(Window::latencies).sum::<u64>(), day);
+        assert!(whole.iter().all(|window| window.succeeded == 32));
+    }
+
+    #[test]
+    fn merged_series_equal_one_that_saw_everything() {
+        let (mut a, mut b, mut all) = (
+            WindowSeries::new(),
+            WindowSeries::new(),
+            WindowSeries::new(),
+        );
+        for step in 0..20_000u64 {
+            let (at, latency) = (step * SECOND_NS / 2, (step * 7 % 900 + 1) * MS);
+            // One ends long before the other, so that their windows differ in length.
+            let part = if step % 3 == 0 && step < 900 {
+                &mut a
+            } else {
+                &mut b
+            };
+            part.succeed(at, latency, step);
+            all.succeed(at, latency, step);
+        }
+        assert_ne!(a.window(), b.window());
+        a.merge(&b);
+        let measured = seconds(10_000);
+        assert_eq!(a.whole(measured), all.whole(measured));
+        a.succeed(9_999 * SECOND_NS, MS, 0);
+        assert_eq!(a.total().succeeded, 20_001);
+    }
+
+    #[test]
+    fn the_last_whole_window_is_known_while_the_run_goes_on() {
+        let mut series = WindowSeries::new();
+        series.succeed(10, MS, 1);
+        assert_eq!(series.last_whole(Duration::from_millis(900)), None);
+        let (index, window) = series.last_whole(Duration::from_millis(1_100)).unwrap();
+        assert_eq!((index, window.succeeded, window.latencies()), (0, 1, 1));
+        let (index, window) = series.last_whole(seconds(7)).unwrap();
+        assert_eq!((index, window), (6, Window::default()));
+    }
+
+    #[test]
+    fn the_report_has_whole_windows_only() {
+        let mut series = WindowSeries::new();
+        (0..100u64).for_each(|n| series.succeed(n * SECOND_NS / 10, (n + 1) * MS, 100));
+        let measured = Duration::from_millis(9_500);
+        let over_time = series.over_time(measured).unwrap();
+        assert_eq!((over_time.window_s, over_time.windows.len()), (1.0, 9));
+        let last = &over_time.windows[8];
+        assert_eq!(
+            (last.count, last.bytes, last.max),
+            (10, 1_000, Some(90_000.0))
+        );
+        let spread = series.spread(measured).unwrap();
+        assert_eq!(
+            (spread.requests_per_s.count, spread.requests_per_s.stdev),
+            (9, 0.0)
+        );
+        assert_eq!(spread.bytes_per_s.mean, 1_000.0);
+        assert_eq!(
+            series
+                .histogram()
+                .iter()
+                .map(|bucket| bucket.1)
+                .sum::<u64>(),
+            100
+        );
+        assert_eq!(series.spread(Duration::from_millis(500)), None);
+    }
+}

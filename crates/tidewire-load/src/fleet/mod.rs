@@ -1,0 +1,380 @@
+//! The workers together: connections opened, phases run and closed on all of them at once.
+
+pub mod preflight;
+mod pulse;
+pub mod service;
+pub mod stop;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tidewire_net::{Mailbox, Shard, ShardConfig};
+
+use crate::accounting::live::{self, Live, LiveCell};
+use crate::accounting::outcome::{Opened, Ran};
+use crate::worker::order::{Activity, Command, OpenOrder, Outcome, PhaseOrder, Setup};
+use crate::worker::websocket::Worker;
+use pulse::Pulse;
+use stop::StopRule;
+
+/// Threads with event loops, and the connections that they hold.
+#[derive(Debug)]
+pub struct Fleet {
+    setup: Arc<Setup>,
+    workers: Vec<Thread>,
+    outcomes: Receiver<(usize, Outcome)>,
+    cells: Vec<Arc<LiveCell>>,
+    next_number: usize,
+    pulse: Pulse,
+    /// The run was interrupted: what is left to do is done at once.
+    is_interrupted: bool,
+}
+
+/// A worker's place among the others.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// Which worker it is, counted from 0.
+    pub index: usize,
+    /// The open connections of each worker.
+    pub members: &'a [u64],
+}
+
+#[derive(Debug)]
+struct Thread {
+    mailbox: Mailbox<Command>,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// Who looks on while a fleet works, about ten times a second, and whether it shall end.
+pub struct Watch<'a> {
+    /// Called with the running figures.
+    pub tick: &'a mut dyn FnMut(&Live),
+    /// Set to end what is being done.
+    pub stop: &'a AtomicBool,
+}
+
+impl std::fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch")
+            .field("stop", &self.stop)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A worker ended, which only a failure of this program or of the operating system's event queue does.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetError {
+    /// A thread or event queue was not to be had.
+    #[error("the generator's threads could not be started: {0}")]
+    Start(io::Error),
+    /// An event loop failed.
+    #[error("an event loop of the generator failed: {0}")]
+    Loop(io::Error),
+    /// A worker is gone without a word.
+    #[error("a thread of the generator ended unexpectedly")]
+    Gone,
+}
+
+impl Fleet {
+    /// Starts `threads` workers, at least one, without connections.
+    ///
+    /// # Errors
+    /// [`FleetError::Start`].
+    pub fn start(setup: Setup, threads: usize) -> Result<Self, FleetError> {
+        let setup = Arc::new(setup);
+        let (sender, outcomes) = channel();
+        let mut fleet = Self {
+            setup,
+            workers: Vec::new(),
+            outcomes,
+            cells: Vec::new(),
+            next_number: 0,
+            pulse: Pulse::start(),
+            is_interrupted: false,
+        };
+        for index in 0..threads.max(1) {
+            fleet
+                .start_worker(index, &sender)
+                .map_err(FleetError::Start)?;
+        }
+        Ok(fleet)
+    }
+
+    fn start_worker(&mut self, index: usize, sender: &Sender<(usize, Outcome)>) -> io::Result<()> {
+        let cell = Arc::new(LiveCell::default());
+        let worker = Worker::new(
+            Arc::clone(&self.setup),
+            index,
+            sender.clone(),
+            Arc::clone(&cell),
+        );
+        let (shard, mailbox) = Shard::new(&ShardConfig::default(), worker)?;
+        let sender = sender.clone();
+        let handle = std::thread::Builder::new()
+            .name(format!("load-{index}"))
+            .spawn(move || {
+                if let Err(error) = shard.run() {
+                    // A fleet that is gone waits for nothing.
+                    let _ = sender.send((index, Outcome::Died(error)));
+                }
+            })?;
+        self.workers.push(Thread {
+            mailbox,
+            handle: Some(handle),
+        });
+        self.cells.push(cell);
+        Ok(())
+    }
+
+    /// How many threads work.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// What all workers share.
+    #[must_use]
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Connections that are open now.
+    #[must_use]
+    pub fn connected(&self) -> u64 {
+        live::sum(&self.cells).connected
+    }
+
+    /// Opens `count` connections more, as fast as the handshakes in flight allow, and waits until each
+    /// is ready or has failed.
+    ///
+    /// # Errors
+    /// [`FleetError`]; a connection that fails is counted, not an error.
+    pub fn open(&mut self, count: usize, watch: &mut Watch<'_>) -> Result<Opened, FleetError> {
+        preflight::make_room_for(self.next_number as u64 + count as u64);
+        let workers = self.workers.len();
+        let in_flight_max = (self.setup.handshakes_in_flight_max / workers).max(1);
+        let (first, end) = (self.next_number, self.next_number + count);
+        self.next_number = end;
+        for (index, worker) in self.workers.iter().enumerate() {
+            let numbers = ((first + index).min(end)..end).step_by(workers);
+            let order = OpenOrder {
+                numbers,
+                in_flight_max,
+            };
+            worker
+                .mailbox
+                .send(Command::Open(order))
+                .map_err(|_| FleetError::Gone)?;
+        }
+        let mut opened = Opened::default();
+        let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
+            if let Outcome::Opened(one) = outcome {
+                opened.merge(&one);
+            }
+        })?;
+        self.is_interrupted |= was_interrupted;
+        Ok(opened)
+    }
+
+    /// Lets the open connections do something until `stop`, and waits until all of it is confirmed or
+    /// given up. `activity` makes each worker's share from its place among the others.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub fn run(
+        &mut self,
+        activity: impl Fn(Part<'_>) -> Activity,
+        stop: StopRule,
+        watch: &mut Watch<'_>,
+    ) -> Result<Ran, FleetError> {
+        let members: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
+        let orders: Vec<PhaseOrder> = (0..self.workers.len())
+            .map(|index| PhaseOrder {
+                activity: activity(Part {
+                    index,
+                    members: &members,
+                }),
+                longest: stop.longest(),
+            })
+            .collect();
+        let sends = orders.iter().any(|order| order.activity.sends());
+        for (order, worker) in orders.into_iter().zip(&self.workers) {
+            if let Activity::FanOut(fan_out) = &order.activity {
+                // The publisher is opened by itself, which gives it to the first worker.
+                fan_out.set_waker(&self.workers[0].mailbox);
+            }
+            worker
+                .mailbox
+                .send(Command::Run(Box::new(order)))
+                .map_err(|_| FleetError::Gone)?;
+        }
+        let mut ran = Ran {
+            sends,
+            ..Ran::default()
+        };
+        ran.interrupted = self.wait(watch, stop, |outcome| {
+            if let Outcome::Ran(one) = outcome {
+                ran.merge(&one);
+            }
+        })?;
+        self.is_interrupted |= ran.interrupted;
+        Ok(ran)
+    }
+
+    /// How long the generator's process has stood still since the fleet was started.
+    #[must_use]
+    pub fn stopped(&self) -> Duration {
+        self.pulse.stopped()
+    }
+
+    /// Ends all connections with a closing handshake, for which there is little time after an interruption.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub fn close(&mut self) -> Result<(), FleetError> {
+        for worker in &self.workers {
+            worker
+                .mailbox
+                .send(Command::Close)
+                .map_err(|_| FleetError::Gone)?;
+        }
+        let stop = AtomicBool::new(self.is_interrupted);
+        let mut watch = Watch {
+            tick: &mut |_| {},
+            stop: &stop,
+        };
+        self.wait(&mut watch, StopRule::Count(0), |_| {})?;
+        Ok(())
+    }
+
+    /// Waits for one outcome of each worker; whether it was interrupted. Between the ticks this thread
+    /// sleeps: it may share a core with a worker.
+    fn wait(
+        &self,
+        watch: &mut Watch<'_>,
+        stop: StopRule,
+        mut take: impl FnMut(Outcome),
+    ) -> Result<bool, FleetError> {
+        let mut samples = Samples::new();
+        let mut missing = self.workers.len();
+        let mut stopped = false;
+        let mut interrupted_at: Option<Instant> = None;
+        let mut is_abandoned = false;
+        let mut next_tick = Instant::now() + TICK;
+        while missing > 0 {
+            let wait = next_tick.saturating_duration_since(Instant::now());
+            match self.outcomes.recv_timeout(wait) {
+                Ok((_, Outcome::Died(error))) => return Err(FleetError::Loop(error)),
+                Ok((_, outcome)) => {
+                    take(outcome);
+                    missing -= 1;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
+                Err(RecvTimeoutError::Timeout) => {
+                    next_tick += TICK;
+                    let live = samples.add(live::sum(&self.cells));
+                    (watch.tick)(&live);
+                    let is_met = stop.is_met(live.elapsed, &samples.rates);
+                    let is_interrupted = watch.stop.load(Ordering::Relaxed);
+                    if !stopped && (is_met || is_interrupted) {
+                        stopped = true;
+                        self.send_all(|| Command::Stop);
+                    }
+                    if is_interrupted {
+                        let at = *interrupted_at.get_or_insert_with(Instant::now);
+                        if !is_abandoned && at.elapsed() >= GRACE {
+                            is_abandoned = true;
+                            self.send_all(|| Command::Abandon);
+                        }
+                    }
+                    self.check_alive()?;
+                }
+            }
+        }
+        Ok(interrupted_at.is_some())
+    }
+
+    fn send_all(&self, command: impl Fn() -> Command) {
+        for worker in &self.workers {
+            // One that is gone is noticed by its silence.
+            let _ = worker.mailbox.send(command());
+        }
+    }
+
+    fn check_alive(&self) -> Result<(), FleetError> {
+        let is_gone = |worker: &Thread| worker.handle.as_ref().is_none_or(JoinHandle::is_finished);
+        if self.workers.iter().any(is_gone) {
+            Err(FleetError::Gone)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for worker in &self.workers {
+            // One that is gone needs no command.
+            let _ = worker.mailbox.send(Command::Quit);
+        }
+        for worker in &mut self.workers {
+            if let Some(handle) = worker.handle.take() {
+                // A worker's panic has been reported as its silence.
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+/// Rates from looking at the confirmed count every tick.
+#[derive(Debug)]
+struct Samples {
+    start: Instant,
+    last: (Duration, u64),
+    /// Per second, of each tick.
+    rates: Vec<f64>,
+}
+
+impl Samples {
+    fn new() -> Self {
+        Self {
+            start: Instant::now(),
+            last: (Duration::ZERO, 0),
+            rates: Vec::new(),
+        }
+    }
+
+    /// Completes the figures with what only the time tells.
+    fn add(&mut self, live: Live) -> Live {
+        let elapsed = self.start.elapsed();
+        let now = (elapsed, live.confirmed);
+        self.rates.push(rate(self.last, now));
+        self.last = now;
+        let recent = &self.rates[self.rates.len().saturating_sub(TICKS_PER_S)..];
+        let rate_per_s = recent.iter().sum::<f64>() / recent.len() as f64;
+        Live {
+            elapsed,
+            rate_per_s,
+            ..live
+        }
+    }
+}
+
+fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
+    let seconds = (now.0 - before.0).as_secs_f64();
+    if seconds > 0.0 {
+        now.1.saturating_sub(before.1) as f64 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// After an interruption, what is on its way has so long; closing the connections has as much again.
+const GRACE: Duration = Duration::from_millis(250);
+
+const TICK: Duration = Duration::from_millis(100);
+const TICKS_PER_S: usize = 10;

@@ -1,0 +1,377 @@
+//! Checks before a run: does this machine allow as many connections as the plan wants?
+//!
+//! Reading the system is kept apart from judging what was read, so that the judgements are pure.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::RangeInclusive;
+
+use crate::accounting::resources;
+pub use crate::report::model::Finding;
+
+/// Checks what limits `connections` to `target`, the server's address when it is known.
+///
+/// Raises the soft limit of open files to the hard limit first. Settings of the accepting side are
+/// checked only when the target is this machine, and a setting that cannot be read has no finding.
+pub fn check(connections: u64, target: Option<IpAddr>) -> Vec<Finding> {
+    let local = target.is_some_and(resources::is_local);
+    let loopback = target.is_some_and(|address| address.is_loopback());
+    let mut findings = Vec::new();
+    findings.extend(raise_open_files().map(|limit| open_files(limit, connections)));
+    findings.push(ports(&port_range(), connections, loopback));
+    findings.extend(setting("net/ipv4/tcp_tw_reuse").map(|value| time_wait(value, loopback)));
+    if local {
+        findings.extend(setting("net/core/somaxconn").map(|value| {
+            backlog(
+                "net.core.somaxconn",
+                value,
+                connections.min(BACKLOG_WANTED_MAX),
+            )
+        }));
+        findings.extend(setting("net/ipv4/tcp_max_syn_backlog").map(|value| {
+            backlog(
+                "net.ipv4.tcp_max_syn_backlog",
+                value,
+                connections.min(SYN_BACKLOG_WANTED_MAX),
+            )
+        }));
+    }
+    findings
+}
+
+/// The loopback source addresses that `connections` to one loopback address and port need, because
+/// each address has only the ports of `port_range`: 127.0.0.1, 127.0.0.2 and so on.
+///
+/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for nine tenths of its ports,
+/// as other programs and earlier connections hold some.
+pub fn source_addresses(connections: u64, port_range: &RangeInclusive<u16>) -> Vec<Ipv4Addr> {
+    let wanted = connections
+        .div_ceil(usable_ports(port_range))
+        .clamp(1, SOURCE_ADDRESSES_MAX);
+    (0..wanted as u32)
+        .map(|index| {
+            // 254 hosts of each 127.0.x.0/24, leaving out .0 and .255.
+            let host = (index / 254) << 8 | (index % 254 + 1);
+            Ipv4Addr::from_bits(Ipv4Addr::new(127, 0, 0, 0).to_bits() | host)
+        })
+        .collect()
+}
+
+/// The ports the system gives to outgoing connections: `net.ipv4.ip_local_port_range`, or
+/// [`PORT_RANGE_DEFAULT`] where it cannot be read.
+pub fn port_range() -> RangeInclusive<u16> {
+    platform::read("net/ipv4/ip_local_port_range")
+        .and_then(|text| parse_port_range(&text))
+        .unwrap_or(PORT_RANGE_DEFAULT)
+}
+
+/// Limit of open files of this process and its children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFilesLimit {
+    /// What is in force; `None` is no limit.
+    pub soft: Option<u64>,
+    /// What it can be raised to without privileges; `None` is no limit.
+    pub hard: Option<u64>,
+}
+
+/// Raises the soft limit of open files to the hard limit and returns what is then in force; `None` on
+/// systems without such a limit.
+pub fn raise_open_files() -> Option<OpenFilesLimit> {
+    platform::raise_open_files()
+}
+
+/// The connections that this process may open by its limit of open files, which is raised first.
+pub fn connections_room() -> usize {
+    connections_in(raise_open_files().and_then(|limit| limit.soft))
+}
+
+/// The connections that so many open files leave room for; `None` is no limit. Of a few files half are left
+/// for other things.
+pub fn connections_in(open_files: Option<u64>) -> usize {
+    let room = |files: u64| files.saturating_sub(OPEN_FILES_MARGIN).max(files / 2);
+    let room = open_files.map_or(u64::MAX, room);
+    usize::try_from(room).unwrap_or(usize::MAX).max(1)
+}
+
+/// Makes the table of open files large enough for `connections` now. Linux enlarges it by doubling, and in
+/// a process with threads each time waits for all cores, some 20 ms, in the middle of `socket`.
+pub fn make_room_for(connections: u64) {
+    platform::grow_file_table(connections.saturating_add(OPEN_FILES_MARGIN));
+}
+
+fn open_files(limit: OpenFilesLimit, connections: u64) -> Finding {
+    let wanted = connections.saturating_add(OPEN_FILES_MARGIN);
+    let ok = limit.soft.is_none_or(|soft| soft >= wanted);
+    Finding {
+        name: "open files".into(),
+        value: limit
+            .soft
+            .map_or_else(|| "unlimited".into(), |soft| soft.to_string()),
+        wanted: format!("{wanted} (connections + {OPEN_FILES_MARGIN})"),
+        ok,
+        hint: (!ok).then(|| {
+            format!(
+                "Raise the hard limit: `ulimit -Hn {wanted}` as root, `LimitNOFILE=` of the \
+                 service, or `nofile` in /etc/security/limits.conf. The server needs as many."
+            )
+        }),
+    }
+}
+
+fn ports(range: &RangeInclusive<u16>, connections: u64, loopback: bool) -> Finding {
+    let usable = usable_ports(range);
+    let addresses = connections.div_ceil(usable).max(1);
+    // Loopback has 16 million source addresses, so there the range is no limit.
+    let capacity = if loopback {
+        usable * SOURCE_ADDRESSES_MAX
+    } else {
+        usable
+    };
+    let ok = connections <= capacity;
+    let wanted = match (loopback, addresses) {
+        (true, 2..) => format!("{connections} from {addresses} loopback addresses"),
+        _ => format!("{connections} from one address"),
+    };
+    Finding {
+        name: "net.ipv4.ip_local_port_range".into(),
+        value: format!(
+            "{}-{} ({usable} usable per address)",
+            range.start(),
+            range.end()
+        ),
+        wanted,
+        ok,
+        hint: (!ok).then(|| {
+            format!(
+                "Widen it: `sysctl -w net.ipv4.ip_local_port_range=\"1024 65535\"`, or give the \
+                 generator {addresses} source addresses, or run several generators."
+            )
+        }),
+    }
+}
+
+fn time_wait(value: u64, loopback: bool) -> Finding {
+    // 1 is everywhere; 2, the kernel's default, is on loopback only (tcp(7)).
+    let ok = value == 1 || (value == 2 && loopback);
+    Finding {
+        name: "net.ipv4.tcp_tw_reuse".into(),
+        value: value.to_string(),
+        wanted: if loopback { "1 or 2" } else { "1" }.into(),
+        ok,
+        hint: (!ok).then(|| {
+            "`sysctl -w net.ipv4.tcp_tw_reuse=1`, or wait a minute between runs: ports of closed \
+             connections stay taken for 60 s."
+                .into()
+        }),
+    }
+}
+
+fn backlog(name: &str, value: u64, wanted: u64) -> Finding {
+    let ok = value >= wanted;
+    Finding {
+        name: name.into(),
+        value: value.to_string(),
+        wanted: format!("at least {wanted}"),
+        ok,
+        hint: (!ok).then(|| {
+            format!(
+                "`sysctl -w {name}={wanted}` on the server and restart it: connections opened at \
+                 once beyond it wait for a second or more."
+            )
+        }),
+    }
+}
+
+fn usable_ports(range: &RangeInclusive<u16>) -> u64 {
+    let all = u64::from(range.end().saturating_sub(*range.start())) + 1;
+    (all * 9 / 10).max(1)
+}
+
+fn parse_port_range(text: &str) -> Option<RangeInclusive<u16>> {
+    let mut ports = text.split_whitespace().map(str::parse::<u16>);
+    let (first, last) = (ports.next()?.ok()?, ports.next()?.ok()?);
+    (first <= last).then_some(first..=last)
+}
+
+fn setting(path: &str) -> Option<u64> {
+    platform::read(path)?.trim().parse().ok()
+}
+
+/// The most source addresses a run uses: all of 127.0.0.0/16 but .0 and .255 of each /24.
+pub const SOURCE_ADDRESSES_MAX: u64 = 254 * 256;
+/// What Linux starts with.
+pub const PORT_RANGE_DEFAULT: RangeInclusive<u16> = 32768..=60999;
+/// Open files besides the connections: standard streams, report, libraries, event loops, and, as a server
+/// usually has the same limit, its listeners.
+pub const OPEN_FILES_MARGIN: u64 = 128;
+const BACKLOG_WANTED_MAX: u64 = 4096;
+const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use std::fs;
+
+    use rustix::io::fcntl_dupfd_cloexec;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::OpenFilesLimit;
+
+    pub(super) fn read(path: &str) -> Option<String> {
+        fs::read_to_string(format!("/proc/sys/{path}")).ok()
+    }
+
+    pub(super) fn grow_file_table(files: u64) {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(files);
+        let highest = files.min(limit).saturating_sub(1);
+        // The table keeps its size when the file is closed again. A failure costs the time only.
+        if let (Ok(highest), Ok(file)) = (i32::try_from(highest), fs::File::open("/dev/null")) {
+            let _ = fcntl_dupfd_cloexec(&file, highest);
+        }
+    }
+
+    pub(super) fn raise_open_files() -> Option<OpenFilesLimit> {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // A refusal leaves the old limit in force, which is then what is reported.
+        let _ = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        );
+        let limit = getrlimit(Resource::Nofile);
+        Some(OpenFilesLimit {
+            soft: limit.current,
+            hard: limit.maximum,
+        })
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::OpenFilesLimit;
+
+    pub(super) fn read(_path: &str) -> Option<String> {
+        None
+    }
+
+    pub(super) fn grow_file_table(_files: u64) {}
+
+    pub(super) fn raise_open_files() -> Option<OpenFilesLimit> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_files_need_a_margin_above_the_connections() {
+        let limit = OpenFilesLimit {
+            soft: Some(1000 + OPEN_FILES_MARGIN),
+            hard: None,
+        };
+        assert!(open_files(limit, 1000).ok);
+        let finding = open_files(limit, 1001);
+        assert!(!finding.ok);
+        let wanted = (1001 + OPEN_FILES_MARGIN).to_string();
+        assert!(finding.hint.unwrap().contains(&wanted));
+        assert!(
+            open_files(
+                OpenFilesLimit {
+                    soft: None,
+                    hard: None
+                },
+                u64::MAX
+            )
+            .ok
+        );
+    }
+
+    #[test]
+    fn one_source_address_until_its_ports_run_out() {
+        let range = 32768..=60999; // 28,232 ports, 25,408 usable
+        assert_eq!(source_addresses(0, &range), [Ipv4Addr::new(127, 0, 0, 1)]);
+        assert_eq!(source_addresses(25_408, &range).len(), 1);
+        assert_eq!(
+            source_addresses(25_409, &range),
+            [Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 2)]
+        );
+    }
+
+    #[test]
+    fn source_addresses_are_distinct_loopback_hosts_and_bounded() {
+        let addresses = source_addresses(u64::MAX, &(1..=10));
+        assert_eq!(addresses.len() as u64, SOURCE_ADDRESSES_MAX);
+        assert!(
+            addresses
+                .iter()
+                .all(|a| a.is_loopback() && !matches!(a.octets()[3], 0 | 255))
+        );
+        let distinct: std::collections::HashSet<_> = addresses.iter().collect();
+        assert_eq!(distinct.len(), addresses.len());
+        assert_eq!(addresses[254], Ipv4Addr::new(127, 0, 1, 1));
+    }
+
+    #[test]
+    fn ports_limit_a_remote_target_but_not_loopback() {
+        let range = 32768..=60999;
+        assert!(ports(&range, 20_000, false).ok);
+        let remote = ports(&range, 60_000, false);
+        assert!(!remote.ok && remote.hint.unwrap().contains("3 source addresses"));
+        let loopback = ports(&range, 60_000, true);
+        assert!(loopback.ok && loopback.wanted.contains("3 loopback addresses"));
+    }
+
+    #[test]
+    fn time_wait_reuse_for_loopback_only_suffices_only_there() {
+        assert!(time_wait(2, true).ok && !time_wait(2, false).ok);
+        assert!(time_wait(1, false).ok && !time_wait(0, true).ok);
+    }
+
+    #[test]
+    fn a_short_backlog_has_a_hint_with_the_command() {
+        let finding = backlog("net.core.somaxconn", 128, 4096);
+        assert!(!finding.ok);
+        assert!(
+            finding
+                .hint
+                .unwrap()
+                .contains("sysctl -w net.core.somaxconn=4096")
+        );
+        assert_eq!(backlog("net.core.somaxconn", 4096, 4096).hint, None);
+    }
+
+    #[test]
+    fn a_port_range_is_two_ascending_numbers() {
+        assert_eq!(parse_port_range("32768\t60999\n"), Some(32768..=60999));
+        assert_eq!(parse_port_range("60999 32768"), None);
+        assert_eq!(parse_port_range("1"), None);
+        assert_eq!(parse_port_range("1 70000"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_soft_limit_is_raised_and_local_settings_are_read() {
+        let limit = raise_open_files().unwrap();
+        assert_eq!(limit.soft, limit.hard);
+        let names = |target| -> Vec<String> {
+            check(10, target)
+                .into_iter()
+                .map(|finding| finding.name)
+                .collect()
+        };
+        let local = names(Some(IpAddr::from([127, 0, 0, 1])));
+        assert!(
+            local.iter().any(|name| name == "net.core.somaxconn"),
+            "{local:?}"
+        );
+        // TEST-NET-1, RFC 5737: its backlog cannot be seen from here.
+        let remote = names(Some(IpAddr::from([192, 0, 2, 1])));
+        assert!(
+            !remote.iter().any(|name| name == "net.core.somaxconn"),
+            "{remote:?}"
+        );
+        assert!(remote.iter().any(|name| name == "open files"), "{remote:?}");
+    }
+}

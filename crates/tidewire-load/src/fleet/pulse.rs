@@ -1,0 +1,76 @@
+//! The pulse of the generator: a thread that wakes up regularly, and so notices when its whole process, or
+//! its machine, stood still.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::accounting::resources::thread_waited;
+
+/// Ends its thread when dropped.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_over: AtomicBool,
+    stopped_ns: AtomicU64,
+}
+
+impl Pulse {
+    /// Starts to beat. Without a thread for it nothing is noticed.
+    pub(crate) fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let thread = std::thread::Builder::new()
+            .name("load-pulse".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || beat(&shared)
+            });
+        Self {
+            shared,
+            thread: thread.ok(),
+        }
+    }
+
+    /// How long the process has stood still so far, as far as a beat was late for it.
+    pub(crate) fn stopped(&self) -> Duration {
+        Duration::from_nanos(self.shared.stopped_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and if it did, a run would not end for it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn beat(shared: &Shared) {
+    let (mut last, mut last_waited) = (Instant::now(), thread_waited());
+    while !shared.is_over.load(Ordering::Relaxed) {
+        std::thread::sleep(BEAT);
+        let (now, waited) = (Instant::now(), thread_waited());
+        // A thread that was ready to run and had no core is another matter, which the workers measure.
+        let in_line = waited.zip(last_waited);
+        let in_line = in_line.map_or(Duration::ZERO, |(now, last)| now.saturating_sub(last));
+        let stopped = (now - last).saturating_sub(BEAT + in_line);
+        if stopped >= STOPPED_MIN {
+            let stopped_ns = stopped.as_nanos() as u64;
+            shared.stopped_ns.fetch_add(stopped_ns, Ordering::Relaxed);
+        }
+        (last, last_waited) = (now, waited);
+    }
+}
+
+const BEAT: Duration = Duration::from_millis(10);
+
+/// A sleep is late by less for many reasons.
+const STOPPED_MIN: Duration = Duration::from_millis(20);

@@ -1,0 +1,345 @@
+//! From what was measured to a result: the evidence, the verdict over it, and the figures.
+
+use crate::accounting::generator::{GeneratorCores, Moment, Neighbour};
+use crate::accounting::outcome::ServerFacts;
+use crate::accounting::outcome::{Opened, Ran};
+use crate::accounting::server::{ServerSample, ServerWatch};
+use crate::accounting::stats::ServerCounts;
+use crate::report::model::{GeneratorHealth, ReplyFaults};
+use crate::report::number;
+use crate::report::{ConfirmedBy, Cpu, LatencyOrigin, Memory, Pings, TestResult};
+use crate::verdict::account::Accounting;
+use crate::verdict::evidence::{Aim, DeliveryFaults, Evidence, PaceKept, RATE_LIMIT};
+use crate::verdict::judge;
+use crate::verdict::usage::{Side, Usage};
+
+use super::measure::Bench;
+
+/// A phase and what the server says about it.
+pub(crate) struct Measured {
+    pub(crate) ran: Ran,
+    /// Processor time of all of the server's processes and of its busiest thread, in seconds.
+    server_s: Option<(f64, f64)>,
+    pub(crate) rss_bytes: Option<(u64, u64)>,
+    /// The most memory of the server that was seen, ten times a second.
+    pub(crate) rss_bytes_peak: Option<u64>,
+    pub(crate) counts: Option<ServerCounts>,
+    /// The counters were asked for and did not come.
+    pub(crate) counts_error: Option<String>,
+    pub(crate) usage: Usage,
+    pub(crate) health: GeneratorHealth,
+}
+
+impl Measured {
+    /// A phase, with the server before and after it.
+    pub(super) fn new(ran: Ran, server: Option<(&ServerSample, &ServerSample)>) -> Self {
+        Self {
+            ran,
+            server_s: server.map(|(before, after)| {
+                let (all, busiest) = (after.cpu_since(before), after.busiest_since(before));
+                (all.as_secs_f64(), busiest.as_secs_f64())
+            }),
+            rss_bytes: server.map(|(before, after)| (before.rss_bytes, after.rss_bytes)),
+            rss_bytes_peak: None,
+            counts: None,
+            counts_error: None,
+            usage: Usage::default(),
+            health: GeneratorHealth::default(),
+        }
+    }
+
+    /// Notes what both sides have had of the processor.
+    pub(super) fn look_at_both(
+        &mut self,
+        cores: &GeneratorCores,
+        server: &ServerWatch,
+        started: &Moment,
+        ended: &Moment,
+    ) {
+        let ran = &self.ran;
+        (self.usage, self.health) = both_sides(
+            ran.cpu,
+            ran.duration_s(),
+            self.server_s,
+            (cores, server),
+            (started, ended),
+            &ran.late,
+        );
+    }
+
+    /// Shows the round trips of a test whose pings are its measurement.
+    pub(super) fn show_round_trips(&self, result: &mut TestResult) {
+        let (pongs, duration_s) = (self.ran.pongs, self.ran.duration_s());
+        result.rate_per_s = (pongs > 0 && duration_s > 0.0).then(|| pongs as f64 / duration_s);
+        result.rate_series = self.ran.per_second();
+    }
+
+    /// Connections that took part and lived to the end of the phase.
+    pub(super) fn living(&self) -> u64 {
+        self.ran.members.saturating_sub(self.ran.broken.total())
+    }
+
+    pub(super) fn account(&self, opened: &Opened) -> Accounting {
+        let ran = &self.ran;
+        // Those that were not opened, that broke before this phase, and that broke in it.
+        let failed = opened.attempted.saturating_sub(ran.members) + ran.broken.total();
+        let account = Accounting {
+            sends: ran.sends,
+            offered: ran.offered,
+            connections_attempted: opened.attempted,
+            connections_failed: failed,
+            pings_sent: ran.pings_sent,
+            pongs_lost: ran.pongs_lost,
+            ..Accounting::default()
+        };
+        if ran.fan_out.is_some() {
+            // One of deliveries: so many publications to so many subscribers.
+            return Accounting {
+                sends: true,
+                confirmed: ran.confirmed,
+                delivered: self.counts.as_ref().and_then(|counts| counts.deliveries),
+                pings_sent: 0,
+                pongs_lost: 0,
+                ..account
+            };
+        }
+        let counts = self.counts.as_ref().filter(|_| ran.offered > 0);
+        // Without its counters, what the server told each connection is all that is known.
+        let told = Some(ran.refused()).filter(|&refused| refused > 0 && ran.offered > 0);
+        let refused = counts.map(ServerCounts::refused).or(told);
+        // A pong proves that refused messages were read as well; a reply is none of a refused one.
+        let not_delivered = if ran.answered { told } else { refused };
+        Accounting {
+            confirmed: ran.confirmed.saturating_sub(not_delivered.unwrap_or(0)),
+            delivered: counts.map(|counts| counts.delivered),
+            refused,
+            ..account
+        }
+    }
+
+    /// Messages refused, by the names of the server's counters and by the codes that it told.
+    fn refused_by(&self) -> std::collections::BTreeMap<String, u64> {
+        let ran = &self.ran;
+        if ran.offered == 0 || ran.fan_out.is_some() {
+            return std::collections::BTreeMap::new();
+        }
+        let counted = self.counts.as_ref().map(|counts| counts.refused_by.clone());
+        let mut refused_by =
+            counted.unwrap_or_else(|| [(RATE_LIMIT.to_owned(), ran.rate_limited)].into());
+        let told = ran.errors.iter();
+        refused_by.extend(told.map(|(code, count)| ((*code).to_owned(), *count)));
+        refused_by.retain(|_, count| *count > 0);
+        refused_by
+    }
+
+    fn confirmed_by(&self) -> Vec<ConfirmedBy> {
+        let ran = &self.ran;
+        let is_answered = ran.answered || ran.fan_out.is_some();
+        let own = match is_answered {
+            true => ConfirmedBy::Reply,
+            false => ConfirmedBy::Pong,
+        };
+        let is_counted = ran.sends && self.counts.is_some();
+        let counters = is_counted.then_some(ConfirmedBy::Counters);
+        std::iter::once(own).chain(counters).collect()
+    }
+
+    fn deliveries(&self) -> DeliveryFaults {
+        let Some(counts) = &self.ran.fan_out else {
+            return DeliveryFaults::default();
+        };
+        DeliveryFaults {
+            gaps: counts.gaps,
+            duplicates: counts.duplicates,
+            wrong: counts.wrong,
+            unheard: self.ran.confirmed == 0 && counts.published > 0,
+        }
+    }
+}
+
+/// What generator and server have had of the processor in a time, and how the generator fared.
+pub(super) fn both_sides(
+    cpu: crate::accounting::outcome::CpuTime,
+    duration_s: f64,
+    server_s: Option<(f64, f64)>,
+    (cores, server): (&GeneratorCores, &ServerWatch),
+    (started, ended): (&Moment, &Moment),
+    late: &crate::accounting::recorder::Recorder,
+) -> (Usage, GeneratorHealth) {
+    let (server_cores, server_count) = match server_s {
+        Some(_) => server.cores(),
+        None => Default::default(),
+    };
+    let shared = cores.allowed.intersection(&server_cores).count() as f64;
+    let usage = Usage {
+        duration_s,
+        client: Side {
+            busiest_s: cpu.busiest.as_secs_f64(),
+            total_s: cpu.total.saturating_sub(cpu.spun).as_secs_f64(),
+            cores: cores.count,
+        },
+        server: server_s.map(|(total_s, busiest_s)| Side {
+            busiest_s,
+            total_s,
+            cores: server_count,
+        }),
+        shared_cores: shared,
+    };
+    let on_shared_s = match server_s {
+        Some((total_s, _)) if !server_cores.is_empty() => {
+            total_s * shared / server_cores.len() as f64
+        }
+        _ => 0.0,
+    };
+    let neighbour = Neighbour {
+        cpu: std::time::Duration::from_secs_f64(on_shared_s),
+    };
+    (usage, ended.health_since(started, cpu, neighbour, late))
+}
+
+impl Bench<'_> {
+    /// Adds the figures of a phase and the verdict over it.
+    pub(crate) fn judge(
+        &self,
+        result: &mut TestResult,
+        opened: &Opened,
+        measured: &Measured,
+        aim: Aim,
+    ) {
+        let ran = &measured.ran;
+        let account = measured.account(opened);
+        result.connected = Some(ran.members);
+        result.failed = Some(account.connections_failed);
+        result.duration_s = Some(ran.duration_s());
+        result.messages = account.messages();
+        if account.offered > 0 {
+            result.rate_per_s = account.rate_per_s(ran.rate_s());
+            // When a message was refused is not known, so its second would count it as confirmed.
+            if account.refused.unwrap_or(0) == 0 {
+                result.rate_series = ran.per_second();
+            }
+        }
+        let origin = match ran.latency_sent.count() {
+            0 => LatencyOrigin::Sent,
+            _ => LatencyOrigin::Intended,
+        };
+        result.latency_us = ran.latency.summary(origin);
+        result.latency_other_us = ran.latency_sent.summary(LatencyOrigin::Sent);
+        result.memory = measured.rss_bytes.map(|(_, server_rss_bytes)| Memory {
+            server_rss_bytes,
+            ..Memory::default()
+        });
+        result.confirmed_by = measured.confirmed_by();
+        result.refused_by = measured.refused_by();
+        let replies = ReplyFaults {
+            // Those that were refused were passed over, too.
+            missing: ran.replies.missing.min(account.lost()),
+            ..ran.replies
+        };
+        result.replies = ran.answered.then_some(replies);
+        let evidence = Evidence {
+            aim,
+            account,
+            replies,
+            deliveries: measured.deliveries(),
+            pongs_strange: ran.pongs_strange,
+            refused_by: result.refused_by.clone(),
+            refusals_in_doubt: ran.rate_limited > 0
+                && measured.counts.is_none()
+                && are_refusals_in_doubt(ran, &self.facts),
+            counters_error: measured.counts_error.clone(),
+            interrupted: ran.interrupted || opened.interrupted,
+            pace: ran.pace,
+            generator: measured.health,
+            usage: measured.usage,
+            windows: ran.windows.clone(),
+            latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
+        };
+        self.conclude(result, &evidence, ran.cpu);
+        self.add_notes(result, ran);
+    }
+
+    /// Adds the verdict, and what it rests on.
+    pub(super) fn conclude(
+        &self,
+        result: &mut TestResult,
+        evidence: &Evidence,
+        cpu: crate::accounting::outcome::CpuTime,
+    ) {
+        let usage = &evidence.usage;
+        let known = |value: f64| (value > 0.0).then_some(value);
+        result.cpu = Some(Cpu {
+            client_s: cpu.total.as_secs_f64(),
+            client_spin_s: known(cpu.spun.as_secs_f64()),
+            client_share: known(usage.client_share()),
+            client_cores: known(usage.client.cores),
+            server_s: usage.server.map(|server| server.total_s),
+            server_share: usage.server_share(),
+            server_cores: usage.server.and_then(|server| known(server.cores)),
+            shared_cores: known(usage.shared_cores).filter(|_| usage.server.is_some()),
+        });
+        let account = &evidence.account;
+        result.pings = (account.pings_sent > 0 || evidence.pongs_strange > 0).then_some(Pings {
+            sent: account.pings_sent,
+            lost: account.pongs_lost,
+            strange: evidence.pongs_strange,
+        });
+        if let Some(pace) = &mut result.pace {
+            pace.offered_per_s = evidence.pace.as_ref().map(PaceKept::offered_per_s);
+        }
+        result.generator = Some(evidence.generator);
+        result.bottleneck = usage.bottleneck();
+        let judgement = judge(evidence);
+        result.verdict = judgement.verdict;
+        result.doubts = judgement
+            .doubts
+            .iter()
+            .map(|doubt| doubt.name().to_owned())
+            .collect();
+        result.notes.extend(judgement.notes);
+        result.notes.extend(self.server.remarks().iter().cloned());
+    }
+
+    fn add_notes(&self, result: &mut TestResult, ran: &Ran) {
+        let mut note = |text: String| result.notes.push(text);
+        if let Some(words) = ran.broken_before.in_words() {
+            note(format!("Connections that broke before the test: {words}."));
+        }
+        if let Some(words) = ran.broken.in_words() {
+            note(format!("Connections that broke during the test: {words}."));
+        }
+        if ran.unsolicited > 0 {
+            note(format!(
+                "{} messages came that answer nothing.",
+                number::grouped(ran.unsolicited)
+            ));
+        }
+        let ServerFacts {
+            rate_limit_refill_per_s,
+            rate_limit_capacity,
+            ..
+        } = &self.facts;
+        if let Some((refill, capacity)) = rate_limit_refill_per_s.zip(*rate_limit_capacity)
+            && ran.rate_limited > 0
+        {
+            note(format!(
+                "RATE_LIMITED: the server allows each connection {refill} messages a second and \
+                 {capacity} at once."
+            ));
+        }
+    }
+}
+
+/// Whether more messages may have been refused than the server told the connections: some have not
+/// heard the last of it, its limit is not known, or its limit allows less than it claims to have taken.
+fn are_refusals_in_doubt(ran: &Ran, facts: &ServerFacts) -> bool {
+    let limit = facts.rate_limit_capacity.zip(facts.rate_limit_refill_per_s);
+    let Some((capacity, refill_per_s)) = limit else {
+        return true;
+    };
+    // A second more than it took, as the server's clock may count in steps.
+    let refilled = refill_per_s as f64 * (ran.duration_s() + 1.0);
+    let allowed = (capacity as f64 + refilled) * ran.members as f64;
+    let refused_min = ran.offered as f64 - allowed;
+    ran.broken.total() > 0 || (ran.refused() as f64) < refused_min
+}

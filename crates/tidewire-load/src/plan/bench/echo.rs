@@ -1,0 +1,24 @@
+//! `echo`: a closed loop with so many messages in flight, or an open loop at a given rate, with a
+//! server that sends every message back.
+
+use super::measure::Bench;
+use super::throughput::{Sending, send_each};
+use crate::plan::run::RunError;
+use crate::report::TestResult;
+use crate::worker::websocket::payload::Payload;
+
+pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestResult>, RunError> {
+    let sizes = bench.options.echo_sizes.iter();
+    let payloads: Vec<Payload> = sizes.map(|&bytes| bench.payload(bytes)).collect();
+    let in_flight = bench.options.in_flight;
+    let detail = match bench.options.rate_per_s {
+        Some(rate) => format!("{rate} messages/s"),
+        None => format!("{in_flight} in flight"),
+    };
+    let sending = Sending {
+        name: "echo",
+        expects_replies: true,
+        detail: &|payload| format!("{} B, {detail}", payload.json_bytes),
+    };
+    send_each(bench, &sending, connections, &payloads)
+}

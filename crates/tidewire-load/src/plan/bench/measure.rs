@@ -1,0 +1,341 @@
+//! What the tests have in common: phases measured on both sides, and judged.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::conclude::Measured;
+use crate::accounting::generator::{GeneratorCores, Moment};
+use crate::accounting::live::Live;
+use crate::accounting::outcome::ServerFacts;
+use crate::accounting::outcome::{Opened, Ran};
+use crate::accounting::server::ServerWatch;
+use crate::accounting::stats::ServerCounts;
+use crate::fleet::stop::{Confidence, StopRule};
+use crate::fleet::{Fleet, Part, Watch};
+use crate::plan::run::{BenchOptions, Progress, RunError};
+use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
+use crate::report::number;
+use crate::report::{self, LoopKind, Memory, TestResult};
+use crate::worker::order::{Activity, Setup};
+use crate::worker::pace::{Pace, Share};
+use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::payload::{Content, Payload};
+use crate::worker::websocket::ring::FrameRing;
+
+/// What every test of a run works with.
+pub(crate) struct Bench<'a> {
+    pub(crate) options: &'a BenchOptions,
+    sources: Arc<[IpAddr]>,
+    pub(super) server: ServerWatch,
+    pub(super) cores: GeneratorCores,
+    /// The server's memory before the first connection.
+    rss_bytes_empty: Option<u64>,
+    /// Whether anything has made the server grow but connections that say little.
+    is_loaded: bool,
+    /// The most connections that were open at once.
+    connected_most: u64,
+    progress: &'a mut dyn Progress,
+    stop: &'a AtomicBool,
+    pub(super) facts: ServerFacts,
+}
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(
+        options: &'a BenchOptions,
+        sources: Arc<[IpAddr]>,
+        server: ServerWatch,
+        progress: &'a mut dyn Progress,
+        stop: &'a AtomicBool,
+    ) -> Self {
+        let rss_bytes_empty = server.sample().map(|sample| sample.rss_bytes);
+        let facts = ServerFacts::default();
+        Self {
+            options,
+            sources,
+            server,
+            cores: GeneratorCores::find(),
+            rss_bytes_empty,
+            is_loaded: false,
+            connected_most: 0,
+            progress,
+            stop,
+            facts,
+        }
+    }
+
+    /// What the server calls itself, once a connection has been open.
+    pub(crate) fn server_name(&self) -> Option<String> {
+        let ServerFacts {
+            server, version, ..
+        } = &self.facts;
+        // Version 1 has no field for a name, but our own server is known by other signs.
+        let is_ours = self.options.embedded || self.options.stats.is_some();
+        match version {
+            Some(version) if is_ours && !version.contains('/') => {
+                Some(format!("tidewire/{version}"))
+            }
+            _ => server.clone().or_else(|| version.clone()),
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn started(&mut self, name: &str, detail: &str, expected: Duration) {
+        self.is_loaded |= !matches!(name, CONNECTION_STORM | SUSTAINED_HOLD);
+        self.progress.test_started(name, detail, expected);
+    }
+
+    pub(crate) fn finished(&mut self, result: TestResult) -> TestResult {
+        self.progress.test_finished(&result);
+        result
+    }
+
+    pub(crate) fn fleet(&self) -> Result<Fleet, RunError> {
+        let options = self.options;
+        let mut setup = Setup::new(options.target.clone(), options.profile);
+        setup.layer = options.layer;
+        setup.timeouts = options.timeouts;
+        setup.handshakes_in_flight_max = options.handshakes_in_flight_max;
+        setup.sources = Arc::clone(&self.sources);
+        setup.seed = options.seed;
+        Ok(Fleet::start(setup, options.threads)?)
+    }
+
+    pub(crate) fn open(&mut self, fleet: &mut Fleet, count: usize) -> Result<Opened, RunError> {
+        let progress = &mut *self.progress;
+        let mut tick = |live: &Live| progress.tick(live);
+        let opened = fleet.open(
+            count,
+            &mut Watch {
+                tick: &mut tick,
+                stop: self.stop,
+            },
+        )?;
+        if opened.connected > 0 {
+            self.facts = opened.facts.clone();
+        }
+        self.connected_most = self.connected_most.max(opened.connected);
+        Ok(opened)
+    }
+
+    /// A message of so many bytes with the content that the options ask for.
+    pub(crate) fn payload(&self, json_bytes: usize) -> Payload {
+        let compresses = self.options.layer == Layer::Deflate;
+        let usual = if compresses {
+            Content::Trades
+        } else {
+            Content::Trade
+        };
+        Payload::json(json_bytes).telling(self.options.content.unwrap_or(usual))
+    }
+
+    /// The frames of a test, whose messages are answered or not.
+    pub(crate) fn ring(&self, payload: Payload, are_answered: bool) -> Arc<FrameRing> {
+        let options = self.options;
+        Arc::new(FrameRing::of(
+            payload,
+            options.layer,
+            options.seed,
+            are_answered,
+        ))
+    }
+
+    /// Adds what the messages of a phase were.
+    pub(crate) fn describe(&self, result: &mut TestResult, payload: Payload, ring: &FrameRing) {
+        let wire_bytes = ring.payload_bytes_mean();
+        result.format = Some(payload.encoding.as_str().to_owned());
+        result.payload_bytes = Some(payload.json_bytes as u64);
+        result.wire_bytes = Some(wire_bytes);
+        result.bytes_per_s = result.rate_per_s.map(|rate| rate * wire_bytes);
+    }
+
+    /// Sending as the options say: as fast as the server takes it, or at the given rate.
+    pub(crate) fn sending(
+        &self,
+        ring: &Arc<FrameRing>,
+        replies: bool,
+    ) -> impl Fn(Part<'_>) -> Activity + use<> {
+        let options = self.options;
+        let pace = options.rate_per_s.map(|per_s| {
+            let pace = Pace::at(per_s, options.poisson, options.seed);
+            (pace, per_s)
+        });
+        let in_flight = options.in_flight;
+        let ring = Arc::clone(ring);
+        move |part| {
+            let ring = Arc::clone(&ring);
+            match &pace {
+                Some((pace, per_s)) => Activity::Paced {
+                    ring,
+                    pace: Share::of(pace.clone(), *per_s, part.members, part.index),
+                    replies,
+                },
+                None if replies => Activity::Window { ring, in_flight },
+                None => Activity::Blast { ring },
+            }
+        }
+    }
+
+    /// When a sending test ends.
+    pub(crate) fn sending_stop(&self) -> StopRule {
+        let duration = self.options.duration;
+        match self.options.confidence {
+            None => StopRule::Duration(duration),
+            Some(half_width_max) => StopRule::Confidence(Confidence {
+                half_width_max,
+                at_least: duration,
+                at_most: duration * CONFIDENCE_DURATIONS_MAX,
+            }),
+        }
+    }
+
+    pub(crate) fn measure(
+        &mut self,
+        fleet: &mut Fleet,
+        activity: impl Fn(Part<'_>) -> Activity,
+        stop: StopRule,
+    ) -> Result<Measured, RunError> {
+        self.server.look(fleet.connected());
+        let stats = self.options.stats;
+        let counts_before = stats.map(|stats| stats.read());
+        let before = self.server.sample();
+        let started = Moment::now(&self.cores, fleet.stopped());
+        let (progress, server) = (&mut *self.progress, &self.server);
+        let mut rss_bytes_peak = before.as_ref().map(|before| before.rss_bytes);
+        let mut tick = |live: &Live| {
+            rss_bytes_peak = rss_bytes_peak.max(server.rss_bytes());
+            progress.tick(live);
+        };
+        let mut watch = Watch {
+            tick: &mut tick,
+            stop: self.stop,
+        };
+        let ran = fleet.run(activity, stop, &mut watch)?;
+        let ended = Moment::now(&self.cores, fleet.stopped());
+        let after = self.server.sample();
+        rss_bytes_peak = rss_bytes_peak.max(after.as_ref().map(|after| after.rss_bytes));
+        if ran.facts != ServerFacts::default() {
+            self.facts = ran.facts.clone();
+        }
+        let mut measured = Measured::new(ran, before.as_ref().zip(after.as_ref()));
+        measured.rss_bytes_peak = rss_bytes_peak;
+        measured.look_at_both(&self.cores, &self.server, &started, &ended);
+        if let (Some(stats), Some(before)) = (stats, counts_before) {
+            let ran = &measured.ran;
+            let is_settled = |counts: &ServerCounts| match &ran.fan_out {
+                _ if ran.interrupted => true,
+                Some(_) => counts.deliveries.is_none_or(|count| count >= ran.confirmed),
+                None => counts.delivered.saturating_add(counts.refused()) >= ran.offered,
+            };
+            let counts = before.and_then(|before| stats.read_settled(&before, is_settled));
+            match counts {
+                Ok(counts) => measured.counts = Some(counts),
+                Err(error) => measured.counts_error = Some(error.to_string()),
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Holds the connections for a moment and asks each whether it lives: what a server ends right after it
+    /// has made it ready is no connection.
+    pub(crate) fn survive(&mut self, fleet: &mut Fleet) -> Result<Ran, RunError> {
+        // No ping but the one at the end.
+        let hold = |_: Part<'_>| Activity::Hold {
+            ping_every_ms: u64::from(u32::MAX),
+        };
+        let progress = &mut *self.progress;
+        let mut tick = |live: &Live| progress.tick(live);
+        let mut watch = Watch {
+            tick: &mut tick,
+            stop: self.stop,
+        };
+        Ok(fleet.run(hold, StopRule::Duration(SETTLE), &mut watch)?)
+    }
+
+    /// Lets the connections do something that is no measurement.
+    pub(crate) fn prepare(
+        &mut self,
+        fleet: &mut Fleet,
+        activity: impl Fn(Part<'_>) -> Activity,
+    ) -> Result<Ran, RunError> {
+        let progress = &mut *self.progress;
+        let mut tick = |live: &Live| progress.tick(live);
+        let mut watch = Watch {
+            tick: &mut tick,
+            stop: self.stop,
+        };
+        Ok(fleet.run(activity, StopRule::Count(0), &mut watch)?)
+    }
+
+    /// The server's memory with so many connections open that have said little. Its growth is theirs
+    /// unless other work, or more connections, have made the server grow before.
+    pub(crate) fn idle_memory(&self, server_rss_bytes: u64, connections: u64) -> Memory {
+        let is_theirs = !self.is_loaded && connections >= self.connected_most.max(1);
+        let growth = self
+            .rss_bytes_empty
+            .map(|empty| server_rss_bytes.saturating_sub(empty));
+        Memory {
+            server_rss_bytes,
+            per_connection_bytes: growth
+                .filter(|_| is_theirs && connections > 0)
+                .map(|growth| growth as f64 / connections as f64),
+            ..Memory::default()
+        }
+    }
+
+    /// A result with what every test on these connections reports.
+    pub(crate) fn result(&self, name: &str, asked: usize, opened: &Opened) -> TestResult {
+        let mut result = TestResult::new(name, asked as u64);
+        let layer = self.options.layer;
+        result.extensions = layer
+            .extensions()
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect();
+        result.encryption_version = layer.encryption_version();
+        result.connected = Some(opened.connected);
+        result.failed = Some(opened.failures.total());
+        if let Some(words) = opened.failures.in_words() {
+            result
+                .notes
+                .push(format!("Connections that could not be opened: {words}."));
+        }
+        if opened.untried > 0 {
+            let why = if opened.interrupted {
+                "the run was interrupted"
+            } else {
+                "this machine could start no more"
+            };
+            result.notes.push(format!(
+                "{} of {} connections were tried before {why}.",
+                number::grouped(opened.attempted),
+                number::grouped(asked as u64)
+            ));
+        }
+        result
+    }
+
+    /// How the messages of a sending test are paced; the rate that was offered is added when it is known.
+    pub(crate) fn pace(&self, in_flight: Option<u64>, rate_per_s: Option<f64>) -> report::Pace {
+        report::Pace {
+            kind: match rate_per_s {
+                Some(_) => LoopKind::Open,
+                None => LoopKind::Closed,
+            },
+            in_flight: in_flight.filter(|_| rate_per_s.is_none()),
+            planned_per_s: rate_per_s,
+            offered_per_s: None,
+            poisson: rate_per_s.is_some() && self.options.poisson,
+        }
+    }
+}
+
+/// How long new connections are held before they are asked whether they live.
+const SETTLE: Duration = Duration::from_millis(250);
+
+/// A rate that does not become steady is given up after so many times the usual duration.
+const CONFIDENCE_DURATIONS_MAX: u32 = 10;

@@ -1,0 +1,335 @@
+//! A whole run: checks first, then the tests, then the report.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tidewire_wire::timestamp::write_rfc3339_ms;
+
+use crate::accounting::live::Live;
+use crate::accounting::resources;
+use crate::accounting::server::{ServerPidError, ServerWatch};
+use crate::accounting::stats::StatsSource;
+use crate::fleet::FleetError;
+use crate::fleet::preflight;
+use crate::plan::bench::{Bench, TestKind};
+use crate::report::{self, Plan, Report, TestResult};
+use crate::worker::order::Timeouts;
+use crate::worker::pace::RATE_PER_S;
+use crate::worker::target::Target;
+use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
+use crate::worker::websocket::profile::Profile;
+
+/// What to measure and how.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// The server.
+    pub target: Target,
+    /// What a session says. Default [`Profile::V1`].
+    pub profile: Profile,
+    /// What is done to messages. Default [`Layer::Plain`].
+    pub layer: Layer,
+    /// The tests, in order. Default the seven of the report format.
+    pub tests: Vec<TestKind>,
+    /// Numbers of connections that each test runs with. Default 100 and 1,000.
+    pub tiers: Vec<usize>,
+    /// JSON payload sizes of the size matrix, in bytes. Default 64 B to 64 KiB.
+    pub sizes: Vec<usize>,
+    /// JSON payload sizes of the echo test, in bytes. Default 175.
+    pub echo_sizes: Vec<usize>,
+    /// JSON sizes of the publications of the fan-out test, in bytes; at least 80. Default 95.
+    pub fan_out_sizes: Vec<usize>,
+    /// What the messages of the size matrix and of the echo test tell. Default one trade, and several
+    /// with [`Layer::Deflate`], whose messages have to be such as compress.
+    pub content: Option<Content>,
+    /// How long one measurement sends. Default 5 s.
+    pub duration: Duration,
+    /// How long a hold lasts. Default 30 s.
+    pub hold: Duration,
+    /// Milliseconds between two pings of a held connection. Default 5,000.
+    pub hold_ping_every_ms: u64,
+    /// Pings of each connection in the ping test. Default 50.
+    pub pings_per_connection: u64,
+    /// Messages on their way on each connection of the echo test. Default 64.
+    pub in_flight: u32,
+    /// Publications of the fan-out test that may be ahead of the slowest subscriber at full speed. Default as
+    /// many as 64 KiB hold.
+    pub fan_out_in_flight: Option<u32>,
+    /// Messages a second, over all connections, instead of as many as possible; for the tests that
+    /// send messages. In the fan-out test, publications. Default none: that test then runs at full speed, with
+    /// 1,000 subscribers or more at 100/s as well, with 10,000 or more at 20/s.
+    pub rate_per_s: Option<f64>,
+    /// Whether a given rate is kept with random gaps. Default false: even ones.
+    pub poisson: bool,
+    /// When given, a sending test goes on from its duration until half the width of the 95 % confidence
+    /// interval of its rate is at most this share of the mean, such as 0.02, for up to ten times the
+    /// duration. Default none.
+    pub confidence: Option<f64>,
+    /// Where the search for the largest number of connections ends, unless open files end it before.
+    /// Default 1,000,000.
+    pub connections_max: usize,
+    /// Threads of the generator. Default half of the machine's cores, at least one.
+    pub threads: usize,
+    /// Connections being opened at once. Default 256.
+    pub handshakes_in_flight_max: usize,
+    /// How long to wait for what.
+    pub timeouts: Timeouts,
+    /// Where the server's own counters are. Default none.
+    pub stats: Option<StatsSource>,
+    /// The server's process, if its listening port does not tell.
+    pub server_pid: Option<u32>,
+    /// Whether this program has started the server itself. Default false.
+    pub embedded: bool,
+    /// What masks, messages and arrival times are drawn from. Default 1.
+    pub seed: u64,
+    /// The command line, for the report.
+    pub command: Option<String>,
+}
+
+impl BenchOptions {
+    /// The defaults for a target.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            target,
+            profile: Profile::default(),
+            layer: Layer::default(),
+            tests: TestKind::DEFAULT.to_vec(),
+            tiers: vec![100, 1_000],
+            sizes: vec![64, 256, 1_024, 4_096, 16_384, 65_536],
+            echo_sizes: vec![Payload::TRADE.json_bytes],
+            fan_out_sizes: vec![95],
+            content: None,
+            duration: Duration::from_secs(5),
+            hold: Duration::from_secs(30),
+            hold_ping_every_ms: 5_000,
+            pings_per_connection: 50,
+            in_flight: 64,
+            fan_out_in_flight: None,
+            rate_per_s: None,
+            poisson: false,
+            confidence: None,
+            connections_max: 1_000_000,
+            threads: (cores / 2).max(1),
+            handshakes_in_flight_max: 256,
+            timeouts: Timeouts::default(),
+            stats: None,
+            server_pid: None,
+            embedded: false,
+            seed: 1,
+            command: None,
+        }
+    }
+
+    /// The most connections that any test opens.
+    fn connections_most(&self) -> usize {
+        let tiers = self.tiers.iter().copied().max().unwrap_or(1);
+        // The publisher is one more.
+        let tiers = tiers + usize::from(self.tests.contains(&TestKind::FanOut));
+        if self.tests.contains(&TestKind::ConnectionLimit) {
+            tiers.max(self.connections_max.min(preflight::connections_room()))
+        } else {
+            tiers
+        }
+    }
+
+    fn sources(&self) -> Arc<[IpAddr]> {
+        let IpAddr::V4(address) = self.target.address.ip() else {
+            return Arc::new([]);
+        };
+        if !address.is_loopback() {
+            return Arc::new([]);
+        }
+        let wanted = self.connections_most() as u64;
+        let sources = preflight::source_addresses(wanted, &preflight::port_range());
+        if sources.len() < 2 {
+            return Arc::new([]);
+        }
+        sources.into_iter().map(IpAddr::V4).collect()
+    }
+}
+
+/// Who is told how a run goes. Every method may do nothing.
+pub trait Progress {
+    /// A measurement begins: the test's name, what is special about this one, and about how long it
+    /// takes.
+    fn test_started(&mut self, name: &str, detail: &str, expected: Duration) {
+        let (_, _, _) = (name, detail, expected);
+    }
+
+    /// The running figures, about ten times a second.
+    fn tick(&mut self, live: &Live) {
+        let _ = live;
+    }
+
+    /// A measurement has ended.
+    fn test_finished(&mut self, result: &TestResult) {
+        let _ = result;
+    }
+}
+
+/// Tells nobody.
+impl Progress for () {}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The options ask for nothing.
+    #[error("nothing to do: no {0} given")]
+    Nothing(&'static str),
+    /// A number that the lab cannot keep to.
+    #[error("{name} of {given} is out of bounds: {bounds}")]
+    OutOfBounds {
+        /// What was given.
+        name: &'static str,
+        /// As it was given.
+        given: String,
+        /// What is possible.
+        bounds: String,
+    },
+    /// The process that was named as the server's is not.
+    #[error(transparent)]
+    ServerPid(#[from] ServerPidError),
+    /// The options ask for encryption of a server that is to be plain WebSocket.
+    #[error("only protocol version 1 has encryption: it cannot be with another profile")]
+    NothingToEncryptWith,
+    /// The generator itself failed.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+}
+
+/// Runs the tests and reports. When `stop` is set, the run ends soon with a partial report.
+///
+/// A server that refuses, lies or is not there makes tests fail, not the run.
+///
+/// # Errors
+/// [`RunError`].
+pub fn run(
+    options: &BenchOptions,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<Report, RunError> {
+    if options.tests.is_empty() {
+        return Err(RunError::Nothing("tests"));
+    }
+    if options.tiers.is_empty() {
+        return Err(RunError::Nothing("numbers of connections"));
+    }
+    if options.layer == Layer::Encryption && options.profile != Profile::V1 {
+        return Err(RunError::NothingToEncryptWith);
+    }
+    check_bounds(options)?;
+    let address = options.target.address;
+    let findings = preflight::check(options.connections_most() as u64, Some(address.ip()));
+    let sources = options.sources();
+    let target = report::Target {
+        url: options.target.url.clone(),
+        server: None,
+        embedded: options.embedded,
+    };
+    let mut report = Report::new(resources::machine(), target);
+    report.started_at = Some(now_rfc3339());
+    report.preflight = findings;
+    report.plan = Some(plan(options, sources.len()));
+
+    let server = ServerWatch::find(address, options.server_pid)?;
+    let mut bench = Bench::new(options, sources, server, progress, stop);
+    'tests: for test in &options.tests {
+        for tier in test.tiers(&options.tiers) {
+            if stop.load(Ordering::Relaxed) {
+                break 'tests;
+            }
+            report.results.extend(test.run(&mut bench, *tier)?);
+        }
+    }
+    report.target.server = bench.server_name();
+    if stop.load(Ordering::Relaxed) {
+        report.partial = true;
+        report.partial_reason = Some("the run was interrupted".into());
+    }
+    Ok(report)
+}
+
+/// Numbers that would make a run without an end, without a message, or without a machine that can carry it.
+fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
+    let out = |name, given: String, bounds: String| {
+        Err(RunError::OutOfBounds {
+            name,
+            given,
+            bounds,
+        })
+    };
+    if let Some(rate) = options.rate_per_s.filter(|rate| !RATE_PER_S.contains(rate)) {
+        let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
+        let bounds = format!("from {least} to {most} messages a second");
+        return out("a rate", rate.to_string(), bounds);
+    }
+    for (name, time) in [("a duration", options.duration), ("a hold", options.hold)] {
+        if !DURATION.contains(&time) {
+            let (least, most) = (DURATION.start(), DURATION.end());
+            return out(
+                name,
+                format!("{time:?}"),
+                format!("from {least:?} to {most:?}"),
+            );
+        }
+    }
+    let needs = |tests: &[TestKind]| options.tests.iter().any(|test| tests.contains(test));
+    let of_trades = [
+        (TestKind::SizeMatrix, &options.sizes),
+        (TestKind::Echo, &options.echo_sizes),
+    ];
+    let sizes = of_trades.into_iter().filter(|(test, _)| needs(&[*test]));
+    for bytes in sizes.flat_map(|(_, sizes)| sizes.iter().copied()) {
+        if !PAYLOAD_BYTES.contains(&bytes) {
+            let (least, most) = (PAYLOAD_BYTES.start(), PAYLOAD_BYTES.end());
+            let bounds = format!("a message has from {least} to {most} bytes");
+            return out("a payload", format!("{bytes} bytes"), bounds);
+        }
+    }
+    Ok(())
+}
+
+fn plan(options: &BenchOptions, sources: usize) -> Plan {
+    let pace = match options.rate_per_s {
+        None => "closed loop".to_owned(),
+        Some(rate) if options.poisson => format!("{rate}/s, Poisson"),
+        Some(rate) => format!("{rate}/s, constant"),
+    };
+    Plan {
+        profile: Some(options.profile.as_str().to_owned()),
+        tests: options
+            .tests
+            .iter()
+            .map(|test| test.name().to_owned())
+            .collect(),
+        connection_tiers: options.tiers.iter().map(|tier| *tier as u64).collect(),
+        pace: Some(pace),
+        duration_s: Some(options.duration.as_secs_f64()),
+        hold_s: Some(options.hold.as_secs_f64()),
+        pings_per_connection: Some(options.pings_per_connection),
+        threads: u32::try_from(options.threads).ok(),
+        source_addresses: u32::try_from(sources).ok().filter(|count| *count > 1),
+        command: options.command.clone(),
+    }
+}
+
+/// Times that a measurement may take: 30 days at most.
+pub const DURATION: RangeInclusive<Duration> =
+    Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
+
+/// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
+pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
+
+fn now_rfc3339() -> String {
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let mut text = Vec::new();
+    write_rfc3339_ms(since_1970.as_millis() as u64, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}

@@ -1,0 +1,143 @@
+//! What a report says about its figures: verdict, bottleneck, faults of replies, and how the generator fared.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether a figure can be believed; ordered from best to worst.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything was accounted for and the generator was not the limit.
+    #[default]
+    Valid,
+    /// The generator shaped the figures: they are bounds of what the server can do.
+    GeneratorBound,
+    /// The rate varied too much.
+    Noisy,
+    /// Something was lost or failed.
+    Failed,
+}
+
+impl Verdict {
+    /// The value in a report.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::GeneratorBound => "generator_bound",
+            Self::Noisy => "noisy",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
+    /// [`EXIT_USAGE`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Valid => 0,
+            Self::Failed => 1,
+            Self::GeneratorBound => 3,
+            Self::Noisy => 4,
+        }
+    }
+}
+
+/// Which side was the limit of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// The server's processor time.
+    Server,
+    /// The generator's processor time.
+    Client,
+    /// Both sides were saturated.
+    Both,
+    /// Neither side was saturated, or it is not known.
+    #[default]
+    None,
+}
+
+impl Bottleneck {
+    /// The value in a report.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+            Self::Both => "both",
+            Self::None => "none",
+        }
+    }
+}
+
+/// Replies that are not what an echo sends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReplyFaults {
+    /// Replies whose kind or content is that of no message on its way.
+    pub wrong: u64,
+    /// Messages that were passed over: the reply to a later one came, and theirs never did.
+    pub missing: u64,
+    /// Replies to messages that had been answered.
+    pub doubled: u64,
+    /// Replies that came after the reply to a later message.
+    pub reordered: u64,
+    /// Replies to messages that had not been sent.
+    pub unsent: u64,
+}
+
+impl ReplyFaults {
+    /// Adds those of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        self.wrong += other.wrong;
+        self.missing += other.missing;
+        self.doubled += other.doubled;
+        self.reordered += other.reordered;
+        self.unsent += other.unsent;
+    }
+}
+
+/// Whether the generator had the processor, and was on time. What the system does not tell is absent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GeneratorHealth {
+    /// Seconds in which the thread that waited longest was ready to run and had no core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_s: Option<f64>,
+    /// The part of `waited_s` in which other programs than the server had the cores.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited_for_others_s: Option<f64>,
+    /// Seconds in which a processor quota held the process back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub throttled_s: Option<f64>,
+    /// Seconds in which the whole process stood still though it was not waiting for a core.
+    pub stopped_s: f64,
+    /// How late messages of a given rate left the generator; absent in a closed loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub late_us: Option<Lateness>,
+}
+
+/// How long after their intended time messages were handed to their sockets, in microseconds. A socket that
+/// takes nothing is the server's doing and not in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Lateness {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// Largest value.
+    pub max: f64,
+    /// Number of values.
+    pub count: u64,
+}
+
+/// Exit code for a mistake in the command line or the configuration.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Exit code of a run that was interrupted.
+pub const EXIT_INTERRUPTED: u8 = 130;

@@ -1,0 +1,301 @@
+//! Expectations: what a figure has to be, as one writes it on a command line: `p99<20ms`, `errors<0.1%`,
+//! `rate>10k`.
+//!
+//! ```text
+//! expectation = figure comparison value
+//! figure      = [span "."] latency | "rate" | "bytes" | "errors" | "status:" class | "connected" | "failed" | "late"
+//! span        = "service" | "connect" | "first_byte" | "late"
+//! latency     = "p" number | "min" | "mean" | "median" | "max"
+//! class       = three digits, of which the last ones may be "x"
+//! comparison  = "<" | "<=" | ">" | ">=" | "=="
+//! value       = number [unit]
+//! ```
+//!
+//! Spaces may stand between all parts. A latency has the unit `ns`, `us`, `ms` or `s`; a rate may have `k` or `M`
+//! and `/s`; `bytes` (received in a second) has `B`, `KB`, `MB` or `GB` and may have `/s`; the others are a number,
+//! or a share with `%`: of all requests, of all responses, of the connections that were asked for. `late` is how late
+//! the generator was, its 99th percentile unless another figure follows. The spellings of k6 are understood, too, and
+//! its numbers without a unit are milliseconds: `p(99)<20`, `avg<5`, `med<3`.
+
+mod parse;
+mod patience;
+
+pub use parse::ExpectationError;
+pub use patience::{Patience, Piece};
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::report::{ExpectationResult, number};
+
+/// One expectation; made from text by [`str::parse`], and shown as it was given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expectation {
+    text: String,
+    figure: Figure,
+    comparison: Comparison,
+    value: f64,
+    /// Whether `value` is a part of 100 and not a count.
+    is_share: bool,
+}
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Figure {
+    Latency(Span, Statistic),
+    Rate,
+    Bytes,
+    Errors,
+    Status(StatusClass),
+    Connected,
+    Failed,
+}
+
+/// Which time is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Span {
+    Response,
+    Service,
+    Connect,
+    FirstByte,
+    Late,
+}
+
+/// A figure of a distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Statistic {
+    Percentile(f64),
+    Min,
+    Mean,
+    Max,
+}
+
+/// Statuses between two, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct StatusClass {
+    first: u16,
+    last: u16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+    Equal,
+}
+
+/// A distribution of times, whoever keeps it.
+pub trait Distribution {
+    /// Number of values.
+    fn count(&self) -> u64;
+    /// The time in microseconds that `percentile` (0 to 100) of the values do not exceed.
+    fn percentile_us(&self, percentile: f64) -> Option<f64>;
+    /// The smallest time in microseconds.
+    fn min_us(&self) -> Option<f64>;
+    /// The mean time in microseconds.
+    fn mean_us(&self) -> Option<f64>;
+    /// The largest time in microseconds.
+    fn max_us(&self) -> Option<f64>;
+}
+
+/// The figures that expectations are about; those that are not known are `None`.
+#[derive(Clone, Copy, Default)]
+pub struct Figures<'a> {
+    /// Latency from the origin that the plan chose.
+    pub latency: Option<&'a dyn Distribution>,
+    /// Latency from the actual send.
+    pub service: Option<&'a dyn Distribution>,
+    /// From the start of a connection until it was ready.
+    pub connect: Option<&'a dyn Distribution>,
+    /// From the first byte of a request to the first byte of its response.
+    pub first_byte: Option<&'a dyn Distribution>,
+    /// How late the generator was.
+    pub late: Option<&'a dyn Distribution>,
+    /// Successful requests in one second.
+    pub rate_per_s: Option<f64>,
+    /// Received bytes in one second.
+    pub bytes_per_s: Option<f64>,
+    /// Failed requests, and all that have ended.
+    pub errors: Option<Part>,
+    /// Whole responses by status.
+    pub statuses: Option<&'a BTreeMap<u16, u64>>,
+    /// Connections that became ready, of those that were asked for.
+    pub connected: Option<Part>,
+    /// Connections that failed, of those that were asked for.
+    pub failed: Option<Part>,
+}
+
+/// Some of a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Part {
+    /// How many.
+    pub count: u64,
+    /// Of how many.
+    pub of: u64,
+}
+
+/// What came of one expectation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// The figure is as expected.
+    Kept(f64),
+    /// It is not.
+    Broken(f64),
+    /// There are too few values, or none, for this reason.
+    Unknown(String),
+}
+
+impl Expectation {
+    /// Compares the figure with the value.
+    #[must_use]
+    pub fn check(&self, figures: &Figures<'_>) -> Outcome {
+        match self.seen(figures) {
+            Ok(seen) if self.comparison.holds(seen, self.value) => Outcome::Kept(seen),
+            Ok(seen) => Outcome::Broken(seen),
+            Err(reason) => Outcome::Unknown(reason),
+        }
+    }
+
+    /// The same for a report. What cannot be told is not kept.
+    #[must_use]
+    pub fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
+        let (seen, kept, reason) = match self.check(figures) {
+            Outcome::Kept(seen) => (Some(self.shown(seen)), true, None),
+            Outcome::Broken(seen) => (Some(self.shown(seen)), false, None),
+            Outcome::Unknown(reason) => (None, false, Some(format!("cannot be told: {reason}"))),
+        };
+        ExpectationResult {
+            text: self.text.clone(),
+            seen,
+            kept,
+            reason,
+        }
+    }
+
+    /// A value of the figure with its unit.
+    #[must_use]
+    pub fn shown(&self, value: f64) -> String {
+        match self.figure {
+            Figure::Latency(..) => number::us(value),
+            Figure::Rate => format!("{}/s", number::si(value)),
+            Figure::Bytes => number::byte_rate(value),
+            _ if self.is_share => share(value),
+            _ => number::grouped(value as u64),
+        }
+    }
+
+    fn seen(&self, figures: &Figures<'_>) -> Result<f64, String> {
+        let part = match self.figure {
+            Figure::Latency(span, statistic) => return time(figures, span, statistic),
+            Figure::Rate => return figures.rate_per_s.ok_or_else(|| missing("rate")),
+            Figure::Bytes => return figures.bytes_per_s.ok_or_else(|| missing("byte rate")),
+            Figure::Errors => figures.errors.ok_or_else(|| missing("count of errors"))?,
+            Figure::Connected => figures
+                .connected
+                .ok_or_else(|| missing("count of connections"))?,
+            Figure::Failed => figures
+                .failed
+                .ok_or_else(|| missing("count of failed connections"))?,
+            Figure::Status(class) => class.part(figures.statuses.ok_or_else(|| missing("status"))?),
+        };
+        match (self.is_share, part.of) {
+            (false, _) => Ok(part.count as f64),
+            (true, 0) => Err("there was nothing to take a share of".to_owned()),
+            (true, of) => Ok(part.count as f64 / of as f64 * 100.0),
+        }
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Comparison {
+    fn holds(self, seen: f64, value: f64) -> bool {
+        let order = seen.total_cmp(&value);
+        match self {
+            Self::Less => order == Ordering::Less,
+            Self::AtMost => order != Ordering::Greater,
+            Self::More => order == Ordering::Greater,
+            Self::AtLeast => order != Ordering::Less,
+            Self::Equal => order == Ordering::Equal,
+        }
+    }
+}
+
+impl StatusClass {
+    fn part(self, statuses: &BTreeMap<u16, u64>) -> Part {
+        Part {
+            count: statuses
+                .range(self.first..=self.last)
+                .map(|(_, count)| count)
+                .sum(),
+            of: statuses.values().sum(),
+        }
+    }
+}
+
+fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, String> {
+    let (distribution, name) = match span {
+        Span::Response => (figures.latency, "latency"),
+        // In a closed loop both latencies are one.
+        Span::Service => (
+            figures.service.or(figures.latency),
+            "latency from the actual send",
+        ),
+        Span::Connect => (figures.connect, "connect latency"),
+        Span::FirstByte => (figures.first_byte, "latency of the first byte"),
+        Span::Late => (figures.late, "lateness: only a given rate has one"),
+    };
+    let distribution = distribution
+        .filter(|distribution| distribution.count() > 0)
+        .ok_or_else(|| missing(name))?;
+    let found = match statistic {
+        Statistic::Min => distribution.min_us(),
+        Statistic::Mean => distribution.mean_us(),
+        Statistic::Max => distribution.max_us(),
+        Statistic::Percentile(percentile) => {
+            let (count, needed) = (distribution.count(), values_needed(percentile));
+            if count < needed {
+                return Err(format!(
+                    "it needs at least {} values, and there are {}",
+                    number::grouped(needed),
+                    number::grouped(count)
+                ));
+            }
+            distribution.percentile_us(percentile)
+        }
+    };
+    found.ok_or_else(|| missing(name))
+}
+
+/// With fewer values a percentile is the largest of them, and says nothing of its own: 10,000 for 99.99.
+#[must_use]
+pub fn values_needed(percentile: f64) -> u64 {
+    let above = 100.0 - percentile;
+    if above <= 0.0 {
+        return 1;
+    }
+    // Without the rounding, 99.9 would need 1,001.
+    ((100.0 / above * 1e6).round() / 1e6).ceil() as u64
+}
+
+fn missing(name: &str) -> String {
+    format!("the load has no {name}")
+}
+
+/// A part of 100 that rounding does not turn into nothing or everything.
+fn share(percent: f64) -> String {
+    if percent > 0.0 && percent < 0.01 {
+        return format!("{percent:.4} %");
+    }
+    number::percent(percent)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,311 @@
+//! Whether a figure can be believed, and why not. Pure functions of the evidence.
+
+pub mod account;
+mod doubt;
+pub mod evidence;
+pub mod expectation;
+pub mod usage;
+
+pub use doubt::Doubt;
+
+use crate::report::model::{Bottleneck, Verdict};
+use crate::report::number;
+use crate::verdict::evidence::{Aim, Evidence, RATE_LIMIT};
+use crate::verdict::usage::SATURATED_SHARE;
+
+/// A verdict and its reasons.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// That of the worst doubt; valid without any.
+    pub verdict: Verdict,
+    /// Everything that speaks against the figures.
+    pub doubts: Vec<Doubt>,
+    /// The doubts and what else a reader should know, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// Judges the evidence. A figure is valid if there is no doubt about it, and for no other reason.
+#[must_use]
+pub fn judge(evidence: &Evidence) -> Judgement {
+    let doubts = doubts(evidence);
+    let verdict = doubts.iter().map(Doubt::verdict).max().unwrap_or_default();
+    let mut notes: Vec<String> = doubts.iter().map(ToString::to_string).collect();
+    notes.extend(remarks(evidence));
+    Judgement {
+        verdict,
+        doubts,
+        notes,
+    }
+}
+
+/// Every doubt that the evidence raises.
+fn doubts(evidence: &Evidence) -> Vec<Doubt> {
+    let mut found: Vec<Doubt> = Vec::new();
+    found.extend(evidence.interrupted.then_some(Doubt::Interrupted));
+    found.extend(
+        evidence
+            .account
+            .discrepancies()
+            .into_iter()
+            .map(Doubt::Account),
+    );
+    content_doubts(evidence, &mut found);
+    refusal_doubts(evidence, &mut found);
+    found.extend(pace_doubt(evidence));
+    generator_doubts(evidence, &mut found);
+    found.extend(noise_doubt(evidence));
+    found
+}
+
+fn content_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    let (replies, deliveries) = (&evidence.replies, &evidence.deliveries);
+    let counted = [
+        (replies.wrong, Doubt::RepliesWrong as fn(u64) -> Doubt),
+        (replies.missing, Doubt::RepliesMissing),
+        (replies.doubled, Doubt::RepliesDoubled),
+        (replies.reordered, Doubt::RepliesReordered),
+        (replies.unsent, Doubt::RepliesUnsent),
+        (evidence.pongs_strange, Doubt::PongsStrange),
+        (deliveries.gaps, Doubt::PublicationsMissed),
+        (deliveries.duplicates, Doubt::PublicationsDoubled),
+        (deliveries.wrong, Doubt::PublicationsWrong),
+    ];
+    let raised = counted.into_iter().filter(|(count, _)| *count > 0);
+    found.extend(raised.map(|(count, doubt)| doubt(count)));
+    found.extend(deliveries.unheard.then_some(Doubt::PublicationsUnheard));
+}
+
+fn refusal_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    for (reason, &count) in &evidence.refused_by {
+        if reason != RATE_LIMIT && count > 0 {
+            let reason = reason.clone();
+            found.push(Doubt::MessagesRefused { reason, count });
+        }
+    }
+    if evidence.refusals_in_doubt {
+        let told = evidence.account.refused.unwrap_or(0);
+        found.push(Doubt::RefusalsUntold { told });
+    }
+    if let Some(error) = &evidence.counters_error {
+        found.push(Doubt::CountersUnreadable(error.clone()));
+    }
+}
+
+fn pace_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let pace = evidence.pace?;
+    if pace.is_kept_by(pace.offered, pace.offered_s) {
+        return None;
+    }
+    let (planned, offered) = (pace.planned_per_s, pace.offered_per_s());
+    Some(if pace.is_kept_by(pace.released, pace.released_s) {
+        Doubt::PaceNotTaken { planned, offered }
+    } else {
+        Doubt::PaceMissed { planned, offered }
+    })
+}
+
+fn generator_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
+    let (health, usage) = (&evidence.generator, &evidence.usage);
+    let duration_s = usage.duration_s;
+    if duration_s <= 0.0 {
+        return;
+    }
+    let is_much = |seconds: f64, share: f64| seconds >= (duration_s * share).max(DISTURBED_S_MIN);
+    if let Some(waited_s) = health.waited_for_others_s
+        && is_much(waited_s, WAITED_SHARE_MAX)
+    {
+        found.push(Doubt::GeneratorStarved {
+            waited_s,
+            duration_s,
+        });
+    }
+    if let Some(throttled_s) = health.throttled_s
+        && is_much(throttled_s, THROTTLED_SHARE_MAX)
+    {
+        found.push(Doubt::GeneratorThrottled { throttled_s });
+    }
+    if is_much(health.stopped_s, STOPPED_SHARE_MAX) {
+        let stopped_s = health.stopped_s;
+        found.push(Doubt::GeneratorStopped { stopped_s });
+    }
+    if let Some(late) = health.late_us {
+        let p99_us = late.p99;
+        let latency_p99_us = evidence.latency_p99_us;
+        if p99_us >= late_us_max(latency_p99_us) {
+            found.push(Doubt::GeneratorLate {
+                p99_us,
+                latency_p99_us,
+            });
+        }
+    }
+    if evidence.aim != Aim::Keep && usage.bottleneck() == Bottleneck::Client {
+        let share = usage.client_share();
+        found.push(Doubt::GeneratorSaturated {
+            share,
+            aim: evidence.aim,
+        });
+    }
+}
+
+/// The lateness from which a latency is more the generator's than the server's, or at which a rate without
+/// latencies was not what was planned.
+fn late_us_max(latency_p99_us: Option<f64>) -> f64 {
+    match latency_p99_us {
+        Some(latency_us) => (latency_us * LATE_PART_MAX).max(LATE_US_MIN),
+        None => LATE_US_MAX,
+    }
+}
+
+fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
+    let noise = coefficient_of_variation(&evidence.windows)?;
+    (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
+}
+
+/// What a reader should know of figures that are right.
+fn remarks(evidence: &Evidence) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);
+    if limited > 0 {
+        remarks.push(format!(
+            "{} of {} offered messages were refused by the server's rate limit and are not in the rate. \
+             Raise its rate limit to measure without it.",
+            number::grouped(limited),
+            number::grouped(evidence.account.offered)
+        ));
+    }
+    if evidence.aim == Aim::Saturate {
+        remarks.extend(limit_remark(evidence));
+    }
+    remarks.extend(late_remark(evidence));
+    remarks.extend(stall_remark(evidence));
+    remarks
+}
+
+/// What was the limit of a rate, where that was not one side's processor time.
+fn limit_remark(evidence: &Evidence) -> Option<String> {
+    let usage = &evidence.usage;
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let (client, server) = (usage.client_share(), usage.server_share());
+    match usage.bottleneck() {
+        Bottleneck::Server | Bottleneck::Client => None,
+        Bottleneck::Both => {
+            let server = percent(server.unwrap_or(0.0));
+            let shared = if usage.shared_cores > 0.0 {
+                format!(
+                    " They share {} of their cores, so that each takes time from the other: the figure is a \
+                     lower bound. Give each cores of its own, as with `taskset`.",
+                    number::si(usage.shared_cores)
+                )
+            } else {
+                " With more cores for the generator the server may do slightly better.".to_owned()
+            };
+            Some(format!(
+                "The generator used {} of the processor time that it could have, and the server {server}.{shared}",
+                percent(client)
+            ))
+        }
+        Bottleneck::None => Some(format!(
+            "Neither side was seen to use {} of the processor time that it could have (the generator {}, the \
+             server {}): the network, waiting, or work outside both processes was the limit. Try more connections.",
+            percent(SATURATED_SHARE),
+            percent(client),
+            server.map_or_else(|| "is not known".to_owned(), percent)
+        )),
+    }
+}
+
+/// Of latencies whose highest percentiles are the generator's own.
+fn late_remark(evidence: &Evidence) -> Option<String> {
+    let late = evidence.generator.late_us?;
+    let latency_us = evidence.latency_p99_us?;
+    // Where the doubt is raised it says more.
+    let is_late_above = late.p99 < late_us_max(Some(latency_us)) && late.p99_9 >= latency_us;
+    is_late_above.then(|| {
+        format!(
+            "Above the 99th percentile the latencies hold lateness of the generator: one message in a thousand \
+             left {} or more after its time.",
+            number::us(late.p99_9)
+        )
+    })
+}
+
+/// A closed loop sends nothing while it waits, so that a stall is one value among many.
+fn stall_remark(evidence: &Evidence) -> Option<String> {
+    if evidence.pace.is_some() || evidence.latency_p99_us.is_none() {
+        return None;
+    }
+    let stalls = stalled_windows(&evidence.windows);
+    (stalls > 0).then(|| {
+        format!(
+            "In {stalls} of {} quarters of a second next to nothing was answered. A closed loop sends nothing \
+             while it waits, so that its percentiles hold few values of a stall (coordinated omission): with \
+             --rate-per-s every message that was due meanwhile counts.",
+            evidence.windows.len()
+        )
+    })
+}
+
+/// Windows with less than a quarter of the usual count. The first holds the start of the test.
+fn stalled_windows(windows: &[u64]) -> usize {
+    let counts = windows.get(1..).unwrap_or_default();
+    let mut sorted = counts.to_vec();
+    sorted.sort_unstable();
+    let usual = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
+    if counts.len() < STALL_WINDOWS_MIN || usual < STALL_COUNT_MIN {
+        return 0;
+    }
+    counts.iter().filter(|&&count| count * 4 < usual).count()
+}
+
+/// Standard deviation of what was counted in windows of equal length, divided by the mean.
+///
+/// Pass whole windows only. The first one is left out: it holds the start of the test. `None` for fewer
+/// than five windows or when nothing was counted.
+#[must_use]
+pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
+    let counts = windows.get(1..).unwrap_or_default();
+    if counts.len() < WINDOWS_MIN {
+        return None;
+    }
+    let n = counts.len() as f64;
+    let mean = counts.iter().sum::<u64>() as f64 / n;
+    let squares = counts.iter().map(|&count| (count as f64 - mean).powi(2));
+    let variance = squares.sum::<f64>() / (n - 1.0);
+    (mean > 0.0).then(|| variance.sqrt() / mean)
+}
+
+/// Coefficient of variation of the confirmed messages in quarters of a second above which a figure is
+/// noisy. Between quarters of an undisturbed second some per cent are usual; other work that takes half of
+/// a core for half of the time makes about a third.
+pub const NOISE_MAX: f64 = 0.25;
+
+/// Part of the time that the generator may wait for a core that another program has.
+pub const WAITED_SHARE_MAX: f64 = 0.10;
+
+/// Part of the time that a quota may hold the generator back.
+pub const THROTTLED_SHARE_MAX: f64 = 0.02;
+
+/// Part of the time that the generator may stand still: at 1 % it is the 99th percentile of a latency.
+pub const STOPPED_SHARE_MAX: f64 = 0.02;
+
+/// Seconds below which a disturbance of a short test says nothing.
+const DISTURBED_S_MIN: f64 = 0.02;
+
+/// Part of a 99th percentile that may be the generator's own lateness.
+pub const LATE_PART_MAX: f64 = 0.5;
+
+/// Lateness below which nothing is said of it, in microseconds.
+pub const LATE_US_MIN: f64 = 1_000.0;
+
+/// Lateness from which messages without answers were not sent as planned, in microseconds.
+pub const LATE_US_MAX: f64 = 10_000.0;
+
+/// Fewer windows of a quarter of a second, without the first, tell no variation: a test of 1.5 s has five.
+const WINDOWS_MIN: usize = 4;
+
+/// Fewer windows, or a lower count, tell no stall.
+const STALL_WINDOWS_MIN: usize = 2;
+const STALL_COUNT_MIN: u64 = 20;
+
+#[cfg(test)]
+mod tests;

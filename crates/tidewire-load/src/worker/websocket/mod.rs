@@ -1,0 +1,394 @@
+//! One thread of the lab: an event loop with its share of the connections.
+
+pub(crate) mod channel;
+mod contents;
+pub mod fan_out;
+mod hear;
+pub mod layer;
+mod open;
+mod pacing;
+pub mod payload;
+mod pings;
+pub mod profile;
+mod replies;
+pub mod ring;
+pub(crate) mod session;
+mod work;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use rand::rngs::{SmallRng, StdRng};
+use rand::{Rng, SeedableRng};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, SPIN};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::write_close;
+
+use crate::accounting::failure::{Failure, Failures};
+use crate::accounting::live::LiveCell;
+use crate::accounting::outcome::ServerFacts;
+use crate::worker::meter::Spin;
+use crate::worker::order::{Command, Outcome, Setup};
+use crate::worker::websocket::session::{Pump, Session, State, Talk, Task};
+use contents::Contents;
+use open::OpenRun;
+use work::PhaseRun;
+
+/// The handler of a worker's shard.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    sessions: Vec<Option<Session>>,
+    lab: Lab,
+}
+
+/// Everything of a worker but its sessions, so that one of them can be worked on with it.
+#[derive(Debug)]
+struct Lab {
+    setup: Arc<Setup>,
+    index: usize,
+    outcomes: Sender<(usize, Outcome)>,
+    live: Arc<LiveCell>,
+    random: SmallRng,
+    /// The tokens of pings. Not of the run's seed, and not to be computed from those that a server has seen:
+    /// a pong that answers no ping must not be able to look as if it did.
+    tokens: StdRng,
+    /// Pongs that answered no open ping while no phase was running.
+    pongs_strange: u64,
+    /// Connections that the socket would take more from, next turn.
+    hot: Vec<ConnectionId>,
+    open_run: Option<OpenRun>,
+    phase: Option<Box<PhaseRun>>,
+    /// Connections in any state.
+    sessions: usize,
+    connected: u64,
+    failed: u64,
+    /// What broke while no phase was running.
+    broken: Failures,
+    facts: ServerFacts,
+    contents: Contents,
+    closing: bool,
+    write_bytes_max: usize,
+    published_ns: u64,
+    /// Room for the frames and the times of a fan-out's publisher, and for paced messages that are due.
+    frames: Vec<u8>,
+    times_us: Vec<u64>,
+    due: Vec<(ConnectionId, u64)>,
+    spin: Spin,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        setup: Arc<Setup>,
+        index: usize,
+        outcomes: Sender<(usize, Outcome)>,
+        live: Arc<LiveCell>,
+    ) -> Self {
+        let seed = setup
+            .seed
+            .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
+        let random = SmallRng::seed_from_u64(seed);
+        let is_tls = setup.target.tls.is_some();
+        let contents = Contents::new(setup.layer);
+        let lab = Lab {
+            setup,
+            index,
+            outcomes,
+            live,
+            random,
+            tokens: StdRng::from_os_rng(),
+            pongs_strange: 0,
+            hot: Vec::new(),
+            open_run: None,
+            phase: None,
+            sessions: 0,
+            connected: 0,
+            failed: 0,
+            broken: Failures::default(),
+            facts: ServerFacts::default(),
+            contents,
+            closing: false,
+            write_bytes_max: if is_tls {
+                TLS_WRITE_BYTES_MAX
+            } else {
+                usize::MAX
+            },
+            published_ns: 0,
+            frames: Vec::new(),
+            times_us: Vec::new(),
+            due: Vec::new(),
+            spin: Spin::default(),
+        };
+        Self {
+            sessions: Vec::new(),
+            lab,
+        }
+    }
+
+    fn insert(&mut self, session: Session) {
+        let index = session.talk.id.index();
+        if index >= self.sessions.len() {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        self.sessions[index] = Some(session);
+        self.lab.sessions += 1;
+    }
+
+    /// The connection, unless it is gone, and everything else.
+    fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Lab)> {
+        let session = self.sessions.get_mut(id.index())?.as_mut()?;
+        (session.talk.id == id).then_some((session, &mut self.lab))
+    }
+
+    /// Ends at once what has been asked for, and counts it as not answered.
+    fn abandon(&mut self, io: &mut Io) {
+        for session in self.sessions.iter_mut().flatten() {
+            let talk = &mut session.talk;
+            if talk.state != State::Open {
+                talk.fate = Some(Failure::Interrupted);
+                io.abort(talk.id);
+            }
+        }
+        self.abandon_phase(io);
+    }
+
+    /// Whether what comes next is a loop until the next message is due.
+    fn note_spin(&mut self) {
+        let lab = &mut self.lab;
+        if !lab.phase.as_ref().is_some_and(|phase| phase.is_paced) || !lab.hot.is_empty() {
+            return;
+        }
+        let next_ns = lab.phase.as_ref().and_then(|phase| phase.next_ns());
+        let now_ns = lab.setup.now_ns();
+        let wait_ns = next_ns.map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
+        if (1..=SPIN.as_nanos() as u64).contains(&wait_ns) {
+            lab.spin.begin(now_ns);
+        }
+    }
+
+    /// Asks every connection to end, and every one that is being opened.
+    fn close_all(&mut self, io: &mut Io) {
+        self.lab.closing = true;
+        for session in self.sessions.iter_mut().flatten() {
+            let talk = &mut session.talk;
+            if talk.state != State::Open {
+                io.abort(talk.id);
+                continue;
+            }
+            talk.state = State::Closing;
+            let mask = Some(self.lab.random.random());
+            write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
+            io.set_timer(
+                talk.id,
+                io.now().monotonic_ms + self.lab.setup.timeouts.close_ms,
+            );
+            self.lab.pump(io, talk);
+        }
+        self.lab.end_closing();
+    }
+}
+
+impl Lab {
+    fn now_ns(&self) -> u64 {
+        self.setup.now_ns()
+    }
+
+    fn report(&self, outcome: Outcome) {
+        // A fleet that is gone waits for nothing.
+        let _ = self.outcomes.send((self.index, outcome));
+    }
+
+    /// Writes what the connection may write now.
+    fn pump(&mut self, io: &mut Io, talk: &mut Talk) {
+        let pump = match &mut self.phase {
+            Some(phase) => {
+                let offered = phase.result.offered;
+                let pump = phase.pump(io, talk, self.write_bytes_max);
+                if phase.is_paced && phase.result.offered > offered {
+                    phase.offered_ns = self.setup.now_ns();
+                }
+                pump
+            }
+            None => talk.out.pump(io, talk.id, None, self.write_bytes_max),
+        };
+        if talk.work.unwritten > 0 {
+            self.stamp_written(talk);
+        }
+        match pump {
+            Pump::AtGoal => self.handle_all_written(io, talk),
+            Pump::Again if !talk.out.is_hot => {
+                talk.out.is_hot = true;
+                self.hot.push(talk.id);
+            }
+            Pump::Again => {}
+            Pump::Blocked => {}
+        }
+    }
+
+    fn end_closing(&mut self) {
+        if self.closing && self.sessions == 0 {
+            self.closing = false;
+            self.report(Outcome::Closed);
+        }
+    }
+
+    /// Writes the figures that others look at.
+    fn publish(&mut self, now_ns: u64) {
+        let cell = &self.live;
+        cell.connected.store(self.connected, Ordering::Relaxed);
+        cell.failed.store(self.failed, Ordering::Relaxed);
+        if let Some(run) = &self.open_run {
+            cell.offered.store(run.result.attempted, Ordering::Relaxed);
+            cell.confirmed
+                .store(run.result.connected, Ordering::Relaxed);
+        }
+        let Some(phase) = &self.phase else { return };
+        cell.offered.store(phase.result.offered, Ordering::Relaxed);
+        let result = &phase.result;
+        let confirmed = (result.confirmed + result.pongs).saturating_sub(result.refused());
+        cell.confirmed.store(confirmed, Ordering::Relaxed);
+        // A percentile walks the whole histogram.
+        if now_ns.saturating_sub(self.published_ns) > PUBLISH_PERCENTILE_NS {
+            self.published_ns = now_ns;
+            let p99_ns = phase.result.latency.percentile_ns(99.0);
+            cell.latency_p99_ns.store(p99_ns, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Handler for Worker {
+    type Mail = Command;
+
+    fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some((session, lab)) = self.with(id) {
+            lab.send_upgrade(io, &mut session.talk);
+        }
+    }
+
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        if self.lab.spin.is_on() {
+            self.lab.spin.end(self.lab.now_ns());
+        }
+        match self.with(id) {
+            Some((session, lab)) => lab.handle_bytes(io, session, data),
+            None => data.len(),
+        }
+    }
+
+    fn handle_close(&mut self, _io: &mut Io, id: ConnectionId, closed: Closed) {
+        if self.with(id).is_none() {
+            return;
+        }
+        let Some(session) = self.sessions[id.index()].take() else {
+            return;
+        };
+        let lab = &mut self.lab;
+        lab.sessions -= 1;
+        let talk = session.talk;
+        let failure = talk.fate.unwrap_or_else(|| Failure::of_closed(&closed));
+        match talk.state {
+            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
+                lab.handle_not_opened(failure);
+            }
+            State::Open => lab.handle_broken(&talk, failure),
+            State::Closing => lab.connected -= 1,
+        }
+        lab.end_closing();
+    }
+
+    fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        let Some((session, lab)) = self.with(id) else {
+            return;
+        };
+        let talk = &mut session.talk;
+        match talk.state {
+            State::Open => lab.handle_work_timer(io, talk),
+            State::Closing => io.abort(id),
+            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
+                talk.fate = Some(Failure::TimedOut);
+                io.abort(id);
+            }
+        }
+    }
+
+    fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some((session, lab)) = self.with(id) {
+            lab.pump(io, &mut session.talk);
+        }
+    }
+
+    fn handle_mail(&mut self, io: &mut Io, mail: Command) {
+        match mail {
+            Command::Open(order) => self.lab.begin_open(order),
+            Command::Run(order) => self.begin_phase(io, *order),
+            Command::Stop => {
+                self.lab.stop_opening();
+                self.stop_phase(io);
+            }
+            Command::Abandon => self.abandon(io),
+            Command::Close => self.close_all(io),
+            Command::Quit => io.stop(),
+        }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        let now_ns = self.lab.now_ns();
+        self.lab.spin.end(now_ns);
+        self.open_more(io);
+        if self.lab.phase.is_some() {
+            self.work_turn(io, now_ns);
+        }
+        for id in std::mem::take(&mut self.lab.hot) {
+            if let Some((session, lab)) = self.with(id) {
+                session.talk.out.is_hot = false;
+                lab.pump(io, &mut session.talk);
+            }
+        }
+        // Before it is reported that something is done, so that who hears of it sees the figures.
+        self.lab.publish(now_ns);
+        self.lab.end_opening();
+        self.lab.end_phase(now_ns);
+        self.note_spin();
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        let epoch = self.lab.setup.epoch;
+        let may_open = self.lab.open_run.as_ref().is_some_and(OpenRun::may_start);
+        if may_open || !self.lab.hot.is_empty() {
+            return Some(epoch);
+        }
+        let next_ns = self.lab.phase.as_ref()?.next_ns()?;
+        Some(epoch + Duration::from_nanos(next_ns))
+    }
+}
+
+impl Lab {
+    /// A connection that was open is not any more, and this side did not want it.
+    fn handle_broken(&mut self, talk: &Talk, failure: Failure) {
+        self.connected -= 1;
+        if self.closing {
+            return;
+        }
+        self.failed += 1;
+        self.leave_fan_out(talk);
+        match &mut self.phase {
+            Some(phase) => {
+                phase.result.broken.add(failure);
+                if talk.work.task != Task::Idle {
+                    phase.fold(talk);
+                }
+            }
+            None => self.broken.add(failure),
+        }
+    }
+}
+
+/// The longest write under TLS: what the connection encrypts at a time, so that a write of all of it
+/// means that the socket is not full.
+const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
+
+/// Spreads the workers' seeds; an odd number with mixed bits.
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+const PUBLISH_PERCENTILE_NS: u64 = 250_000_000;

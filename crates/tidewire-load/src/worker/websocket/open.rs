@@ -1,0 +1,315 @@
+//! Opening connections: TCP, TLS, the upgrade and, for version 1, `server_ready`.
+
+use rand::Rng;
+use tidewire_net::{Connect, Io, tls};
+use tidewire_wire::frame::Role;
+use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
+use tidewire_wire::message::MessageReader;
+
+use super::{Lab, Worker};
+use crate::accounting::failure::Failure;
+use crate::accounting::outcome::Opened;
+use crate::worker::meter::Meter;
+use crate::worker::order::{OpenOrder, Outcome};
+use crate::worker::target::TokenPlace;
+use crate::worker::websocket::channel::KeyPair;
+use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::profile::{Profile, encryption_key, write_hello, write_key_hello};
+use crate::worker::websocket::session::{Opening, Session, State, Talk};
+
+/// An order to open connections that is being worked on.
+#[derive(Debug)]
+pub(super) struct OpenRun {
+    /// What has not been started.
+    order: OpenOrder,
+    in_flight: usize,
+    /// Failures on this side since the last connection that could be started.
+    failed_here: usize,
+    meter: Meter,
+    pub(super) result: Opened,
+}
+
+impl OpenRun {
+    pub(super) fn may_start(&self) -> bool {
+        self.order.numbers.len() > 0 && self.in_flight < self.order.in_flight_max
+    }
+
+    fn is_done(&self) -> bool {
+        self.order.numbers.len() == 0 && self.in_flight == 0
+    }
+}
+
+impl OpenRun {
+    /// Starts no more; how many that leaves out.
+    fn give_up(&mut self) -> u64 {
+        let left = self.order.numbers.len() as u64;
+        self.order.numbers = (0..0).step_by(1);
+        left
+    }
+}
+
+impl Worker {
+    /// Starts as many connections as may be in flight, some each turn.
+    pub(super) fn open_more(&mut self, io: &mut Io) {
+        for _ in 0..STARTS_PER_TURN {
+            let Some(run) = self.lab.open_run.as_mut().filter(|run| run.may_start()) else {
+                return;
+            };
+            let Some(number) = run.order.numbers.next() else {
+                return;
+            };
+            run.result.attempted += 1;
+            match self.lab.connect(io, number) {
+                Ok(session) => self.insert(session),
+                Err(error) => self.lab.handle_not_started(Failure::of_io(&error)),
+            }
+        }
+    }
+}
+
+impl Lab {
+    pub(super) fn begin_open(&mut self, order: OpenOrder) {
+        self.open_run = Some(OpenRun {
+            order,
+            in_flight: 0,
+            failed_here: 0,
+            meter: Meter::start(self.spin.spun()),
+            result: Opened::default(),
+        });
+    }
+
+    pub(super) fn stop_opening(&mut self) {
+        if let Some(run) = &mut self.open_run {
+            run.result.interrupted = true;
+            run.result.untried += run.give_up();
+        }
+    }
+
+    /// Reports the order when its last connection is ready or has failed.
+    pub(super) fn end_opening(&mut self) {
+        let Some(mut run) = self.open_run.take_if(|run| run.is_done()) else {
+            return;
+        };
+        run.result.cpu = run.meter.stop(self.spin.spun());
+        run.result.facts = self.facts.clone();
+        self.report(Outcome::Opened(Box::new(run.result)));
+    }
+
+    fn connect(&mut self, io: &mut Io, number: usize) -> std::io::Result<Session> {
+        let setup = &self.setup;
+        let tls = match &setup.target.tls {
+            Some(tls) => {
+                let name = tls::server_name(&tls.host).map_err(std::io::Error::other)?;
+                Some((tls.config.clone(), name))
+            }
+            None => None,
+        };
+        let source = match setup.sources.len() {
+            0 => None,
+            count => Some(setup.sources[number % count]),
+        };
+        let started_ns = setup.now_ns();
+        let id = io.connect(Connect {
+            address: setup.target.address.into(),
+            source,
+            tls,
+        })?;
+        io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
+        if let Some(run) = &mut self.open_run {
+            run.in_flight += 1;
+            run.failed_here = 0;
+            if run.result.span_ns.is_none() {
+                run.result.span_ns = Some((started_ns, started_ns));
+            }
+        }
+        let opening = Opening {
+            number,
+            key: self.random.random(),
+            started_ns,
+            key_pair: None,
+        };
+        let mut reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        if self.setup.layer == Layer::Deflate {
+            reader = reader.with_compression();
+        }
+        Ok(Session::new(id, opening, reader, self.setup.profile))
+    }
+
+    pub(super) fn send_upgrade(&self, io: &mut Io, talk: &mut Talk) {
+        let Some(opening) = &talk.opening else { return };
+        let target = &self.setup.target;
+        let token = target
+            .token
+            .token(opening.number)
+            .map(|token| match &target.token_place {
+                TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
+                TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
+            });
+        let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let extensions = self.setup.layer.offer_header();
+        let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
+        let headers: Vec<(&str, &str)> = token.into_iter().chain(extensions).collect();
+        let head = RequestHead {
+            host: &target.host_header,
+            target: &target.path_and_query,
+            offer: Offer {
+                deflate: None,
+                ..self.offer(&opening.key)
+            },
+            headers: &headers,
+        };
+        talk.state = State::Upgrading;
+        let written = io
+            .buffer(talk.id)
+            .is_some_and(|buffer| head.write(buffer).is_ok());
+        if !written {
+            talk.fate = Some(Failure::Other);
+            io.abort(talk.id);
+        }
+    }
+
+    /// The answer to the upgrade; how many bytes it took, none while it is not whole.
+    pub(super) fn handle_response(&mut self, io: &mut Io, talk: &mut Talk, data: &[u8]) -> usize {
+        let Some(opening) = &talk.opening else {
+            return 0;
+        };
+        match parse_response(data, &self.offer(&opening.key), HEAD_BYTES_MAX) {
+            Ok(None) => 0,
+            Ok(Some(response)) if !self.setup.layer.is_agreed(response.deflate) => {
+                talk.fate = Some(Failure::NoDeflate);
+                io.abort(talk.id);
+                data.len()
+            }
+            Ok(Some(response)) => {
+                if self.facts.server.is_none() {
+                    self.facts.server = response.server;
+                }
+                match self.setup.profile {
+                    Profile::Raw => self.handle_opened(io, talk),
+                    Profile::V1 => talk.state = State::AwaitingReady,
+                }
+                response.head_bytes
+            }
+            Err(error) => {
+                talk.fate = Some(Failure::of_response(&error));
+                io.abort(talk.id);
+                data.len()
+            }
+        }
+    }
+
+    /// What the answer to the upgrade has to fit. What it says of permessage-deflate is among the headers.
+    fn offer<'a>(&self, key: &'a [u8; 16]) -> Offer<'a> {
+        Offer {
+            key,
+            protocols: &[],
+            deflate: self.setup.layer.offer(),
+        }
+    }
+
+    /// `server_ready` has come.
+    pub(super) fn handle_ready(&mut self, io: &mut Io, talk: &mut Talk) {
+        if self.setup.layer != Layer::Encryption {
+            return self.handle_opened(io, talk);
+        }
+        let pair = KeyPair::generate(&mut self.random);
+        let mask = self.random.random();
+        write_key_hello(&mut talk.out.controls, pair.public_key(), mask);
+        if let Some(opening) = &mut talk.opening {
+            opening.key_pair = Some(pair);
+        }
+        talk.state = State::AwaitingKey;
+        talk.out.pump(io, talk.id, None, usize::MAX);
+    }
+
+    /// `server_hello`, or an error in its place, has come where a key is to be agreed.
+    pub(super) fn handle_key(&mut self, io: &mut Io, talk: &mut Talk, message: &[u8]) {
+        let pair = talk
+            .opening
+            .as_mut()
+            .and_then(|opening| opening.key_pair.take());
+        let server_key = encryption_key(message);
+        let channel = pair
+            .zip(server_key)
+            .and_then(|(pair, key)| pair.agree(&key, &mut self.random));
+        let Some(channel) = channel else {
+            talk.fate = Some(Failure::NoEncryption);
+            return io.abort(talk.id);
+        };
+        talk.channel = Some(Box::new(channel));
+        self.handle_opened(io, talk);
+    }
+
+    /// The connection can be used.
+    fn handle_opened(&mut self, io: &mut Io, talk: &mut Talk) {
+        let now_ns = self.now_ns();
+        talk.state = State::Open;
+        io.clear_timer(talk.id);
+        if self.setup.profile == Profile::V1 && talk.channel.is_none() {
+            // Another's leaves with the first thing it says, as the protocol allows, so that a storm
+            // measures what it is named after.
+            talk.owes_hello = true;
+            if self.facts.rate_limit_capacity.is_none() {
+                self.say_hello(talk);
+                talk.out.pump(io, talk.id, None, usize::MAX);
+            }
+        }
+        self.connected += 1;
+        let opening = talk.opening.take();
+        if let (Some(run), Some(opening)) = (&mut self.open_run, opening) {
+            run.in_flight -= 1;
+            run.result.connected += 1;
+            run.result.latency.record_ns(now_ns - opening.started_ns);
+            if let Some((_, last_ns)) = &mut run.result.span_ns {
+                *last_ns = now_ns;
+            }
+        }
+    }
+
+    /// Writes `client_hello` in front of what the connection says next, once.
+    pub(super) fn say_hello(&mut self, talk: &mut Talk) {
+        if std::mem::take(&mut talk.owes_hello) {
+            let mask = self.random.random();
+            write_hello(&mut talk.out.controls, mask);
+        }
+    }
+
+    pub(super) fn handle_not_opened(&mut self, failure: Failure) {
+        if let Some(run) = &mut self.open_run {
+            run.in_flight -= 1;
+        }
+        self.count_not_opened(failure);
+    }
+
+    /// A connection could not even be started. Where this machine has no more files or ports, it has none for
+    /// the next one either.
+    fn handle_not_started(&mut self, failure: Failure) {
+        self.count_not_opened(failure);
+        let Some(run) = &mut self.open_run else {
+            return;
+        };
+        run.failed_here += 1;
+        if run.failed_here >= FAILED_HERE_MAX {
+            run.result.untried += run.give_up();
+        }
+    }
+
+    fn count_not_opened(&mut self, failure: Failure) {
+        self.failed += 1;
+        if let Some(run) = &mut self.open_run {
+            run.result.failures.add(failure);
+        }
+    }
+}
+
+/// Connections started before what has arrived is read.
+const STARTS_PER_TURN: usize = 32;
+
+/// Connections in a row that this machine could not start, after which the others of a plan are not tried.
+const FAILED_HERE_MAX: usize = 1_000;
+
+/// The longest answer to an upgrade.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The largest message taken from a server.
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

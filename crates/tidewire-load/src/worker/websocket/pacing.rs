@@ -1,0 +1,129 @@
+//! Messages at given times: which are due, when they left, and how the pace was kept.
+
+use tidewire_net::{ConnectionId, Io};
+
+use super::work::PhaseRun;
+use super::{Lab, Worker};
+use crate::verdict::evidence::PaceKept;
+use crate::worker::order::Activity;
+use crate::worker::websocket::session::{Talk, Task, Work};
+
+impl Worker {
+    /// Releases the paced messages whose time has come, some each turn, so that answers are read between
+    /// them. Whether there are more.
+    pub(super) fn release_due(&mut self, io: &mut Io, now_ns: u64) -> bool {
+        let mut due = std::mem::take(&mut self.lab.due);
+        let is_behind = self.collect_due(now_ns, &mut due);
+        for (id, intended_ns) in &due {
+            if let Some((session, lab)) = self.with(*id)
+                && session.talk.work.task == Task::Active
+            {
+                lab.release(&mut session.talk, *intended_ns, 1);
+            }
+        }
+        // One write for all that are due on a connection.
+        for (id, _) in due.drain(..) {
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.out.place < session.talk.out.goal
+            {
+                lab.pump(io, &mut session.talk);
+            }
+        }
+        self.lab.due = due;
+        is_behind
+    }
+
+    /// The connections and the times of messages that are due; whether there are more.
+    fn collect_due(&mut self, now_ns: u64, due: &mut Vec<(ConnectionId, u64)>) -> bool {
+        let Some(phase) = &mut self.lab.phase else {
+            return false;
+        };
+        let Activity::Paced { pace, .. } = &phase.activity else {
+            return false;
+        };
+        if phase.begun == 0 {
+            return false;
+        }
+        for _ in 0..RELEASES_PER_TURN {
+            let intended_ns = phase
+                .start_ns
+                .saturating_add(pace.intended_ns(phase.released));
+            let is_past = phase
+                .deadline_ns
+                .is_some_and(|deadline_ns| intended_ns >= deadline_ns);
+            if intended_ns > now_ns || is_past {
+                return false;
+            }
+            let member = (phase.released % phase.begun as u64) as usize;
+            due.push((phase.members[member], intended_ns));
+            phase.result.late.record_ns(now_ns - intended_ns);
+            phase.released += 1;
+            phase.released_ns = now_ns;
+        }
+        true
+    }
+}
+
+impl Lab {
+    /// Notes when paced messages have left, which is later than intended when the generator or the
+    /// socket is behind.
+    pub(super) fn stamp_written(&self, talk: &mut Talk) {
+        let ring = self.phase.as_ref().and_then(|phase| phase.ring());
+        let Some(ring) = ring else { return };
+        let written = ring.frames_before(talk.out.place);
+        let now_ns = self.now_ns();
+        let Work {
+            batches, unwritten, ..
+        } = &mut talk.work;
+        // A server that answers what was never sent has taken some of them away.
+        *unwritten = (*unwritten).min(batches.len());
+        let first = batches.len() - *unwritten;
+        for batch in batches.range_mut(first..) {
+            if batch.end_frame > written {
+                break;
+            }
+            batch.sent_ns = Some(now_ns);
+            *unwritten -= 1;
+        }
+    }
+}
+
+impl PhaseRun {
+    /// The sending has ended: as planned, or before.
+    pub(super) fn end_sending(&mut self, now_ns: u64) {
+        let planned_ns = self.deadline_ns.unwrap_or(now_ns);
+        self.result.stopped_ns = Some(planned_ns.min(now_ns));
+    }
+
+    /// Notes how a given rate was kept, for its planned time or until the sending was ended before.
+    pub(super) fn end_pace(&mut self) {
+        let end_ns = self.result.stopped_ns.unwrap_or(self.start_ns);
+        if let Some(fan) = &self.fan {
+            self.result.pace = fan.pace_kept(end_ns, self.offered_ns);
+            // The time before everybody could hear the first publication is none of the test.
+            if let (Some((start_ns, _)), Some(at_ns)) = (&mut self.result.span_ns, fan.started_ns())
+            {
+                *start_ns = (*start_ns).max(at_ns);
+            }
+            return;
+        }
+        let Activity::Paced { pace, .. } = &self.activity else {
+            return;
+        };
+        let window_ns = end_ns.saturating_sub(self.start_ns);
+        let since_start_s = |at_ns: u64| at_ns.saturating_sub(self.start_ns) as f64 / 1e9;
+        self.result.pace = Some(PaceKept {
+            planned_per_s: pace.per_s(),
+            poisson: pace.is_poisson(),
+            planned: pace.due_in(window_ns),
+            released: self.released,
+            offered: self.result.offered,
+            window_s: window_ns as f64 / 1e9,
+            released_s: since_start_s(self.released_ns),
+            offered_s: since_start_s(self.offered_ns),
+        });
+    }
+}
+
+/// Paced messages that leave before what has arrived is read.
+const RELEASES_PER_TURN: usize = 256;

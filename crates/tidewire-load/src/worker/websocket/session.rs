@@ -1,0 +1,281 @@
+//! One connection of the lab: what it has sent, what it waits for.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::message::MessageReader;
+
+use crate::accounting::failure::Failure;
+use crate::worker::websocket::channel::{Channel, KeyPair};
+use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::profile::Profile;
+use crate::worker::websocket::ring::FrameRing;
+
+/// A connection. The reader is apart from the rest because what it has read borrows from it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) reader: MessageReader,
+    pub(crate) talk: Talk,
+}
+
+/// Everything of a connection but its reader.
+#[derive(Debug)]
+pub(crate) struct Talk {
+    pub(crate) id: ConnectionId,
+    /// Its number in the fleet, counted from 0.
+    pub(crate) number: usize,
+    pub(crate) state: State,
+    /// Whether the reader has nothing to remember, so that replies can be taken without it.
+    pub(crate) reads_plainly: bool,
+    /// The key that both sides have agreed on.
+    pub(crate) channel: Option<Box<Channel>>,
+    /// Why it ends, if this side knows better than the socket.
+    pub(crate) fate: Option<Failure>,
+    pub(crate) opening: Option<Box<Opening>>,
+    /// Version 1: `client_hello` has not been said.
+    pub(crate) owes_hello: bool,
+    pub(crate) out: Outgoing,
+    pub(crate) work: Work,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// TCP and TLS.
+    Connecting,
+    /// The answer to the upgrade request is awaited.
+    Upgrading,
+    /// Version 1: `server_ready` is awaited.
+    AwaitingReady,
+    /// The `server_hello` that agrees on a key is awaited.
+    AwaitingKey,
+    Open,
+    /// Our close frame is out.
+    Closing,
+}
+
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) number: usize,
+    pub(crate) key: [u8; 16],
+    pub(crate) started_ns: u64,
+    /// What the key will be agreed with, between `client_hello` and `server_hello`.
+    pub(crate) key_pair: Option<KeyPair>,
+}
+
+/// What leaves on a connection: frames from the shared ring and, between two of them, control frames.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    /// How far the ring has been written, as [`FrameRing`] counts places.
+    pub(crate) place: u64,
+    /// How far it may be written; always the end of a frame.
+    pub(crate) goal: u64,
+    /// Whole frames that leave as soon as the ring's current frame is complete.
+    pub(crate) controls: Vec<u8>,
+    /// Frames encrypted under this connection's key, as long as the ring; only when they are.
+    pub(crate) sealed: Vec<u8>,
+    /// Waits in the worker's list of those that can go on.
+    pub(crate) is_hot: bool,
+}
+
+/// How a [`Outgoing::pump`] ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pump {
+    /// Everything up to the goal is with the operating system.
+    AtGoal,
+    /// The socket takes no more; it will say when it does.
+    Blocked,
+    /// The socket would take more, but others want their turn.
+    Again,
+}
+
+impl Outgoing {
+    /// Writes what may be written.
+    pub(crate) fn pump(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        ring: Option<&FrameRing>,
+        write_bytes_max: usize,
+    ) -> Pump {
+        let Some(ring) = ring else {
+            self.flush_controls(io, id);
+            return Pump::AtGoal;
+        };
+        for _ in 0..WRITES_PER_PUMP {
+            let mut limit = self.goal;
+            if !self.controls.is_empty() {
+                limit = ring.boundary(self.place);
+                if limit == self.place {
+                    self.flush_controls(io, id);
+                    limit = self.goal;
+                }
+            }
+            if self.place >= limit {
+                return Pump::AtGoal;
+            }
+            let mut unsent = ring.unsent(self.place, limit);
+            unsent.end = unsent.end.min(unsent.start.saturating_add(write_bytes_max));
+            let taken = io.write_now(id, &self.frames(ring)[unsent.clone()]);
+            self.place += taken as u64;
+            if taken < unsent.len() {
+                return Pump::Blocked;
+            }
+        }
+        Pump::Again
+    }
+
+    /// The bytes of the ring's frames, or of those under this connection's own key.
+    fn frames<'a>(&'a self, ring: &'a FrameRing) -> &'a [u8] {
+        if ring.layer() == Layer::Encryption {
+            &self.sealed
+        } else {
+            ring.bytes()
+        }
+    }
+
+    /// Sends the control frames; only between two frames of the ring.
+    pub(crate) fn flush_controls(&mut self, io: &mut Io, id: ConnectionId) {
+        if !self.controls.is_empty() {
+            send_at_once(io, id, &self.controls);
+            self.controls.clear();
+        }
+    }
+}
+
+/// Writes now, so that the time of sending is known; what the socket does not take waits in the outbox.
+pub(crate) fn send_at_once(io: &mut Io, id: ConnectionId, bytes: &[u8]) {
+    let taken = io.write_now(id, bytes);
+    if taken < bytes.len() {
+        io.send(id, &bytes[taken..]);
+    }
+}
+
+/// What a connection does in the current phase.
+#[derive(Debug, Default)]
+pub(crate) struct Work {
+    pub(crate) task: Task,
+    /// The ring's frame with which this phase began.
+    pub(crate) first_frame: u64,
+    /// Frames confirmed in this phase.
+    pub(crate) confirmed: u64,
+    /// Pings on their way whose pongs confirm the frames before them.
+    pub(crate) marks: VecDeque<Mark>,
+    pub(crate) barrier_sent: bool,
+    /// Messages on their way whose replies are awaited, oldest first.
+    pub(crate) batches: VecDeque<Batch>,
+    /// Messages in all of them.
+    pub(crate) waiting: u64,
+    /// How many of them, the newest, are not written yet; only kept when paced.
+    pub(crate) unwritten: usize,
+    /// Messages that have been answered or passed over: the number of the next, counted from 0.
+    pub(crate) replies: u64,
+    /// Messages that were passed over, as the reply to a later one has come.
+    pub(crate) skipped: BTreeSet<u64>,
+    /// Messages that the server has refused, as it says.
+    pub(crate) refused: u64,
+    /// In a fan-out, the number of the newest publication that this subscriber has.
+    pub(crate) received: u64,
+    /// Replies of the read at hand.
+    pub(crate) fresh_replies: u32,
+    /// Messages that the server has refused in the read at hand.
+    pub(crate) fresh_refusals: u32,
+    pub(crate) pings_left: u64,
+    pub(crate) ping: Option<PingOut>,
+    /// When a hold's next ping is due, on the shard's clock.
+    pub(crate) ping_due_ms: u64,
+}
+
+impl Work {
+    /// The number of the message whose reply is to come next.
+    #[inline]
+    pub(crate) fn next_reply(&self) -> u64 {
+        self.replies + u64::from(self.fresh_replies)
+    }
+
+    /// Passes over the messages before this number. Of very many only some are remembered: that they are
+    /// missing is sure, and which of them comes late is of no more interest.
+    pub(crate) fn skip(&mut self, number: u64) {
+        let room = SKIPPED_MAX.saturating_sub(self.skipped.len());
+        self.skipped.extend((self.replies..number).take(room));
+        self.replies = number;
+    }
+
+    /// Messages passed over that no refusal explains.
+    pub(crate) fn missing(&self) -> u64 {
+        (self.skipped.len() as u64).saturating_sub(self.refused)
+    }
+
+    /// Whether nothing more is to come for the messages sent: those that still wait were refused.
+    pub(crate) fn is_answered(&self) -> bool {
+        let refused = self.refused.saturating_sub(self.skipped.len() as u64);
+        self.waiting <= refused
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Task {
+    /// Has no part in the phase, or has ended its part.
+    #[default]
+    Idle,
+    Active,
+    /// Sends nothing new; waits for what is on its way.
+    Settling,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) token: u64,
+    /// Frames of this phase before the ping.
+    pub(crate) frames: u64,
+}
+
+/// Messages that were released together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Batch {
+    pub(crate) intended_ns: u64,
+    /// When the last of them was with the operating system; `None` before, and when it is not kept.
+    pub(crate) sent_ns: Option<u64>,
+    /// The ring's frame behind the last of them.
+    pub(crate) end_frame: u64,
+    pub(crate) left: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PingOut {
+    /// The token of a WebSocket ping, or the timestamp of an application's.
+    pub(crate) token: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) lost_ms: u64,
+    /// Asks at the end of a hold whether the connection still lives; its time is not a measurement,
+    /// because all connections are asked at once.
+    pub(crate) is_farewell: bool,
+}
+
+impl Session {
+    pub(crate) fn new(
+        id: ConnectionId,
+        opening: Opening,
+        reader: MessageReader,
+        profile: Profile,
+    ) -> Self {
+        let talk = Talk {
+            id,
+            number: opening.number,
+            state: State::Connecting,
+            reads_plainly: profile == Profile::Raw,
+            channel: None,
+            fate: None,
+            opening: Some(Box::new(opening)),
+            owes_hello: false,
+            out: Outgoing::default(),
+            work: Work::default(),
+        };
+        Self { reader, talk }
+    }
+}
+
+/// Writes of one connection before the next one's turn.
+const WRITES_PER_PUMP: usize = 4;
+
+/// Messages of one connection that are remembered as passed over.
+const SKIPPED_MAX: usize = 10_000;

@@ -1,0 +1,547 @@
+//! The phases: pings, blasts, windows, paces and holds.
+
+use std::sync::Arc;
+
+use tidewire_net::{ConnectionId, Io};
+
+use super::fan_out::session::{FanRun, TAIL_NS};
+use super::{Lab, Worker};
+use crate::accounting::outcome::{Ran, WINDOW};
+use crate::worker::meter::Meter;
+use crate::worker::order::{Activity, Outcome, PhaseOrder};
+use crate::worker::websocket::ring::FrameRing;
+use crate::worker::websocket::session::{Batch, Pump, State, Talk, Task, Work};
+
+/// A phase that is being worked on.
+#[derive(Debug)]
+pub(super) struct PhaseRun {
+    pub(super) activity: Activity,
+    pub(super) ring: Option<Arc<FrameRing>>,
+    pub(super) expects_replies: bool,
+    /// Whether messages leave at given times.
+    pub(super) is_paced: bool,
+    /// This worker's part, if it is a fan-out.
+    pub(super) fan: Option<FanRun>,
+    pub(super) members: Vec<ConnectionId>,
+    /// How many of them have begun.
+    pub(super) begun: usize,
+    /// Those that have not ended their part.
+    remaining: usize,
+    pub(super) start_ns: u64,
+    pub(super) deadline_ns: Option<u64>,
+    stopping: bool,
+    /// Confirming pings sent so far, in turn over the members.
+    checkpoints: u64,
+    /// Paced messages released so far, in turn over the members.
+    pub(super) released: u64,
+    /// When the last of them was, and when the last was written whole.
+    pub(super) released_ns: u64,
+    pub(super) offered_ns: u64,
+    /// Until when refusals that are told late are awaited.
+    tail_end_ns: Option<u64>,
+    meter: Meter,
+    pub(super) result: Ran,
+}
+
+impl PhaseRun {
+    pub(super) fn ring(&self) -> Option<&FrameRing> {
+        self.ring.as_deref()
+    }
+
+    /// Writes what the connection may write, and counts the messages that have left whole.
+    #[inline]
+    pub(super) fn pump(&mut self, io: &mut Io, talk: &mut Talk, write_bytes_max: usize) -> Pump {
+        // One that has not begun stands somewhere in the ring of the phase before.
+        let ring = self.ring.as_ref().filter(|_| talk.work.task != Task::Idle);
+        let Some(ring) = ring else {
+            return talk.out.pump(io, talk.id, None, write_bytes_max);
+        };
+        let before = ring.frames_before(talk.out.place);
+        let pump = talk.out.pump(io, talk.id, Some(ring), write_bytes_max);
+        self.result.offered += ring.frames_before(talk.out.place) - before;
+        pump
+    }
+
+    /// Frames that a connection may have on their way unconfirmed. A server that falls behind would
+    /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
+    /// with many connections, more than the kernel has for all of TCP. Compressed ones count with what they
+    /// are to the server.
+    fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
+        let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
+        let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
+        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes.max(1)).max(1)
+    }
+
+    /// When the phase has something to do though nothing arrives.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        if self.begun < self.members.len() {
+            return Some(0);
+        }
+        if self.remaining == 0 {
+            return Some(self.tail_end_ns.unwrap_or(0));
+        }
+        if let Some(fan) = &self.fan {
+            return fan.next_ns(self.stopping, self.deadline_ns);
+        }
+        if self.stopping {
+            return None;
+        }
+        let paced_ns = match &self.activity {
+            Activity::Paced { pace, .. } => Some(
+                self.start_ns
+                    .saturating_add(pace.intended_ns(self.released)),
+            ),
+            _ => None,
+        };
+        match (paced_ns, self.deadline_ns) {
+            (Some(paced), Some(deadline)) => Some(paced.min(deadline)),
+            (paced, deadline) => paced.or(deadline),
+        }
+    }
+
+    /// Each member is asked ten times a second, but all of them together no more than the server
+    /// hardly notices.
+    fn checkpoint_every_ns(&self) -> u64 {
+        let per_s = (self.members.len() as u64 * CHECKPOINTS_PER_S).clamp(1, CHECKPOINTS_PER_S_MAX);
+        1_000_000_000 / per_s
+    }
+
+    /// Counts what has just been confirmed towards the time it was.
+    #[inline]
+    pub(super) fn count_confirmed(&mut self, count: u64, now_ns: u64) {
+        self.result.span_ns = Some((self.start_ns, now_ns));
+        self.result.first_confirmed_ns.get_or_insert(now_ns);
+        if self.stopping {
+            return;
+        }
+        let window = ((now_ns - self.start_ns) / WINDOW_NS) as usize;
+        let windows = &mut self.result.windows;
+        if window >= windows.len() {
+            windows.resize(window + 1, 0);
+        }
+        windows[window] += count;
+    }
+
+    /// Keeps the windows that were over at `end_ns`.
+    fn end_windows(&mut self, end_ns: u64) {
+        let whole = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
+        self.result.windows.resize(whole as usize, 0);
+    }
+
+    /// Whether nothing more is awaited. A server may tell refusals once a second and not one by one, so
+    /// the last ones come when all else is confirmed.
+    fn is_done(&mut self, now_ns: u64) -> bool {
+        if self.remaining > 0 {
+            return false;
+        }
+        let is_told_late = self.result.rate_limited > 0;
+        let is_answered = self.fan.is_some() || self.expects_replies;
+        let tail_ns = match is_answered {
+            _ if is_told_late => REFUSALS_TOLD_NS,
+            true => TAIL_NS,
+            false => 0,
+        };
+        now_ns >= *self.tail_end_ns.get_or_insert(now_ns + tail_ns)
+    }
+
+    /// Whether every member has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun == self.members.len()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.deadline_ns
+    }
+
+    /// What came before was waiting, which is not taken off the time of the phase.
+    pub(super) fn count_time_from(&mut self, now_ns: u64) {
+        let waited_ns = now_ns.saturating_sub(self.start_ns);
+        self.deadline_ns = self
+            .deadline_ns
+            .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
+    }
+
+    /// Takes what a connection has done, which has no further part in the phase.
+    pub(super) fn fold(&mut self, talk: &Talk) {
+        let work = &talk.work;
+        if work.ping.is_some() || (work.barrier_sent && !work.marks.is_empty()) {
+            self.result.pongs_lost += 1;
+        }
+        self.result.replies.missing += work.missing();
+        self.remaining -= 1;
+    }
+}
+
+impl Worker {
+    pub(super) fn begin_phase(&mut self, io: &mut Io, order: PhaseOrder) {
+        let lab = &mut self.lab;
+        let members: Vec<ConnectionId> = self
+            .sessions
+            .iter()
+            .flatten()
+            .filter(|session| session.talk.state == State::Open)
+            .map(|session| session.talk.id)
+            .collect();
+        let start_ns = lab.now_ns();
+        let result = Ran {
+            members: members.len() as u64,
+            answered: order.activity.expects_replies(),
+            broken_before: std::mem::take(&mut lab.broken),
+            pongs_strange: std::mem::take(&mut lab.pongs_strange),
+            span_ns: Some((start_ns, start_ns)),
+            ..Ran::default()
+        };
+        lab.contents.forget();
+        let fan = match &order.activity {
+            Activity::FanOut(plan) => {
+                let is_publisher = |talk: &&Talk| talk.number == plan.publisher;
+                let mut talks = self.sessions.iter().flatten().map(|session| &session.talk);
+                let publisher = talks.find(is_publisher).map(|talk| talk.id);
+                let publisher = publisher.filter(|id| members.contains(id));
+                let plan = Arc::clone(plan);
+                Some(FanRun::new(plan, lab.index, members.len(), publisher))
+            }
+            _ => None,
+        };
+        lab.phase = Some(Box::new(PhaseRun {
+            fan,
+            ring: order.activity.ring().cloned(),
+            expects_replies: order.activity.expects_replies(),
+            is_paced: order.activity.is_paced(),
+            activity: order.activity,
+            begun: 0,
+            remaining: members.len(),
+            members,
+            start_ns,
+            deadline_ns: order
+                .longest
+                .map(|longest| start_ns.saturating_add(longest.as_nanos() as u64)),
+            stopping: false,
+            checkpoints: 0,
+            released: 0,
+            released_ns: start_ns,
+            offered_ns: start_ns,
+            tail_end_ns: None,
+            meter: Meter::start(lab.spin.spun()),
+            result,
+        }));
+        self.begin_members(io);
+    }
+
+    /// Lets some more connections begin, so that the first answers are not read late.
+    fn begin_members(&mut self, io: &mut Io) {
+        for _ in 0..BEGINS_PER_TURN {
+            let Some(phase) = &mut self.lab.phase else {
+                return;
+            };
+            let Some(&id) = phase.members.get(phase.begun) else {
+                return;
+            };
+            phase.begun += 1;
+            match self.with(id) {
+                Some((session, lab)) => lab.begin_member(io, &mut session.talk),
+                // It broke between the order and its turn.
+                None => self.lab.drop_member(),
+            }
+        }
+    }
+
+    /// What a phase does once per turn.
+    pub(super) fn work_turn(&mut self, io: &mut Io, now_ns: u64) {
+        self.begin_members(io);
+        if matches!(&self.lab.phase, Some(phase) if phase.fan.is_some()) {
+            self.fan_out_turn(io, now_ns);
+        }
+        let Some(phase) = &self.lab.phase else {
+            return;
+        };
+        if phase.stopping {
+            return;
+        }
+        let is_over = phase
+            .deadline_ns
+            .is_some_and(|deadline_ns| now_ns >= deadline_ns);
+        let mut is_behind = false;
+        match phase.activity {
+            Activity::Blast { .. } if !is_over => self.send_checkpoints(io, now_ns),
+            // Also in the end: what was due before it and is late must not be left out, as far as it can be
+            // made up for in a while.
+            Activity::Paced { replies, .. } => {
+                is_behind = self.release_due(io, now_ns);
+                if !replies && !is_over {
+                    self.send_checkpoints(io, now_ns);
+                }
+            }
+            _ => {}
+        }
+        let Some(phase) = &self.lab.phase else {
+            return;
+        };
+        let late_end_ns = phase
+            .deadline_ns
+            .map(|deadline_ns| deadline_ns.saturating_add(CATCH_UP_NS));
+        if is_over && (!is_behind || late_end_ns.is_some_and(|end_ns| now_ns >= end_ns)) {
+            self.stop_phase(io);
+        }
+    }
+
+    /// Ends the sending; what is on its way is awaited.
+    pub(super) fn stop_phase(&mut self, io: &mut Io) {
+        let now_ns = self.lab.now_ns();
+        let Some(phase) = &mut self.lab.phase else {
+            return;
+        };
+        if std::mem::replace(&mut phase.stopping, true) {
+            return;
+        }
+        phase.end_windows(now_ns);
+        phase.end_sending(now_ns);
+        let late = phase.members.split_off(phase.begun);
+        phase.remaining -= late.len();
+        if let Some(fan) = phase.fan.as_ref().filter(|_| self.lab.index == 0) {
+            // The publisher is, or was, one of this worker's.
+            fan.plan.set_total(fan.counts.published);
+        }
+        for index in 0..phase.begun {
+            let Some(phase) = &self.lab.phase else { return };
+            let id = phase.members[index];
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.work.task == Task::Active
+            {
+                lab.settle(io, &mut session.talk);
+            }
+        }
+    }
+
+    /// Gives up what has not been answered: the run was interrupted and shall end soon.
+    pub(super) fn abandon_phase(&mut self, io: &mut Io) {
+        let Some(phase) = &self.lab.phase else { return };
+        for index in 0..phase.begun {
+            let Some(phase) = &self.lab.phase else { return };
+            let id = phase.members[index];
+            if let Some((session, lab)) = self.with(id) {
+                lab.end_member(io, &mut session.talk);
+            }
+        }
+    }
+
+    /// Puts a ping between the frames of the connections whose turn it is.
+    fn send_checkpoints(&mut self, io: &mut Io, now_ns: u64) {
+        loop {
+            let Some(phase) = &mut self.lab.phase else {
+                return;
+            };
+            let due = (now_ns - phase.start_ns) / phase.checkpoint_every_ns();
+            if phase.checkpoints >= due || phase.begun == 0 {
+                return;
+            }
+            // After a stall one round is enough.
+            phase.checkpoints = (phase.checkpoints + 1).max(due.saturating_sub(phase.begun as u64));
+            let id = phase.members[(phase.checkpoints % phase.begun as u64) as usize];
+            if let Some((session, lab)) = self.with(id)
+                && session.talk.work.task == Task::Active
+                && session.talk.out.controls.is_empty()
+            {
+                lab.queue_mark(&mut session.talk);
+                lab.pump(io, &mut session.talk);
+            }
+        }
+    }
+}
+
+impl Lab {
+    fn begin_member(&mut self, io: &mut Io, talk: &mut Talk) {
+        self.say_hello(talk);
+        let now_ns = self.now_ns();
+        let Some(phase) = &mut self.phase else { return };
+        talk.work = Work {
+            task: Task::Active,
+            ..Work::default()
+        };
+        if let Some(ring) = &phase.ring {
+            // Connections start at different frames, so that the server never sees the same in step.
+            talk.work.first_frame = talk.id.index() as u64 * FRAMES_APART % ring.frames();
+            talk.out.place = ring.start_of(talk.work.first_frame);
+            talk.out.goal = talk.out.place;
+            talk.out.sealed = match &mut talk.channel {
+                Some(channel) => {
+                    ring.sealed(|message, out| channel.seal(message, out), &mut self.random)
+                }
+                None => Vec::new(),
+            };
+        }
+        match phase.activity {
+            Activity::Hold { ping_every_ms } => {
+                let spread = (phase.begun as u64 - 1) * ping_every_ms / phase.result.members.max(1);
+                talk.work.pings_left = u64::MAX;
+                talk.work.ping_due_ms = io.now().monotonic_ms + spread;
+                io.set_timer(talk.id, talk.work.ping_due_ms);
+            }
+            Activity::Pings { per_connection } => {
+                talk.work.pings_left = per_connection;
+                self.next_ping(io, talk);
+            }
+            Activity::Blast { .. } => self.extend_blast(io, talk),
+            Activity::Paced { .. } => {}
+            Activity::Subscribe { publisher } => self.subscribe(io, talk, publisher),
+            Activity::FanOut(_) => talk.out.flush_controls(io, talk.id),
+            Activity::Window { in_flight, .. } => {
+                self.release(talk, now_ns, in_flight);
+                self.pump(io, talk);
+            }
+        }
+    }
+
+    /// Allows `count` more frames to be written.
+    #[inline]
+    pub(super) fn release(&mut self, talk: &mut Talk, intended_ns: u64, count: u32) {
+        let Some(phase) = &self.phase else { return };
+        let Some(ring) = phase.ring() else { return };
+        let frames = ring.frames_before(talk.out.goal) + u64::from(count);
+        talk.out.goal = ring.start_of(frames);
+        if phase.expects_replies {
+            talk.work.waiting += u64::from(count);
+            talk.work.batches.push_back(Batch {
+                intended_ns,
+                sent_ns: None,
+                end_frame: frames,
+                left: count,
+            });
+            if matches!(phase.activity, Activity::Paced { .. }) {
+                talk.work.unwritten += 1;
+            }
+        }
+    }
+
+    /// Lets a connection at full speed write on, as far as enough of what it wrote is confirmed. A ping
+    /// between two strides asks for the next confirmation while the next stride leaves.
+    pub(super) fn extend_blast(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &self.phase else { return };
+        let is_blast = matches!(phase.activity, Activity::Blast { .. });
+        let Some(ring) = phase.ring() else { return };
+        if !is_blast || talk.work.task != Task::Active || talk.out.place < talk.out.goal {
+            return;
+        }
+        let limit = phase.unconfirmed_frames_max(ring);
+        let stride = (limit / 2).max(1);
+        let written = ring.frames_before(talk.out.place);
+        let unconfirmed = written - talk.work.first_frame - talk.work.confirmed;
+        if unconfirmed + stride > limit {
+            // Of frames so large that one is the limit, nothing else asks for the confirmation.
+            if talk.work.marks.is_empty() {
+                self.queue_mark(talk);
+                talk.out.flush_controls(io, talk.id);
+            }
+            return;
+        }
+        talk.out.goal = ring.start_of(written + stride);
+        if unconfirmed > 0 && talk.out.controls.is_empty() {
+            self.queue_mark(talk);
+        }
+        self.pump(io, talk);
+    }
+
+    /// The connection sends nothing new in this phase.
+    fn settle(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &self.phase else { return };
+        talk.work.task = Task::Settling;
+        if let Some(ring) = phase.ring() {
+            if matches!(phase.activity, Activity::Blast { .. }) {
+                talk.out.goal = ring.boundary(talk.out.place);
+            }
+            io.set_timer(
+                talk.id,
+                io.now().monotonic_ms + self.setup.timeouts.barrier_ms,
+            );
+            self.pump(io, talk);
+        } else if phase.fan.is_some() {
+            self.settle_fan_out(io, talk);
+        } else if talk.work.ping.is_none() {
+            let is_hold = matches!(phase.activity, Activity::Hold { .. });
+            if is_hold {
+                // Nothing else tells whether it still lives.
+                self.send_ping(io, talk);
+            } else {
+                self.end_member(io, talk);
+            }
+        }
+    }
+
+    /// All that may be written is written; in the end its confirmation is what is missing.
+    pub(super) fn handle_all_written(&mut self, io: &mut Io, talk: &mut Talk) {
+        if talk.work.task != Task::Settling {
+            return self.extend_blast(io, talk);
+        }
+        let Some(phase) = &self.phase else { return };
+        if phase.expects_replies {
+            if talk.work.is_answered() {
+                self.end_member(io, talk);
+            }
+        } else if phase.ring.is_some() && !talk.work.barrier_sent {
+            talk.work.barrier_sent = true;
+            self.queue_mark(talk);
+            talk.out.flush_controls(io, talk.id);
+        }
+    }
+
+    /// The connection's part is done and all of it confirmed.
+    pub(super) fn end_member(&mut self, io: &mut Io, talk: &mut Talk) {
+        let Some(phase) = &mut self.phase else { return };
+        if talk.work.task == Task::Idle {
+            return;
+        }
+        phase.fold(talk);
+        talk.work.task = Task::Idle;
+        io.clear_timer(talk.id);
+    }
+
+    fn drop_member(&mut self) {
+        if let Some(phase) = &mut self.phase {
+            phase.remaining -= 1;
+        }
+    }
+
+    /// Reports the phase when its last connection has ended its part.
+    pub(super) fn end_phase(&mut self, now_ns: u64) {
+        let Some(mut phase) = self.phase.take_if(|phase| phase.is_done(now_ns)) else {
+            return;
+        };
+        if !phase.stopping {
+            let end_ns = phase.result.span_ns.map_or(0, |(_, end_ns)| end_ns);
+            phase.end_windows(end_ns);
+            phase.end_sending(end_ns);
+        }
+        phase.end_pace();
+        phase.result.cpu = phase.meter.stop(self.spin.spun());
+        phase.result.facts = self.facts.clone();
+        phase.result.fan_out = phase.fan.take().map(|fan| Box::new(fan.finish()));
+        let result = std::mem::take(&mut phase.result);
+        drop(phase);
+        self.report(Outcome::Ran(Box::new(result)));
+    }
+}
+
+const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
+
+/// How long after its end a phase makes up for messages that were due before it.
+const CATCH_UP_NS: u64 = 1_000_000_000;
+
+/// A little more than the second between two errors in which a server may tell its refusals.
+const REFUSALS_TOLD_NS: u64 = 1_200_000_000;
+
+/// Connections that begin a phase before what has arrived is read.
+const BEGINS_PER_TURN: usize = 64;
+
+/// Frames between the starts of two connections; a prime, so that all frames are used.
+const FRAMES_APART: u64 = 37;
+
+/// Bytes on their way unconfirmed over all connections of a worker, and for one at the least.
+const UNCONFIRMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const UNCONFIRMED_BYTES_MIN: u64 = 16 * 1024;
+
+const CHECKPOINTS_PER_S: u64 = 10;
+const CHECKPOINTS_PER_S_MAX: u64 = 2_000;

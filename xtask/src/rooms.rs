@@ -1,0 +1,173 @@
+//! The rooms inside a crate, and which way their imports run.
+
+use std::path::Path;
+
+use crate::lexer::{Kind, Token, tokens};
+use crate::tidy::Finding;
+use crate::tree::has_extension;
+
+/// The findings in one file; none if its crate has no rooms.
+pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {
+    if !has_extension(path, &["rs"]) {
+        return Vec::new();
+    }
+    HOUSES
+        .iter()
+        .filter_map(|house| Some((house, path.strip_prefix(house.sources).ok()?)))
+        .flat_map(|(house, inside)| house.check(path, inside, text))
+        .collect()
+}
+
+/// A crate whose modules are rooms on top of each other.
+struct House {
+    /// The folder of its sources.
+    sources: &'static str,
+    /// The rooms from the top to the bottom: each may use those below it.
+    rooms: &'static [&'static str],
+    /// Rooms beside them, which no other room uses and which use none.
+    apart: &'static [&'static str],
+}
+
+impl House {
+    fn check(&self, path: &Path, inside: &Path, text: &str) -> Vec<Finding> {
+        let Some(own) = inside.iter().next().and_then(|part| part.to_str()) else {
+            return Vec::new();
+        };
+        if own == "lib.rs" {
+            return Vec::new();
+        }
+        let room = own.strip_suffix(".rs").unwrap_or(own);
+        let Some(level) = self.level(room).filter(|_| inside.iter().count() > 1) else {
+            let message = format!(
+                "no room of the crate, move it into one of {}",
+                self.rooms.join(", ")
+            );
+            return vec![Finding::new(path, 1, message)];
+        };
+        let tokens = tokens(text);
+        if let Some(window) = tokens.windows(4).find(|window| is_group(window)) {
+            let message = "use crate::{…} hides which rooms are used, write one `use` for each";
+            return vec![Finding::new(path, window[0].line, message)];
+        }
+        let uses = tokens.windows(4).filter_map(|window| self.used(window));
+        uses.filter(|(used, _)| *used != own)
+            .filter(|(used, _)| !level.may_use(self.level(used)))
+            .map(|(used, line)| {
+                let message = format!(
+                    "{own} uses {used}, move what it needs into a room below: the order is {}",
+                    self.rooms.join(" -> ")
+                );
+                Finding::new(path, line, message)
+            })
+            .collect()
+    }
+
+    /// The room that `crate::room` names, and its line.
+    fn used<'a>(&self, window: &[Token<'a>]) -> Option<(&'a str, usize)> {
+        let [root, one, two, room] = window else {
+            return None;
+        };
+        let (Kind::Word("crate"), Kind::Mark(b':'), Kind::Mark(b':'), Kind::Word(name)) =
+            (root.kind, one.kind, two.kind, room.kind)
+        else {
+            return None;
+        };
+        self.level(name).map(|_| (name, room.line))
+    }
+
+    fn level(&self, room: &str) -> Option<Level> {
+        let place = self.rooms.iter().position(|other| *other == room);
+        let apart = self.apart.contains(&room).then_some(Level::Apart);
+        place.map(Level::Floor).or(apart)
+    }
+}
+
+/// Whether the tokens are `crate::{`.
+fn is_group(window: &[Token<'_>]) -> bool {
+    let kinds = [
+        Kind::Word("crate"),
+        Kind::Mark(b':'),
+        Kind::Mark(b':'),
+        Kind::Mark(b'{'),
+    ];
+    window.iter().map(|token| token.kind).eq(kinds)
+}
+
+/// Where a room is.
+#[derive(Debug, Clone, Copy)]
+enum Level {
+    /// Counted from the top.
+    Floor(usize),
+    Apart,
+}
+
+impl Level {
+    fn may_use(self, used: Option<Self>) -> bool {
+        match (self, used) {
+            (Self::Floor(own), Some(Self::Floor(used))) => used > own,
+            (_, None) => true,
+            _ => false,
+        }
+    }
+}
+
+const HOUSES: &[House] = &[House {
+    sources: "crates/tidewire-load/src",
+    rooms: &[
+        "options",
+        "plan",
+        "fleet",
+        "worker",
+        "accounting",
+        "verdict",
+        "report",
+    ],
+    apart: &["test_server"],
+}];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages(path: &str, text: &str) -> Vec<String> {
+        let path = format!("crates/tidewire-load/src/{path}");
+        let findings = check(Path::new(&path), text);
+        findings
+            .into_iter()
+            .map(|finding| format!("{}: {}", finding.line, finding.message))
+            .collect()
+    }
+
+    #[test]
+    fn imports_run_down() {
+        let text = "use crate::report::Report;\nuse crate::worker::order;\n// crate::plan\n";
+        assert!(messages("fleet/mod.rs", text).is_empty());
+        assert!(messages("fleet.rs", text).len() == 1, "a file at the root");
+        let up = messages("accounting/outcome.rs", text);
+        assert_eq!(up.len(), 1);
+        assert!(up[0].starts_with("2: accounting uses worker"), "{up:?}");
+    }
+
+    #[test]
+    fn a_room_apart_uses_no_other_and_nobody_uses_it() {
+        let own = "use crate::test_server::Counts;\n";
+        assert!(messages("test_server/mod.rs", own).is_empty());
+        assert_eq!(messages("plan/run.rs", own).len(), 1);
+        assert_eq!(
+            messages("test_server/mod.rs", "use crate::report::X;").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_group_of_rooms_is_written_out() {
+        let group = "\nuse crate::{fleet, report};";
+        assert!(messages("worker/order.rs", group)[0].starts_with("2: use crate::{"));
+    }
+
+    #[test]
+    fn other_crates_are_left_alone() {
+        let text = "use crate::worker::order;";
+        assert!(check(Path::new("crates/tidewire-net/src/io.rs"), text).is_empty());
+    }
+}
