@@ -8,6 +8,7 @@ mod report;
 mod serve;
 mod sources;
 mod stop;
+mod test_server;
 mod token;
 mod top;
 
@@ -37,6 +38,7 @@ fn run() -> Result<u8, Failure> {
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
         Parsed::Report(flags) => report::run(&flags),
+        Parsed::TestServer(flags) => test_server::run(&flags),
     }
 }
 

@@ -9,6 +9,7 @@ pub mod accounting;
 pub mod fleet;
 pub mod plan;
 pub mod report;
+pub mod test_server;
 pub mod verdict;
 pub mod worker;
 
