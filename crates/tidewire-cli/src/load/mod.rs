@@ -7,9 +7,10 @@ pub(crate) use flags::LoadFlags;
 
 use crate::failure::Failure;
 use crate::{print, stop};
-use flags::{CheckFlags, ConnectionFlags, RequestFlags};
+use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
 use std::io::Write;
 use tidewire_load::options::load::{LoadOptions, TlsOptions};
+use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
 use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
@@ -80,6 +81,7 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     options.expectations.clone_from(&flags.check.expect);
     options.abort_after = flags.check.abort_after_s;
     options.command = Some(crate::bench::command_line());
+    options.messages = messages(&flags.message);
     connections(&mut options, &flags.connection);
     Ok(options)
 }
@@ -103,6 +105,19 @@ fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
     options.source_addresses.clone_from(&flags.source_address);
     options.resolve.clone_from(&flags.resolve);
     options.server_pid = flags.server_pid;
+}
+
+fn messages(flags: &MessageFlags) -> MessageOptions {
+    MessageOptions {
+        message: flags.message.clone(),
+        file: flags.message_file.clone(),
+        subscribe: flags.subscribe.clone(),
+        matching: flags.reply.clone().unwrap_or_default(),
+        stamp: flags.timestamp_field.clone(),
+        is_binary: flags.binary,
+        profile: flags.profile.map(Into::into),
+        token: flags.token.clone(),
+    }
 }
 
 fn request(flags: &RequestFlags, checks: &CheckFlags) -> Result<RequestOptions, Failure> {
