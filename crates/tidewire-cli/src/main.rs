@@ -4,6 +4,7 @@ mod arguments;
 mod bench;
 mod config_file;
 mod failure;
+mod load;
 mod report;
 mod serve;
 mod sources;
@@ -36,6 +37,7 @@ fn run() -> Result<u8, Failure> {
         Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
+        Parsed::Load(flags) => load::run(&flags),
         Parsed::Report(flags) => report::run(&flags),
     }
 }

@@ -19,7 +19,6 @@ pub(crate) enum Rules {
     /// As clients read: white space after a size and folded trailer lines pass, and a bare LF ends a trailer line.
     Lenient,
     /// As servers read.
-    #[expect(dead_code, reason = "the reader of requests follows")]
     Strict,
 }
 

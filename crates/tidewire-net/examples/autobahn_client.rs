@@ -109,7 +109,7 @@ impl Client {
         };
         self.connection = Some(Connection::new(task));
         let connect = Connect {
-            address: self.address,
+            address: self.address.into(),
             source: None,
             tls: None,
         };

@@ -21,6 +21,7 @@ use socket2::{Domain, Protocol, Type};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,12 +38,27 @@ pub struct Now {
 #[derive(Debug)]
 pub struct Connect {
     /// Where to.
-    pub address: SocketAddr,
+    pub address: Address,
     /// From which address of this machine, or `None` for the system's choice. Each gives about as many
     /// more connections to one target as there are ports in the ephemeral range.
     pub source: Option<IpAddr>,
     /// TLS, and the name that the server's certificate has to be for.
     pub tls: Option<(Arc<tls::ClientConfig>, ServerName<'static>)>,
+}
+
+/// Where a connection leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket; only on systems that have them.
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Tcp(address)
+    }
 }
 
 /// The connections of a shard and everything that can be asked of them.
@@ -298,17 +314,10 @@ impl Io {
         if self.is_simulated {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let domain = Domain::for_address(connect.address);
-        let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(source) = connect.source {
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        match socket.connect(&connect.address.into()) {
-            Err(error) if !is_in_progress(&error) => return Err(error),
-            _ => {}
-        }
+        let socket = match &connect.address {
+            Address::Tcp(address) => tcp_socket(*address, connect.source)?,
+            Address::Unix(path) => unix_socket(path)?,
+        };
         let tcp = TcpStream::from_std(socket.into());
         let stream = match connect.tls {
             None => Stream::Plain(tcp),
@@ -438,6 +447,35 @@ impl Io {
             unix_ms: unix.as_millis() as u64,
         };
     }
+}
+
+/// A socket that is being connected.
+fn tcp_socket(address: SocketAddr, source: Option<IpAddr>) -> io::Result<socket2::Socket> {
+    let domain = Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    match socket.connect(&address.into()) {
+        Err(error) if !is_in_progress(&error) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+/// The same for a Unix socket, which connects at once or, when the queue of its listener is full, not at all.
+#[cfg(unix)]
+fn unix_socket(path: &Path) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&socket2::SockAddr::unix(path)?)?;
+    Ok(socket)
+}
+
+#[cfg(not(unix))]
+fn unix_socket(_path: &Path) -> io::Result<socket2::Socket> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 fn is_in_progress(error: &io::Error) -> bool {

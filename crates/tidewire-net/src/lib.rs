@@ -29,7 +29,7 @@ pub use alarm::SPIN;
 pub use handler::{Closed, Handler};
 pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
-pub use io::{Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
+pub use io::{Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
 pub use listener::bind;
 pub use mailbox::{Mailbox, MailboxError};
 pub use shard::{Shard, ShardConfig};

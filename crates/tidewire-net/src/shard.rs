@@ -278,6 +278,8 @@ impl<H: Handler> Shard<H> {
         let result = match socket.stream.take_error() {
             Ok(None) => match socket.stream.peer_addr() {
                 Ok(_) => socket.stream.flush(),
+                // The address of a Unix socket is none of TCP.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => socket.stream.flush(),
                 Err(error) => Err(error),
             },
             Ok(Some(error)) | Err(error) => Err(error),

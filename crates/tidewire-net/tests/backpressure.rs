@@ -261,7 +261,7 @@ fn a_pause_while_connecting_reads_nothing_before_its_end() {
     let id = client.ask(move |_, io| {
         let id = io
             .connect(tidewire_net::Connect {
-                address,
+                address: address.into(),
                 source: None,
                 tls: None,
             })

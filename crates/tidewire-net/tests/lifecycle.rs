@@ -308,7 +308,7 @@ fn stop_closes_everything() {
         // Its own end must not be answered with new connections for ever.
         lab.on_close = Box::new(move |io, _| {
             let again = Connect {
-                address,
+                address: address.into(),
                 source: None,
                 tls: None,
             };
@@ -333,7 +333,7 @@ fn stop_ends_connections_that_are_being_made() {
             let name = tidewire_net::tls::server_name("localhost").unwrap();
             let tls = Some((Arc::clone(&config), name));
             io.connect(Connect {
-                address,
+                address: address.into(),
                 source: None,
                 tls,
             })
@@ -414,7 +414,7 @@ fn a_handler_may_end_and_begin_connections_at_any_call() {
         if left > 0 {
             left -= 1;
             io.connect(Connect {
-                address,
+                address: address.into(),
                 source: None,
                 tls: None,
             })
@@ -425,7 +425,7 @@ fn a_handler_may_end_and_begin_connections_at_any_call() {
     client.ask(move |_, io| {
         for _ in 0..10 {
             io.connect(Connect {
-                address,
+                address: address.into(),
                 source: None,
                 tls: None,
             })

@@ -11,7 +11,7 @@ use tidewire_net::{Closed, Connect, ShardConfig, bind};
 
 fn to(address: SocketAddr) -> Connect {
     Connect {
-        address,
+        address: address.into(),
         source: None,
         tls: None,
     }

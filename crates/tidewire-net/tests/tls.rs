@@ -153,7 +153,7 @@ fn a_client_resumes_its_session_with_a_shard() {
 fn connect_to(address: SocketAddr, config: &Arc<tls::ClientConfig>, name: &str) -> Connect {
     let name = tls::server_name(name).unwrap();
     Connect {
-        address,
+        address: address.into(),
         source: None,
         tls: Some((Arc::clone(config), name)),
     }

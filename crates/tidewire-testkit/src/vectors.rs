@@ -4,6 +4,7 @@ pub mod deflate;
 pub mod dialogue;
 pub mod frames;
 pub mod handshake;
+pub mod http;
 pub mod liveness;
 pub mod messages;
 pub mod scalars;

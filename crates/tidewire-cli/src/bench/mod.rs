@@ -143,7 +143,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
 }
 
 /// What was typed, for the report; secrets are left out.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let mut words = vec!["tidewire".to_owned()];
     let mut is_secret = false;
     for word in std::env::args_os().skip(1) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 
-use tidewire_net::Closed;
+use tidewire_net::{Closed, tls};
 use tidewire_wire::handshake::client::ResponseError;
 
 /// Why one connection failed.
@@ -89,6 +89,29 @@ impl Failure {
         }
     }
 
+    /// A stable name for reports, in kebab case.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Reset => "reset",
+            Self::TimedOut => "connect-timeout",
+            Self::Status(_) => "unexpected-status",
+            Self::NoPort => "no-port",
+            Self::OpenFiles => "open-files",
+            Self::Memory => "memory",
+            Self::Tls => "tls",
+            Self::Protocol => "protocol",
+            Self::NoDeflate => "no-deflate",
+            Self::NoEncryption => "no-encryption",
+            Self::NotSubscribed => "not-subscribed",
+            Self::Closed | Self::ClosedWith(_) => "closed",
+            Self::Interrupted => "interrupted",
+            Self::Unreachable => "unreachable",
+            Self::Other => "other",
+        }
+    }
+
     /// The kind of an unwelcome answer to the upgrade.
     #[must_use]
     pub fn of_response(error: &ResponseError) -> Self {
@@ -96,6 +119,24 @@ impl Failure {
             ResponseError::Refused { status, .. } => Self::Status(*status),
             _ => Self::Protocol,
         }
+    }
+}
+
+/// A stable name for what went wrong in TLS, in kebab case.
+#[must_use]
+pub fn tls_error_name(error: &tls::Error) -> &'static str {
+    match error {
+        tls::Error::InvalidCertificate(problem) => match problem {
+            tls::CertificateError::Expired | tls::CertificateError::ExpiredContext { .. } => {
+                "tls-certificate-expired"
+            }
+            tls::CertificateError::NotValidForName
+            | tls::CertificateError::NotValidForNameContext { .. } => "tls-wrong-name",
+            tls::CertificateError::UnknownIssuer => "tls-unknown-issuer",
+            _ => "tls-bad-certificate",
+        },
+        tls::Error::AlertReceived(_) => "tls-refused-by-server",
+        _ => "tls",
     }
 }
 

@@ -1,8 +1,13 @@
 //! Running figures that the workers publish while they work.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use super::tally::Tally;
+use super::windows::Window;
+use crate::report::model::{Requests, Traffic};
 
 /// One worker's figures; written by it once per loop turn, read by the thread that shows them.
 #[derive(Debug, Default)]
@@ -38,6 +43,87 @@ pub struct Live {
     pub rate_per_s: f64,
     /// The 99th percentile of the latency so far, in microseconds; `None` while nothing is known.
     pub latency_p99_us: Option<f64>,
+}
+
+/// One worker's figures of a service load.
+#[derive(Debug, Default)]
+pub(crate) struct ServiceCell(Mutex<ServiceLive>);
+
+/// The figures of a service load at one moment of a phase.
+#[derive(Debug, Clone, Default)]
+pub struct ServiceLive {
+    /// Since the phase began.
+    pub elapsed: Duration,
+    /// Connections that are open now.
+    pub connected: u64,
+    /// Connections that could not be opened.
+    pub not_opened: u64,
+    /// Requests that wait for a response now, or for a connection.
+    pub outstanding: u64,
+    /// Requests and what became of each.
+    pub requests: Requests,
+    /// Bytes in both directions.
+    pub traffic: Traffic,
+    /// Messages from the server that answer nothing.
+    pub unsolicited: u64,
+    /// Whole responses by status.
+    pub statuses: BTreeMap<u16, u64>,
+    /// What went wrong, by name.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// The window that ended last and how many had ended before it.
+    pub window: Option<(usize, Window)>,
+}
+
+impl ServiceCell {
+    /// Replaces the figures.
+    pub(crate) fn publish(&self, tally: &Tally, connected: u64, outstanding: u64, since_ns: u64) {
+        let elapsed = Duration::from_nanos(since_ns);
+        let live = ServiceLive {
+            elapsed,
+            connected,
+            not_opened: tally.not_opened,
+            outstanding,
+            requests: tally.requests,
+            traffic: tally.traffic,
+            unsolicited: tally.unsolicited,
+            statuses: tally.statuses.iter().collect(),
+            errors: tally.errors.clone(),
+            window: tally.series.last_whole(elapsed),
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = live;
+    }
+
+    fn get(&self) -> ServiceLive {
+        let live = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        live.clone()
+    }
+}
+
+/// The figures of all workers together.
+pub(crate) fn sum_service(cells: &[Arc<ServiceCell>]) -> ServiceLive {
+    let mut all = ServiceLive::default();
+    for live in cells.iter().map(|cell| cell.get()) {
+        all.elapsed = all.elapsed.max(live.elapsed);
+        all.connected += live.connected;
+        all.not_opened += live.not_opened;
+        all.outstanding += live.outstanding;
+        all.requests.add(&live.requests);
+        all.traffic.add(&live.traffic);
+        all.unsolicited += live.unsolicited;
+        for (status, count) in live.statuses {
+            *all.statuses.entry(status).or_default() += count;
+        }
+        for (name, count) in live.errors {
+            *all.errors.entry(name).or_default() += count;
+        }
+        match (&mut all.window, live.window) {
+            (Some((index, window)), Some((other, more))) if *index == other => window.add(&more),
+            (Some((index, _)), Some((other, _))) if *index > other => {}
+            (window, Some(newer)) => *window = Some(newer),
+            (_, None) => {}
+        }
+    }
+    all
 }
 
 /// The sum of the workers' figures. Only the slowest worker's percentile is known without a merge.

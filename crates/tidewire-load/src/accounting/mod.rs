@@ -10,4 +10,5 @@ pub mod recorder;
 pub mod resources;
 pub(crate) mod server;
 pub mod stats;
+pub mod tally;
 pub mod windows;

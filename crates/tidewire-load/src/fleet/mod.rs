@@ -2,6 +2,7 @@
 
 pub mod preflight;
 mod pulse;
+pub mod service;
 pub mod stop;
 
 use std::io;

@@ -368,7 +368,7 @@ pub const DURATION: RangeInclusive<Duration> =
 /// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
 pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
 
-fn now_rfc3339() -> String {
+pub(super) fn now_rfc3339() -> String {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,6 +1,11 @@
 //! Workers: one thread each, with an event loop and its share of the connections.
 
+pub(crate) mod http;
+mod meter;
 pub mod order;
 pub mod pace;
+pub mod script;
+pub mod service;
 pub mod target;
+pub mod template;
 pub mod websocket;

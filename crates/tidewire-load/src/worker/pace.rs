@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -16,6 +17,73 @@ pub enum Pace {
     },
     /// So many a second on average, at random times as independent users would send them.
     Poisson(Arrivals),
+    /// Rates that change, in a straight line from one to the next, and then nothing more.
+    Stages(Ramp),
+}
+
+/// Rates over time, and the messages due up to each change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ramp {
+    segments: Arc<[Segment]>,
+    /// With random gaps: arrivals of one message a second on average.
+    arrivals: Option<Arrivals>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Segment {
+    start_s: f64,
+    duration_s: f64,
+    from_per_s: f64,
+    to_per_s: f64,
+    /// Messages due before it.
+    before: f64,
+}
+
+impl Segment {
+    fn count(&self) -> f64 {
+        self.duration_s * (self.from_per_s + self.to_per_s) / 2.0
+    }
+
+    /// When the message with this number, counted from the segment's first, is due: seconds from its start.
+    /// The number is the integral of the rate, a quadratic in the time.
+    fn time_of(&self, number: f64) -> f64 {
+        let slope = (self.to_per_s - self.from_per_s) / self.duration_s;
+        if slope.abs() < 1e-9 {
+            return number / self.from_per_s;
+        }
+        let root = (self.from_per_s * self.from_per_s + 2.0 * slope * number).max(0.0);
+        // The form that does not subtract nearly equal numbers.
+        2.0 * number / (self.from_per_s + root.sqrt())
+    }
+}
+
+impl Ramp {
+    /// When the message is due, in nanoseconds from the start; `u64::MAX` after the last stage.
+    fn intended_ns(&self, index: u64) -> u64 {
+        let number = match &self.arrivals {
+            None => index as f64,
+            Some(arrivals) => arrivals.time_ns(index) as f64 / 1e9,
+        };
+        let at = self
+            .segments
+            .partition_point(|segment| segment.before + segment.count() <= number);
+        let Some(segment) = self.segments.get(at) else {
+            return u64::MAX;
+        };
+        let since_s = segment.time_of(number - segment.before);
+        ((segment.start_s + since_s) * 1e9) as u64
+    }
+}
+
+impl Arrivals {
+    fn time_ns(&self, index: u64) -> u64 {
+        let drawn = self.times_ns.len().max(1) as u64;
+        let lap_ns = self.times_ns.last().copied().unwrap_or(0);
+        let within = self.times_ns.get((index % drawn) as usize);
+        (index / drawn)
+            .saturating_mul(lap_ns)
+            .saturating_add(within.copied().unwrap_or(0))
+    }
 }
 
 /// Arrival times drawn beforehand, so that a pace stays a pure function.
@@ -46,6 +114,47 @@ impl Pace {
         Self::Poisson(Arrivals { times_ns })
     }
 
+    /// Towards one rate after the other, each in its time, in a straight line; the first from 0.
+    #[must_use]
+    pub fn stages(stages: &[(Duration, f64)], is_poisson: bool, seed: u64) -> Self {
+        let (mut start_s, mut from_per_s, mut before) = (0.0, 0.0, 0.0);
+        let mut segments = Vec::new();
+        for &(duration, to_per_s) in stages {
+            let segment = Segment {
+                start_s,
+                duration_s: duration.as_secs_f64(),
+                from_per_s,
+                to_per_s,
+                before,
+            };
+            (start_s, from_per_s) = (start_s + segment.duration_s, to_per_s);
+            before += segment.count();
+            segments.push(segment);
+        }
+        // A time without a rate has no message, and a step of no length only changes the rate.
+        segments.retain(|segment| segment.count() > 0.0);
+        let arrivals = is_poisson.then(|| match Self::poisson(1.0, seed) {
+            Self::Poisson(arrivals) => arrivals,
+            _ => Arrivals {
+                times_ns: [].into(),
+            },
+        });
+        Self::Stages(Ramp {
+            segments: segments.into(),
+            arrivals,
+        })
+    }
+
+    /// Whether the times are random.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        match self {
+            Self::Constant { .. } => false,
+            Self::Poisson(_) => true,
+            Self::Stages(ramp) => ramp.arrivals.is_some(),
+        }
+    }
+
     /// Evenly or at random times.
     #[must_use]
     pub fn at(per_s: f64, is_poisson: bool, seed: u64) -> Self {
@@ -62,17 +171,8 @@ impl Pace {
     pub fn intended_ns(&self, index: u64) -> u64 {
         match self {
             Self::Constant { per_s } => (index as f64 * 1e9 / per_s) as u64,
-            Self::Poisson(Arrivals { times_ns }) => {
-                let drawn = times_ns.len() as u64;
-                let lap_ns = times_ns.last().copied().unwrap_or(0);
-                let within = times_ns
-                    .get((index % drawn.max(1)) as usize)
-                    .copied()
-                    .unwrap_or(0);
-                (index / drawn.max(1))
-                    .saturating_mul(lap_ns)
-                    .saturating_add(within)
-            }
+            Self::Poisson(arrivals) => arrivals.time_ns(index),
+            Self::Stages(ramp) => ramp.intended_ns(index),
         }
     }
 }
@@ -149,7 +249,13 @@ impl Share {
     /// Whether the messages are due at random times.
     #[must_use]
     pub fn is_poisson(&self) -> bool {
-        matches!(self.pace, Pace::Poisson(_))
+        self.pace.is_random()
+    }
+
+    /// Whether it has no message at all.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.slots.is_empty()
     }
 }
 
@@ -270,6 +376,49 @@ mod tests {
             .collect();
         assert_eq!(uneven[0].len() + uneven[2].len(), 4);
         assert!(uneven[1].is_empty());
+    }
+
+    #[test]
+    fn stages_lead_from_rate_to_rate() {
+        let s = Duration::from_secs;
+        // 0 to 100 in 2 s: 100 messages. 100 for 1 s: 100 more. Down to 0 in 2 s: 100 more.
+        let stages = [(s(2), 100.0), (s(1), 100.0), (s(2), 0.0)];
+        let pace = Pace::stages(&stages, false, 1);
+        let at = |index| pace.intended_ns(index) as f64 / 1e9;
+        assert_eq!(at(0), 0.0);
+        assert!(
+            (at(25) - 1.0).abs() < 1e-6,
+            "a quarter in half the time: {}",
+            at(25)
+        );
+        assert!((at(100) - 2.0).abs() < 1e-6);
+        assert!((at(150) - 2.5).abs() < 1e-6);
+        assert!((at(275) - 4.0).abs() < 1e-6);
+        assert_eq!(pace.intended_ns(300), u64::MAX);
+        let times: Vec<u64> = (0..300).map(|index| pace.intended_ns(index)).collect();
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn stages_that_jump_or_pause_keep_their_times() {
+        let s = Duration::from_secs;
+        let stages = [
+            (s(0), 10.0),
+            (s(1), 10.0),
+            (s(0), 0.0),
+            (s(5), 0.0),
+            (s(0), 4.0),
+            (s(1), 4.0),
+        ];
+        let pace = Pace::stages(&stages, false, 1);
+        let at = |index| pace.intended_ns(index) as f64 / 1e9;
+        assert!((at(9) - 0.9).abs() < 1e-6);
+        assert!((at(10) - 6.0).abs() < 1e-6, "{}", at(10));
+        assert!((at(13) - 6.75).abs() < 1e-6);
+        assert_eq!(pace.intended_ns(14), u64::MAX);
+        let random = Pace::stages(&[(s(0), 1000.0), (s(10), 1000.0)], true, 3);
+        let due = Share::whole(random, 1000.0).due_in(u64::MAX);
+        assert!((9_700..10_300).contains(&due), "{due}");
     }
 
     #[test]

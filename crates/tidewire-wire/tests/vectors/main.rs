@@ -50,8 +50,15 @@ run_files! {
     topics: "topics" => dialogues;
 }
 
-/// Files that `vectors_crypto` runs, which needs the feature `crypto`, and that of the engine, which has a clock.
-const ELSEWHERE: [&str; 3] = ["encryption", "liveness", "signatures"];
+/// Files that `vectors_crypto` runs, which needs the feature `crypto`, that of the engine, which has a clock, and those
+/// of `tidewire-http`.
+const ELSEWHERE: [&str; 5] = [
+    "encryption",
+    "http-requests",
+    "http-responses",
+    "liveness",
+    "signatures",
+];
 
 #[test]
 fn every_file_is_run() {

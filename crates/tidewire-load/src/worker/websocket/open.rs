@@ -6,10 +6,10 @@ use tidewire_wire::frame::Role;
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
-use super::meter::Meter;
 use super::{Lab, Worker};
 use crate::accounting::failure::Failure;
 use crate::accounting::outcome::Opened;
+use crate::worker::meter::Meter;
 use crate::worker::order::{OpenOrder, Outcome};
 use crate::worker::target::TokenPlace;
 use crate::worker::websocket::channel::KeyPair;
@@ -110,7 +110,7 @@ impl Lab {
         };
         let started_ns = setup.now_ns();
         let id = io.connect(Connect {
-            address: setup.target.address,
+            address: setup.target.address.into(),
             source,
             tls,
         })?;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 
 use super::fan_out::session::{FanRun, TAIL_NS};
-use super::meter::Meter;
 use super::{Lab, Worker};
 use crate::accounting::outcome::{Ran, WINDOW};
+use crate::worker::meter::Meter;
 use crate::worker::order::{Activity, Outcome, PhaseOrder};
 use crate::worker::websocket::ring::FrameRing;
 use crate::worker::websocket::session::{Batch, Pump, State, Talk, Task, Work};

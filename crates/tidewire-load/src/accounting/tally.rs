@@ -1,0 +1,361 @@
+//! Tally of a service load: everything that one worker counts in a phase, merged into that of all.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::outcome::{CpuTime, WINDOW};
+use super::recorder::Recorder;
+use super::windows::WindowSeries;
+use crate::report::model::{ByteCounts, Requests, Traffic};
+
+/// A request and the times of its exchange, in nanoseconds since the run's epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// When it was meant to be sent.
+    pub intended_ns: u64,
+    /// When it was handed to its socket.
+    pub sent_ns: u64,
+    /// When the first byte of its response came; 0 before.
+    pub first_byte_ns: u64,
+    /// Which of the scenario's requests it is.
+    pub step: u32,
+}
+
+/// What one phase of a service load has counted.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// The start of the phase, in nanoseconds since the run's epoch.
+    pub start_ns: u64,
+    /// Requests and what became of each.
+    pub requests: Requests,
+    /// Whole responses by status, where there is one.
+    pub statuses: StatusCounts,
+    /// Failed requests and connections by the name of what went wrong.
+    pub errors: BTreeMap<&'static str, u64>,
+    /// Bytes in both directions.
+    pub traffic: Traffic,
+    /// From the intended time to the whole response, of successes.
+    pub latency: Recorder,
+    /// From the time of sending to the whole response, of successes.
+    pub service: Recorder,
+    /// From the time of sending to the first byte of the response.
+    pub first_byte: Recorder,
+    /// Latency of failures with a response.
+    pub failed_latency: Recorder,
+    /// How late requests left although a connection was free; only at given times.
+    pub late: Recorder,
+    /// From the start of a connection to its readiness.
+    pub connect: Recorder,
+    /// Connections that became ready.
+    pub opened: u64,
+    /// Attempts to connect that failed.
+    pub not_opened: u64,
+    /// The most connections open at once, of this worker.
+    pub peak: u64,
+    /// Connections that this worker tried to open.
+    pub attempted: u64,
+    /// Messages from the server that were no answer.
+    pub unsolicited: u64,
+    /// All messages from the server.
+    pub received: u64,
+    /// Requests that were due in the phase, at given times.
+    pub due: u64,
+    /// Requests that were due and that no connection was free for when the phase ended.
+    pub starved: u64,
+    /// Successes in each quarter of a second since the start.
+    pub quarters: Vec<u64>,
+    /// Successes, failures and latencies of each second.
+    pub series: WindowSeries,
+    /// Each request of a scenario by itself; empty if there is only one.
+    pub steps: Vec<StepTally>,
+    /// When the last request was sent, and when the last response was whole, since the run's epoch.
+    pub last_sent_ns: u64,
+    /// See [`Self::last_sent_ns`].
+    pub last_done_ns: u64,
+    /// When nothing more was sent, since the run's epoch.
+    pub stopped_ns: u64,
+    /// Processor time of the threads.
+    pub cpu: CpuTime,
+    /// What the server calls itself.
+    pub server: Option<String>,
+}
+
+/// One request of a scenario.
+#[derive(Debug, Clone, Default)]
+pub struct StepTally {
+    /// What became of it.
+    pub requests: Requests,
+    /// Whole responses by status.
+    pub statuses: StatusCounts,
+    /// Latency of successes.
+    pub latency: Recorder,
+}
+
+/// Responses by status, in a table for the three digits that a status has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusCounts(Box<[u64; 1000]>);
+
+impl Default for StatusCounts {
+    fn default() -> Self {
+        Self(Box::new([0; 1000]))
+    }
+}
+
+impl StatusCounts {
+    /// Counts one response.
+    #[inline]
+    pub fn add(&mut self, status: u16) {
+        if let Some(count) = self.0.get_mut(usize::from(status)) {
+            *count += 1;
+        }
+    }
+
+    /// Those that came, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
+        let numbered = (0..).zip(self.0.iter().copied());
+        numbered.filter(|(_, count)| *count > 0)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0.iter()) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl Tally {
+    /// Nothing counted; `steps` requests are told apart if there are several.
+    #[must_use]
+    pub fn new(start_ns: u64, steps: usize) -> Self {
+        let steps = if steps > 1 { steps } else { 0 };
+        Self {
+            start_ns,
+            requests: Requests::default(),
+            statuses: StatusCounts::default(),
+            errors: BTreeMap::new(),
+            traffic: Traffic::default(),
+            latency: Recorder::new(),
+            service: Recorder::new(),
+            first_byte: Recorder::new(),
+            failed_latency: Recorder::new(),
+            late: Recorder::new(),
+            connect: Recorder::new(),
+            opened: 0,
+            not_opened: 0,
+            peak: 0,
+            attempted: 0,
+            unsolicited: 0,
+            received: 0,
+            due: 0,
+            starved: 0,
+            quarters: Vec::new(),
+            series: WindowSeries::new(),
+            steps: vec![StepTally::default(); steps],
+            last_sent_ns: 0,
+            last_done_ns: 0,
+            stopped_ns: 0,
+            cpu: CpuTime::default(),
+            server: None,
+        }
+    }
+
+    /// Counts a request that was handed to its socket.
+    #[inline]
+    pub fn send(&mut self, exchange: &Exchange, bytes: ByteCounts) {
+        self.requests.sent += 1;
+        self.traffic.sent.add(&bytes);
+        self.last_sent_ns = exchange.sent_ns;
+        if let Some(step) = self.steps.get_mut(exchange.step as usize) {
+            step.requests.sent += 1;
+        }
+    }
+
+    /// Counts a whole response that passed every check.
+    #[inline]
+    pub fn succeed(&mut self, exchange: &Exchange, status: u16, bytes: u64, now_ns: u64) {
+        let latency_ns = now_ns.saturating_sub(exchange.intended_ns);
+        self.requests.succeeded += 1;
+        self.latency.record_ns(latency_ns);
+        self.service
+            .record_ns(now_ns.saturating_sub(exchange.sent_ns));
+        self.note_first_byte(exchange);
+        let at_ns = now_ns.saturating_sub(self.start_ns);
+        self.series.succeed(at_ns, latency_ns, bytes);
+        self.count_quarter(at_ns);
+        self.statuses.add(status);
+        self.last_done_ns = now_ns;
+        if let Some(step) = self.steps.get_mut(exchange.step as usize) {
+            step.requests.succeeded += 1;
+            step.statuses.add(status);
+            step.latency.record_ns(latency_ns);
+        }
+    }
+
+    /// Counts a request that failed, with the status of its response if that was whole.
+    pub fn fail(&mut self, exchange: &Exchange, name: &'static str, status: u16, now_ns: u64) {
+        self.requests.failed += 1;
+        self.requests.timeouts += u64::from(name == TIMEOUT);
+        self.add_error(name);
+        self.series.fail(now_ns.saturating_sub(self.start_ns));
+        self.last_done_ns = now_ns;
+        if status > 0 {
+            self.statuses.add(status);
+            self.failed_latency
+                .record_ns(now_ns.saturating_sub(exchange.intended_ns));
+            self.note_first_byte(exchange);
+        }
+        if let Some(step) = self.steps.get_mut(exchange.step as usize) {
+            step.requests.failed += 1;
+            step.requests.timeouts += u64::from(name == TIMEOUT);
+            if status > 0 {
+                step.statuses.add(status);
+            }
+        }
+    }
+
+    /// Counts a request that was open when the phase ended.
+    pub fn leave_unfinished(&mut self, exchange: &Exchange) {
+        self.requests.unfinished += 1;
+        if let Some(step) = self.steps.get_mut(exchange.step as usize) {
+            step.requests.unfinished += 1;
+        }
+    }
+
+    /// Counts something that went wrong and is no request's.
+    pub fn add_error(&mut self, name: &'static str) {
+        *self.errors.entry(name).or_default() += 1;
+    }
+
+    fn note_first_byte(&mut self, exchange: &Exchange) {
+        if exchange.first_byte_ns > 0 {
+            let wait_ns = exchange.first_byte_ns.saturating_sub(exchange.sent_ns);
+            self.first_byte.record_ns(wait_ns);
+        }
+    }
+
+    #[inline]
+    fn count_quarter(&mut self, at_ns: u64) {
+        let quarter = (at_ns / WINDOW.as_nanos() as u64) as usize;
+        if quarter >= self.quarters.len() {
+            // A load of a day has 345,600.
+            self.quarters.resize(quarter.min(QUARTERS_MAX) + 1, 0);
+        }
+        self.quarters[quarter.min(QUARTERS_MAX)] += 1;
+    }
+
+    /// The quarters of a second that were whole before nothing more was sent.
+    #[must_use]
+    pub fn whole_quarters(&self) -> Vec<u64> {
+        let sending_ns = self.stopped_ns.saturating_sub(self.start_ns);
+        let whole = (sending_ns / WINDOW.as_nanos() as u64) as usize;
+        let mut quarters = self.quarters.clone();
+        quarters.resize(whole.min(QUARTERS_MAX), 0);
+        quarters
+    }
+
+    /// From the start to the end of the sending or to the last response, whichever is later.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        let end_ns = self.stopped_ns.max(self.last_done_ns);
+        Duration::from_nanos(end_ns.saturating_sub(self.start_ns))
+    }
+
+    /// From the start to the end of the sending.
+    #[must_use]
+    pub fn sending(&self) -> Duration {
+        Duration::from_nanos(self.stopped_ns.saturating_sub(self.start_ns))
+    }
+
+    /// Adds what another worker has counted in the same phase.
+    pub fn merge(&mut self, other: &Self) {
+        self.requests.add(&other.requests);
+        self.statuses.merge(&other.statuses);
+        for (name, count) in &other.errors {
+            *self.errors.entry(name).or_default() += count;
+        }
+        self.traffic.add(&other.traffic);
+        self.latency.merge(&other.latency);
+        self.service.merge(&other.service);
+        self.first_byte.merge(&other.first_byte);
+        self.failed_latency.merge(&other.failed_latency);
+        self.late.merge(&other.late);
+        self.connect.merge(&other.connect);
+        self.opened += other.opened;
+        self.not_opened += other.not_opened;
+        self.peak += other.peak;
+        self.attempted += other.attempted;
+        self.unsolicited += other.unsolicited;
+        self.received += other.received;
+        self.due += other.due;
+        self.starved += other.starved;
+        if self.quarters.len() < other.quarters.len() {
+            self.quarters.resize(other.quarters.len(), 0);
+        }
+        for (mine, theirs) in self.quarters.iter_mut().zip(&other.quarters) {
+            *mine += theirs;
+        }
+        self.series.merge(&other.series);
+        for (mine, theirs) in self.steps.iter_mut().zip(&other.steps) {
+            mine.requests.add(&theirs.requests);
+            mine.statuses.merge(&theirs.statuses);
+            mine.latency.merge(&theirs.latency);
+        }
+        self.last_sent_ns = self.last_sent_ns.max(other.last_sent_ns);
+        self.last_done_ns = self.last_done_ns.max(other.last_done_ns);
+        self.stopped_ns = self.stopped_ns.max(other.stopped_ns);
+        self.cpu.merge(other.cpu);
+        if self.server.is_none() {
+            self.server.clone_from(&other.server);
+        }
+    }
+}
+
+/// The name of the error of a request whose time was over.
+pub const TIMEOUT: &str = "timeout";
+
+/// Quarters of a second in a week; what comes later is counted in the last.
+const QUARTERS_MAX: usize = 7 * 24 * 3600 * 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(step: u32) -> Exchange {
+        Exchange {
+            intended_ns: 1_000_000,
+            sent_ns: 3_000_000,
+            first_byte_ns: 4_000_000,
+            step,
+        }
+    }
+
+    #[test]
+    fn latency_is_from_the_intended_time_and_service_from_sending() {
+        let mut tally = Tally::new(0, 1);
+        tally.succeed(&exchange(0), 200, 10, 5_000_000);
+        let ms = |recorder: &Recorder| (recorder.percentile_ns(50.0) as f64 / 1e6).round();
+        assert_eq!(ms(&tally.latency), 4.0);
+        assert_eq!(ms(&tally.service), 2.0);
+        assert_eq!(ms(&tally.first_byte), 1.0);
+        assert!(tally.steps.is_empty());
+    }
+
+    #[test]
+    fn workers_add_up() {
+        let mut all = Tally::new(0, 2);
+        let mut other = Tally::new(0, 2);
+        all.succeed(&exchange(0), 200, 10, 5_000_000);
+        other.fail(&exchange(1), "unexpected-status", 503, 300_000_000);
+        other.fail(&exchange(1), TIMEOUT, 0, 300_000_000);
+        other.succeed(&exchange(1), 204, 0, 300_000_000);
+        all.stopped_ns = 600_000_000;
+        all.merge(&other);
+        assert_eq!((all.requests.succeeded, all.requests.failed), (2, 2));
+        assert_eq!(all.requests.timeouts, 1);
+        let statuses: Vec<(u16, u64)> = all.statuses.iter().collect();
+        assert_eq!(statuses, [(200, 1), (204, 1), (503, 1)]);
+        assert_eq!(all.steps[1].requests.failed, 2);
+        assert_eq!(all.whole_quarters(), [1, 1]);
+        assert_eq!(all.failed_latency.count(), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! Inspection of a response: what its checks and captures need, kept until it is whole.
+
+use std::io::Read;
+
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use tidewire_http::response::Head;
+
+use crate::worker::script::{CaptureFrom, ScriptState, Step};
+
+/// What is kept of a response.
+#[derive(Debug, Default)]
+pub(super) struct Inspection {
+    /// Values of the headers that are captured, in the order of the captures.
+    headers: Vec<Option<Vec<u8>>>,
+    coding: Coding,
+    /// The body, if it is needed.
+    body: Option<Vec<u8>>,
+    is_too_long: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Coding {
+    #[default]
+    None,
+    Gzip,
+    Deflate,
+    Other,
+}
+
+impl Inspection {
+    pub(super) fn of(step: &Step, head: &Head<'_>) -> Self {
+        let captured = |from: &CaptureFrom| match from {
+            CaptureFrom::Header(name) => head.header(name).map(<[u8]>::to_vec),
+            CaptureFrom::Json(_) => None,
+        };
+        Self {
+            headers: step
+                .captures
+                .iter()
+                .map(|capture| captured(&capture.from))
+                .collect(),
+            coding: Coding::of(head.header("content-encoding")),
+            body: step.needs_body().then(Vec::new),
+            is_too_long: false,
+        }
+    }
+
+    /// Keeps a piece of the body.
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        if let Some(body) = &mut self.body {
+            let room = BODY_BYTES_MAX.saturating_sub(body.len());
+            self.is_too_long |= bytes.len() > room;
+            body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+
+    /// What is wrong with the whole response; captures its values if nothing is.
+    pub(super) fn judge(self, step: &Step, state: &mut ScriptState) -> Option<&'static str> {
+        if self.is_too_long {
+            return Some("body-too-long-to-check");
+        }
+        let body = match self.body.map(|body| self.coding.decode(body)) {
+            Some(None) => return Some("bad-content-encoding"),
+            Some(body) => body,
+            None => None,
+        };
+        if let (Some(part), Some(body)) = (&step.checks.body_contains, &body)
+            && !contains(body, part)
+        {
+            return Some("unexpected-body");
+        }
+        let is_json = |from: &CaptureFrom| matches!(from, CaptureFrom::Json(_));
+        let parsed = step
+            .captures
+            .iter()
+            .any(|capture| is_json(&capture.from))
+            .then(|| serde_json::from_slice::<serde_json::Value>(body.as_deref().unwrap_or(b"")));
+        for (capture, header) in step.captures.iter().zip(self.headers) {
+            let value = match &capture.from {
+                CaptureFrom::Header(_) => header,
+                CaptureFrom::Json(pointer) => match &parsed {
+                    Some(Ok(json)) => json.pointer(pointer).and_then(text_of),
+                    _ => None,
+                },
+            };
+            let Some(value) = value else {
+                return Some("capture-missing");
+            };
+            state.captured[capture.variable] = value;
+        }
+        None
+    }
+}
+
+impl Coding {
+    fn of(value: Option<&[u8]>) -> Self {
+        let Some(value) = value else {
+            return Self::None;
+        };
+        let is = |name: &str| value.trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+        if is("gzip") || is("x-gzip") {
+            Self::Gzip
+        } else if is("deflate") {
+            Self::Deflate
+        } else if is("identity") {
+            Self::None
+        } else {
+            Self::Other
+        }
+    }
+
+    /// The content; `None` if it cannot be decoded or is too long.
+    fn decode(self, body: Vec<u8>) -> Option<Vec<u8>> {
+        match self {
+            Self::None => Some(body),
+            Self::Gzip => read_all(MultiGzDecoder::new(&body[..])),
+            Self::Deflate => read_all(ZlibDecoder::new(&body[..])),
+            Self::Other => None,
+        }
+    }
+}
+
+fn read_all(decoder: impl Read) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    let mut bounded = decoder.take(BODY_BYTES_MAX as u64 + 1);
+    bounded.read_to_end(&mut content).ok()?;
+    (content.len() <= BODY_BYTES_MAX).then_some(content)
+}
+
+/// A value as a template puts it: a string without its quotes, anything else as JSON.
+fn text_of(value: &serde_json::Value) -> Option<Vec<u8>> {
+    match value {
+        serde_json::Value::Null => None,
+        serde_json::Value::String(text) => Some(text.clone().into_bytes()),
+        other => Some(other.to_string().into_bytes()),
+    }
+}
+
+fn contains(body: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || body.windows(part.len()).any(|window| window == part)
+}
+
+/// What is kept of a body, before and after decoding.
+const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

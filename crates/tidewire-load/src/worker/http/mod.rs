@@ -1,0 +1,209 @@
+//! HTTP as a user of a service load speaks it: requests answered in their order.
+
+mod inspect;
+
+use tidewire_http::response::{
+    Event, Head, Response, ResponseHeads, ResponseReader, stray_line_end_bytes,
+};
+use tidewire_net::{Closed, Io};
+
+use super::service::user::{Pending, User};
+use super::service::{ConnectionEnd, Core, Dialogue};
+use crate::accounting::failure::Failure;
+use inspect::Inspection;
+
+/// The dialogue of HTTP/1.1.
+#[derive(Debug, Default)]
+pub(crate) struct Http {
+    heads: ResponseHeads,
+}
+
+/// What is remembered of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct HttpSession {
+    reader: ResponseReader,
+    /// What a check or a capture needs of the response at hand.
+    inspection: Option<Box<Inspection>>,
+}
+
+type HttpUser = User<HttpSession>;
+
+impl Dialogue for Http {
+    type Session = HttpSession;
+
+    fn greet(&mut self, core: &mut Core, _io: &mut Io, user: &mut HttpUser) {
+        core.ready(user);
+    }
+
+    fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, mut pending: Pending) {
+        core.write_request(io, user, &mut pending, None);
+        user.pending.push_back(pending);
+        let setup = &core.setup;
+        let is_last = setup
+            .requests_per_connection
+            .is_some_and(|most| user.sent_here >= most);
+        user.is_spent |= is_last || !setup.keeps_alive;
+    }
+
+    fn receive(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut HttpUser,
+        data: &mut [u8],
+    ) -> usize {
+        let now_ns = core.now_ns();
+        core.tally.traffic.received.wire += data.len() as u64;
+        let mut at = 0;
+        loop {
+            let Some(pending) = user.pending.front_mut() else {
+                return at + self.skip_stray(core, io, user, &data[at..]);
+            };
+            if pending.exchange.first_byte_ns == 0 && at < data.len() {
+                pending.exchange.first_byte_ns = now_ns;
+            }
+            let step = &core.setup.script.steps[pending.exchange.step as usize];
+            let reader = &mut user.session.reader;
+            match reader.read(&mut self.heads, &data[at..], step.expected) {
+                Ok(found) => {
+                    at += found.consumed;
+                    match found.event {
+                        Event::More if found.consumed == 0 => return at,
+                        Event::More | Event::Interim { .. } => {}
+                        Event::Head(head) => note_head(core, user, &head),
+                        Event::Body(bytes) => {
+                            if let Some(inspection) = &mut user.session.inspection {
+                                inspection.add(bytes);
+                            }
+                        }
+                        Event::Done(response) => finish(core, user, &response, now_ns),
+                    }
+                }
+                Err(error) => {
+                    self.break_off(core, io, user, error.name());
+                    return data.len();
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, core: &mut Core, user: &mut HttpUser, end: ConnectionEnd<'_>) {
+        let is_clean = matches!(end, ConnectionEnd::Closed(Closed::ByPeer));
+        let name = match end {
+            ConnectionEnd::TimedOut => crate::accounting::tally::TIMEOUT,
+            ConnectionEnd::Closed(Closed::ByPeer) => "closed-before-response",
+            ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
+        };
+        let now_ns = core.now_ns();
+        let is_between = user.session.reader.is_between();
+        let finished = user.session.reader.finish(is_clean);
+        let is_first = user.done_here == 0;
+        match (finished, end) {
+            (_, ConnectionEnd::TimedOut) => fail_oldest(core, user, name),
+            (Ok(Some(response)), _) => finish(core, user, &response, now_ns),
+            (Err(error), _) => fail_oldest(core, user, error.name()),
+            // A connection that was never of use is the server's fault; one that was may have been closed
+            // while the request was on its way (RFC 9112, section 9.3.1).
+            (Ok(None), _) if is_between && is_first => fail_oldest(core, user, name),
+            (Ok(None), _) => {}
+        }
+        give_up_rest(core, user, name);
+    }
+}
+
+impl Http {
+    /// What arrives while nothing is awaited is the end of a line at best.
+    fn skip_stray(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut HttpUser,
+        data: &[u8],
+    ) -> usize {
+        if stray_line_end_bytes(data) < data.len() {
+            core.tally.add_error("surplus-data");
+            core.drop_connection(io, user);
+        }
+        data.len()
+    }
+
+    /// The response cannot be read, so nobody knows where the next one begins.
+    fn break_off(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, name: &'static str) {
+        fail_oldest(core, user, name);
+        give_up_rest(core, user, "closed-before-response");
+        core.drop_connection(io, user);
+    }
+}
+
+fn note_head(core: &mut Core, user: &mut HttpUser, head: &Head<'_>) {
+    if core.tally.server.is_none()
+        && let Some(name) = head.header("server")
+    {
+        core.tally.server = Some(String::from_utf8_lossy(name).into_owned());
+    }
+    let Some(pending) = user.pending.front() else {
+        return;
+    };
+    let step = &core.setup.script.steps[pending.exchange.step as usize];
+    let follows = core.setup.redirects_max > 0 && (300..400).contains(&head.status);
+    if step.needs_headers() || follows {
+        user.session.inspection = Some(Box::new(Inspection::of(step, head)));
+    }
+}
+
+/// A response is whole.
+#[inline]
+fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64) {
+    let Some(pending) = user.pending.pop_front() else {
+        return;
+    };
+    user.done_here += 1;
+    let received = &mut core.tally.traffic.received;
+    received.head += response.head_bytes;
+    received.body += response.body_bytes;
+    user.is_spent |= !response.keeps_alive;
+    let step_index = pending.exchange.step;
+    let step = &core.setup.script.steps[step_index as usize];
+    let inspection = user.session.inspection.take();
+    let problem = if !step.checks.accepts(response.status) {
+        Some("unexpected-status")
+    } else if step
+        .checks
+        .body_bytes
+        .is_some_and(|bytes| bytes != response.body_bytes)
+    {
+        Some("unexpected-length")
+    } else {
+        inspection.and_then(|inspection| inspection.judge(step, &mut user.script))
+    };
+    match problem {
+        Some(name) => core.fail(user, &pending, name, response.status),
+        None => {
+            let (exchange, status) = (&pending.exchange, response.status);
+            core.tally
+                .succeed(exchange, status, response.wire_bytes, now_ns);
+            core.settle(user, now_ns);
+            core.think(user, step_index, now_ns);
+        }
+    }
+}
+
+fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
+    if let Some(pending) = user.pending.pop_front() {
+        core.fail(user, &pending, name, 0);
+    }
+}
+
+/// Requests behind one that ended the connection, and those on a connection that was closed while it was
+/// idle: they are sent again if that cannot do harm.
+fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
+    while let Some(mut pending) = user.pending.pop_front() {
+        let step = &core.setup.script.steps[pending.exchange.step as usize];
+        if step.is_idempotent && !pending.is_again {
+            pending.exchange.first_byte_ns = 0;
+            core.send_again(user, pending);
+        } else {
+            core.fail(user, &pending, name, 0);
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! Everything of a worker but its users: counts, queues and the phase that runs.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use tidewire_net::{ConnectionId, Io};
+
+use super::order::{ServiceOutcome, ServiceSetup};
+use super::phase::Phase;
+use super::user::{Pending, User, UserState};
+use crate::accounting::live::ServiceCell;
+use crate::accounting::tally::Tally;
+use crate::report::model::ByteCounts;
+use crate::worker::meter::Spin;
+use crate::worker::script::Encoded;
+use crate::worker::template::Values;
+
+/// What users share.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) setup: Arc<ServiceSetup>,
+    pub(super) index: usize,
+    pub(super) outcomes: Sender<(usize, ServiceOutcome)>,
+    pub(super) live: Arc<ServiceCell>,
+    pub(crate) random: SmallRng,
+    /// The next number for `{{seq}}`.
+    sequence: u64,
+    /// The place of the user that has the socket with this index.
+    pub(super) by_socket: Vec<u32>,
+    pub(crate) tally: Box<Tally>,
+    pub(super) phase: Option<Phase>,
+    /// All users are being connected before a phase.
+    pub(super) is_connecting_all: bool,
+    /// Users that have begun.
+    pub(super) begun: usize,
+    pub(super) handshakes: usize,
+    /// Users that wait until fewer connections are being opened.
+    pub(super) waiting: VecDeque<u32>,
+    /// Users that are free, at given times.
+    pub(super) free: VecDeque<u32>,
+    /// When users want to be looked at.
+    pub(super) wakes: BinaryHeap<Reverse<(u64, u32)>>,
+    pub(super) connected: u64,
+    /// Requests that are pending or owed.
+    pub(super) outstanding: u64,
+    /// Outside of a call for one connection: what is sent then leaves at once.
+    pub(super) is_in_turn: bool,
+    pub(super) spin: Spin,
+    pub(super) published_ns: u64,
+    scratch: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl Core {
+    pub(super) fn new(
+        setup: Arc<ServiceSetup>,
+        index: usize,
+        outcomes: Sender<(usize, ServiceOutcome)>,
+        live: Arc<ServiceCell>,
+    ) -> Self {
+        let seed = setup
+            .seed
+            .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
+        let tally = Tally::new(setup.now_ns(), setup.script.steps.len());
+        Self {
+            index,
+            outcomes,
+            live,
+            random: SmallRng::seed_from_u64(seed),
+            sequence: index as u64 + 1,
+            by_socket: Vec::new(),
+            tally: Box::new(tally),
+            phase: None,
+            is_connecting_all: false,
+            begun: 0,
+            handshakes: 0,
+            waiting: VecDeque::new(),
+            free: VecDeque::new(),
+            wakes: BinaryHeap::new(),
+            connected: 0,
+            outstanding: 0,
+            is_in_turn: false,
+            spin: Spin::default(),
+            published_ns: 0,
+            scratch: Vec::new(),
+            message: Vec::new(),
+            setup,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.setup.now_ns()
+    }
+
+    /// The dialogue's own handshake is done: the user may send.
+    pub(crate) fn ready<S: Default>(&mut self, user: &mut User<S>) {
+        let now_ns = self.now_ns();
+        user.state = UserState::Open;
+        user.failures = 0;
+        user.free_ns = now_ns;
+        self.handshakes -= 1;
+        self.connected += 1;
+        self.tally.opened += 1;
+        self.tally.peak = self.tally.peak.max(self.connected);
+        self.tally
+            .connect
+            .record_ns(now_ns.saturating_sub(user.connect_ns));
+    }
+
+    /// The connection cannot be used as the dialogue wants it.
+    pub(crate) fn refuse<S: Default>(
+        &mut self,
+        io: &mut Io,
+        user: &mut User<S>,
+        name: &'static str,
+    ) {
+        if let Some(id) = user.socket {
+            io.abort(id);
+        }
+        self.fail_to_connect(user, name);
+    }
+
+    /// Whether another request may be put on the user's connection.
+    #[inline]
+    pub(super) fn has_room<S>(&self, user: &User<S>) -> bool {
+        user.pending.len() < self.setup.in_flight as usize
+    }
+
+    /// Writes the bytes of a request's step, and counts it. `wrap` makes a frame of them, if they are to be one.
+    #[inline]
+    pub(crate) fn write_request<S: Default>(
+        &mut self,
+        io: &mut Io,
+        user: &mut User<S>,
+        pending: &mut Pending,
+        wrap: Option<fn(&mut SmallRng, &[u8], &mut Vec<u8>)>,
+    ) {
+        let Some(id) = user.socket else { return };
+        let setup = Arc::clone(&self.setup);
+        let step = pending.exchange.step as usize;
+        pending.exchange.sent_ns = self.now_ns();
+        self.note_lateness(user, pending);
+        let fixed = match &setup.script.steps[step].request {
+            Encoded::Fixed { bytes, head_bytes } if wrap.is_none() => Some((bytes, *head_bytes)),
+            _ => None,
+        };
+        let counts = if let Some((bytes, head_bytes)) = fixed {
+            self.write(io, id, bytes);
+            let (wire, head) = (bytes.len() as u64, head_bytes as u64);
+            ByteCounts {
+                wire,
+                head,
+                body: wire - head,
+            }
+        } else {
+            let mut message = std::mem::take(&mut self.message);
+            message.clear();
+            let mut counts = self.render(io, user, step, &mut message);
+            if let Some(wrap) = wrap {
+                let mut frame = std::mem::take(&mut self.scratch);
+                frame.clear();
+                wrap(&mut self.random, &message, &mut frame);
+                counts = ByteCounts {
+                    wire: frame.len() as u64,
+                    head: 0,
+                    body: message.len() as u64,
+                };
+                self.write(io, id, &frame);
+                self.scratch = frame;
+            } else {
+                self.write(io, id, &message);
+            }
+            self.message = message;
+            counts
+        };
+        user.sent_here += 1;
+        self.tally.send(&pending.exchange, counts);
+        if !user.is_timed {
+            user.is_timed = true;
+            io.set_timer(id, io.now().monotonic_ms + setup.timeouts.request_ms);
+        }
+    }
+
+    fn render<S>(&mut self, io: &Io, user: &User<S>, step: usize, out: &mut Vec<u8>) -> ByteCounts {
+        let sequence = self.sequence;
+        self.sequence += self.setup.workers as u64;
+        let script = &self.setup.script;
+        let mut values = Values {
+            sequence,
+            user: user.number as u64,
+            unix_ms: io.now().unix_ms,
+            random: &mut self.random,
+            captured: &user.script.captured,
+            feeds: &script.feeds,
+            rows: &user.script.rows,
+        };
+        script.write(step, &mut values, &mut self.scratch, out)
+    }
+
+    /// Writes at once where there is one write for each request anyway, so that the time of sending is
+    /// known; several that leave together are one write.
+    #[inline]
+    fn write(&self, io: &mut Io, id: ConnectionId, bytes: &[u8]) {
+        if !self.is_in_turn && self.setup.in_flight > 1 {
+            io.send(id, bytes);
+            return;
+        }
+        let taken = io.write_now(id, bytes);
+        if taken < bytes.len() {
+            io.send(id, &bytes[taken..]);
+        }
+    }
+
+    /// Nothing more is to come for a request.
+    #[inline]
+    pub(crate) fn settle<S: Default>(&mut self, user: &mut User<S>, now_ns: u64) {
+        self.outstanding -= 1;
+        user.free_ns = now_ns;
+    }
+
+    /// A request failed.
+    pub(crate) fn fail<S: Default>(
+        &mut self,
+        user: &mut User<S>,
+        pending: &Pending,
+        name: &'static str,
+        status: u16,
+    ) {
+        let now_ns = self.now_ns();
+        self.tally.fail(&pending.exchange, name, status, now_ns);
+        self.settle(user, now_ns);
+        // A journey is not gone on with after a step that failed.
+        user.script.at = 0;
+    }
+
+    /// A request is sent again on another connection, once.
+    pub(crate) fn send_again<S: Default>(&mut self, user: &mut User<S>, pending: Pending) {
+        self.tally.requests.retried += 1;
+        self.tally.requests.sent -= 1;
+        user.owed.push_back(Pending {
+            is_again: true,
+            ..pending
+        });
+    }
+
+    /// Lets a connection go, if there is one.
+    pub(crate) fn drop_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        if let Some(id) = user.socket {
+            io.abort(id);
+            self.note_gone(user);
+        }
+    }
+
+    /// The connection of a user is gone.
+    pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
+        match user.state {
+            UserState::Connecting | UserState::Greeting => self.handshakes -= 1,
+            _ => self.connected -= 1,
+        }
+        user.forget_connection();
+    }
+
+    /// Whether the oldest request of a user has waited too long. Sets the timer anew if it has not.
+    pub(super) fn is_overdue<S: Default>(&self, io: &mut Io, user: &mut User<S>) -> bool {
+        user.is_timed = false;
+        let (Some(id), Some(oldest)) = (user.socket, user.pending.front()) else {
+            return false;
+        };
+        let waited_ms = self.now_ns().saturating_sub(oldest.exchange.sent_ns) / 1_000_000;
+        let left_ms = self.setup.timeouts.request_ms.saturating_sub(waited_ms);
+        if left_ms > 0 {
+            user.is_timed = true;
+            io.set_timer(id, io.now().monotonic_ms + left_ms);
+        }
+        left_ms == 0
+    }
+
+    /// A time to rest after so many failures in a row, drawn so that users do not try all at once.
+    pub(super) fn rest_ns(&mut self, failures: u32) -> u64 {
+        let longest = REST_NS_MIN << failures.min(REST_DOUBLINGS_MAX);
+        self.random.random_range(longest / 2..=longest)
+    }
+}
+
+/// Spreads the workers' seeds; an odd number with mixed bits.
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+const REST_NS_MIN: u64 = 1_000_000;
+
+/// 128 ms at most.
+const REST_DOUBLINGS_MAX: u32 = 7;

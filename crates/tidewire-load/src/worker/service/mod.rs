@@ -1,0 +1,257 @@
+//! Service load: users that send requests to a service over connections of their own, in any dialogue.
+
+mod core;
+mod opening;
+pub mod order;
+mod pacing;
+mod phase;
+pub(crate) mod user;
+
+pub(crate) use self::core::Core;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use tidewire_net::{Closed, ConnectionId, Handler, Io};
+
+use crate::accounting::live::ServiceCell;
+use order::{ServiceCommand, ServiceOutcome, ServiceSetup};
+use user::{Pending, User, UserState};
+
+/// What users and a service say to each other on a connection.
+pub(crate) trait Dialogue: Send + 'static {
+    /// What is remembered of one connection.
+    type Session: Default + Debug + Send;
+
+    /// TCP and TLS are there. Calls [`Core::ready`] now or when its own handshake is done.
+    fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>);
+
+    /// Writes a request. It is among the pending ones afterwards, unless nothing answers it.
+    fn send(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut User<Self::Session>,
+        pending: Pending,
+    );
+
+    /// Bytes have arrived on the user's connection; returns how many of them are of no more use.
+    fn receive(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut User<Self::Session>,
+        data: &mut [u8],
+    ) -> usize;
+
+    /// The connection of a user has ended, and the requests on it with it.
+    fn end(&mut self, core: &mut Core, user: &mut User<Self::Session>, end: ConnectionEnd<'_>);
+}
+
+/// Why a connection that was ready has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ConnectionEnd<'a> {
+    /// The socket says so.
+    Closed(&'a Closed),
+    /// The oldest request on it was not answered in time.
+    TimedOut,
+}
+
+/// The handler of a worker's shard.
+#[derive(Debug)]
+pub(crate) struct ServiceWorker<D: Dialogue> {
+    users: Vec<User<D::Session>>,
+    core: Core,
+    dialogue: D,
+}
+
+impl<D: Dialogue> ServiceWorker<D> {
+    pub(crate) fn new(
+        setup: Arc<ServiceSetup>,
+        index: usize,
+        dialogue: D,
+        outcomes: Sender<(usize, ServiceOutcome)>,
+        live: Arc<ServiceCell>,
+    ) -> Self {
+        let numbers = (index..setup.users).step_by(setup.workers.max(1));
+        let users = (0..)
+            .zip(numbers)
+            .map(|(place, number)| User::new(number, place, setup.script.state(number)))
+            .collect();
+        Self {
+            users,
+            core: Core::new(setup, index, outcomes, live),
+            dialogue,
+        }
+    }
+
+    /// The user of a connection, unless it has let it go.
+    fn user_of(&self, id: ConnectionId) -> Option<usize> {
+        let place = *self.core.by_socket.get(id.index())? as usize;
+        let user = self.users.get(place)?;
+        (user.socket == Some(id)).then_some(place)
+    }
+
+    /// Sends what the user may send now, and sees to it that it has a connection for it.
+    fn serve(&mut self, io: &mut Io, place: usize) {
+        let (core, user) = (&mut self.core, &mut self.users[place]);
+        if user.is_spent && user.pending.is_empty() {
+            core.drop_connection(io, user);
+        }
+        while user.state == UserState::Open && !user.is_spent && core.has_room(user) {
+            let next = user.owed.pop_front().or_else(|| core.next(user));
+            let Some(pending) = next else { break };
+            self.dialogue.send(core, io, user, pending);
+        }
+        match user.state {
+            UserState::Absent => self.core.serve_absent(io, user),
+            UserState::Open => self.core.wait(user),
+            UserState::Connecting | UserState::Greeting | UserState::Retired => {}
+        }
+    }
+
+    /// Connections begin while others end, and users while the load grows.
+    fn open_more(&mut self, io: &mut Io) {
+        self.core.connect_waiting(io, &mut self.users);
+        while let Some(place) = self.core.next_to_begin(&mut self.users) {
+            self.serve(io, place);
+        }
+        while let Some(place) = self.core.next_to_retire(&mut self.users) {
+            let user = &mut self.users[place];
+            user.state = UserState::Retired;
+            self.core.drop_connection(io, user);
+        }
+    }
+
+    /// Requests whose time has come.
+    fn dispatch(&mut self, io: &mut Io) {
+        let now_ns = self.core.now_ns();
+        while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
+            self.serve(io, place);
+        }
+        while let Some((place, pending)) = self.core.next_due(&mut self.users, now_ns) {
+            self.users[place].owed.push_back(pending);
+            self.serve(io, place);
+        }
+    }
+}
+
+impl<D: Dialogue> Handler for ServiceWorker<D> {
+    type Mail = ServiceCommand;
+
+    fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
+        let Some(place) = self.user_of(id) else {
+            return io.abort(id);
+        };
+        let user = &mut self.users[place];
+        user.state = UserState::Greeting;
+        self.dialogue.greet(&mut self.core, io, user);
+        self.serve(io, place);
+    }
+
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        let Some(place) = self.user_of(id) else {
+            return data.len();
+        };
+        self.core.end_spin();
+        let user = &mut self.users[place];
+        let used = self.dialogue.receive(&mut self.core, io, user, data);
+        self.serve(io, place);
+        // What the connection had left is of no use once it is given up.
+        match self.users[place].socket {
+            Some(socket) if socket == id => used,
+            _ => data.len(),
+        }
+    }
+
+    fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
+        let Some(place) = self.user_of(id) else {
+            return;
+        };
+        let user = &mut self.users[place];
+        match user.state {
+            UserState::Open => {
+                let end = ConnectionEnd::Closed(&closed);
+                self.dialogue.end(&mut self.core, user, end);
+                self.core.note_gone(user);
+            }
+            _ => self.core.fail_to_connect(user, connect_error(&closed)),
+        }
+        self.serve(io, place);
+    }
+
+    fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        let Some(place) = self.user_of(id) else {
+            return;
+        };
+        let user = &mut self.users[place];
+        match user.state {
+            UserState::Open => {
+                if !self.core.is_overdue(io, user) {
+                    return;
+                }
+                self.dialogue
+                    .end(&mut self.core, user, ConnectionEnd::TimedOut);
+                self.core.drop_connection(io, user);
+            }
+            _ => {
+                io.abort(id);
+                self.core.fail_to_connect(user, "connect-timeout");
+            }
+        }
+        self.serve(io, place);
+    }
+
+    fn handle_mail(&mut self, io: &mut Io, mail: ServiceCommand) {
+        match mail {
+            ServiceCommand::Connect => {
+                self.core.begin_connecting();
+                self.open_more(io);
+            }
+            ServiceCommand::Run(phase) => {
+                self.core.begin_phase(*phase, &mut self.users);
+                for place in 0..self.users.len() {
+                    self.serve(io, place);
+                }
+            }
+            ServiceCommand::Stop => self.core.stop_phase(),
+            ServiceCommand::Abandon => {
+                self.core.stop_phase();
+                self.core.abandon(io, &mut self.users);
+            }
+            ServiceCommand::Quit => io.stop(),
+        }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        self.core.is_in_turn = true;
+        self.core.end_spin();
+        self.open_more(io);
+        self.dispatch(io);
+        self.core.is_in_turn = false;
+        self.core.publish();
+        self.core.end_connecting(&self.users);
+        self.core.end_phase(io, &mut self.users);
+        self.core.note_spin();
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        let next_ns = self.core.next_ns()?;
+        Some(self.core.setup.epoch + Duration::from_nanos(next_ns))
+    }
+}
+
+/// The name of the reason for which a connection was not made.
+fn connect_error(closed: &Closed) -> &'static str {
+    use crate::accounting::failure::{Failure, tls_error_name};
+    match closed {
+        Closed::Tls(error) => tls_error_name(error),
+        Closed::ByPeer => "closed-while-connecting",
+        closed => match Failure::of_closed(closed) {
+            Failure::Reset => "reset-while-connecting",
+            failure => failure.name(),
+        },
+    }
+}

@@ -1,0 +1,255 @@
+//! Orders of a service load: what its workers share, what they are told to do, and what they answer with.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tidewire_net::Address;
+
+use crate::accounting::tally::Tally;
+use crate::worker::pace::Share;
+use crate::worker::script::Script;
+use crate::worker::target::TargetTls;
+
+/// What all workers of a service load share.
+#[derive(Debug, Clone)]
+pub struct ServiceSetup {
+    /// Where connections go.
+    pub endpoint: Endpoint,
+    /// What is sent, and what its answer has to be.
+    pub script: Arc<Script>,
+    /// Users: each has one connection at a time.
+    pub users: usize,
+    /// Threads that they are spread over.
+    pub workers: usize,
+    /// When each user begins.
+    pub growth: Growth,
+    /// Whether a connection is used again. Otherwise each request has one of its own.
+    pub keeps_alive: bool,
+    /// A connection is replaced after this many requests.
+    pub requests_per_connection: Option<u64>,
+    /// Requests on their way on each connection.
+    pub in_flight: u32,
+    /// Redirects that are followed for one request.
+    pub redirects_max: u32,
+    /// How long to wait for what.
+    pub timeouts: ServiceTimeouts,
+    /// Connections being opened at once, over all workers.
+    pub handshakes_in_flight_max: usize,
+    /// Source addresses in turn; empty for the system's choice.
+    pub sources: Arc<[IpAddr]>,
+    /// What random choices are drawn from.
+    pub seed: u64,
+    /// The zero of every time in nanoseconds.
+    pub epoch: Instant,
+}
+
+impl ServiceSetup {
+    /// Nanoseconds since the epoch.
+    #[must_use]
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.epoch.elapsed().as_nanos() as u64
+    }
+}
+
+/// Where connections go, and how they begin.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// The address.
+    pub address: Address,
+    /// TLS; `None` for plain TCP.
+    pub tls: Option<TargetTls>,
+    /// What is asked of a proxy before TLS or the first request: a whole CONNECT request.
+    pub tunnel: Option<Arc<[u8]>>,
+}
+
+/// When each user begins, counted from the start of the phase.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Growth {
+    /// All of them before the phase begins.
+    #[default]
+    Before,
+    /// This many each second.
+    PerS(f64),
+    /// Towards one number of users after the other, each in its time, in a straight line.
+    Stages(Arc<[(Duration, usize)]>),
+}
+
+impl Growth {
+    /// Users that are to be connected this long after the start.
+    #[must_use]
+    pub fn users_at(&self, elapsed: Duration, most: usize) -> usize {
+        match self {
+            Self::Before => most,
+            Self::PerS(per_s) => ((elapsed.as_secs_f64() * per_s) as usize + 1).min(most),
+            Self::Stages(stages) => {
+                let (mut from, mut left) = (0, elapsed);
+                for &(duration, to) in stages.iter() {
+                    if left < duration {
+                        let part = left.as_secs_f64() / duration.as_secs_f64();
+                        let users = from as f64 + (to as f64 - from as f64) * part;
+                        return (users.ceil() as usize).min(most);
+                    }
+                    left -= duration;
+                    from = to;
+                }
+                from.min(most)
+            }
+        }
+    }
+
+    /// Whether all users are there from the beginning.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        *self == Self::Before
+    }
+
+    /// When it is time to look at the number of users again, `elapsed` after the start.
+    pub(crate) fn next_look(&self, elapsed: Duration, most: usize) -> Option<Duration> {
+        match self {
+            Self::Before => None,
+            Self::PerS(per_s) => {
+                let next = self.users_at(elapsed, most);
+                (next < most).then(|| Duration::from_secs_f64(next as f64 / per_s))
+            }
+            Self::Stages(stages) => {
+                let whole: Duration = stages.iter().map(|stage| stage.0).sum();
+                (elapsed < whole).then_some(elapsed + STAGE_STEP)
+            }
+        }
+    }
+}
+
+/// How long a service load waits before it gives up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceTimeouts {
+    /// For a connection, with TLS and the opening handshake. Default 10 s.
+    pub connect_ms: u64,
+    /// For a whole response, from the time of sending. Default 30 s.
+    pub request_ms: u64,
+    /// After the end of the sending, for what is on its way. Default 2 s.
+    pub drain_ms: u64,
+}
+
+impl Default for ServiceTimeouts {
+    fn default() -> Self {
+        Self {
+            connect_ms: 10_000,
+            request_ms: 30_000,
+            drain_ms: 2_000,
+        }
+    }
+}
+
+/// When requests leave.
+#[derive(Debug, Clone)]
+pub enum Tempo {
+    /// The next when the one before is answered.
+    Closed,
+    /// At given times, each on a connection that is free.
+    Open(Share),
+    /// At given times on each connection.
+    Each {
+        /// Requests in a second on one connection.
+        per_s: f64,
+    },
+}
+
+/// Requests that are left, over all workers.
+#[derive(Debug)]
+pub struct Budget(AtomicU64);
+
+impl Budget {
+    /// This many.
+    #[must_use]
+    pub fn new(requests: u64) -> Self {
+        Self(AtomicU64::new(requests))
+    }
+
+    /// Takes one, if any is left.
+    pub(crate) fn take(&self) -> bool {
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok()
+    }
+
+    pub(crate) fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// One phase, as each worker gets it.
+#[derive(Debug, Clone)]
+pub struct ServicePhase {
+    /// When requests leave.
+    pub tempo: Tempo,
+    /// The common start, in nanoseconds since the epoch.
+    pub start_ns: u64,
+    /// Time from the start to the end of the sending.
+    pub longest: Option<Duration>,
+    /// Requests of all workers together.
+    pub budget: Option<Arc<Budget>>,
+}
+
+/// A command to a worker of a service load.
+#[derive(Debug)]
+pub(crate) enum ServiceCommand {
+    /// Opens the connections of all users and answers when each is ready or has failed.
+    Connect,
+    Run(Box<ServicePhase>),
+    /// Ends the sending as if its time had come.
+    Stop,
+    /// Ends everything at once.
+    Abandon,
+    Quit,
+}
+
+/// What a worker answers when a command is done.
+#[derive(Debug)]
+pub(crate) enum ServiceOutcome {
+    Connected(Box<Tally>),
+    Done(Box<Tally>),
+    /// The event loop failed.
+    Died(std::io::Error),
+}
+
+/// How often the number of users is looked at while it changes.
+const STAGE_STEP: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn users_begin_at_their_rate() {
+        let growth = Growth::PerS(10.0);
+        let at = |seconds| growth.users_at(s(seconds), 25);
+        assert_eq!((at(0.0), at(0.95), at(1.0), at(9.0)), (1, 10, 11, 25));
+        assert_eq!(growth.next_look(s(0.95), 25), Some(s(1.0)));
+        assert_eq!(growth.next_look(s(9.0), 25), None);
+    }
+
+    #[test]
+    fn stages_lead_from_one_number_to_the_next() {
+        let growth = Growth::Stages([(s(10.0), 100), (s(5.0), 100), (s(10.0), 0)].into());
+        let at = |seconds| growth.users_at(s(seconds), 1000);
+        assert_eq!((at(0.0), at(5.0), at(10.0), at(12.0)), (0, 50, 100, 100));
+        assert_eq!((at(20.0), at(25.0), at(99.0)), (50, 0, 0));
+        assert_eq!(growth.users_at(s(10.0), 30), 30);
+    }
+
+    #[test]
+    fn a_budget_is_spent_once() {
+        let budget = Budget::new(2);
+        assert!(budget.take() && !budget.is_spent() && budget.take());
+        assert!(budget.is_spent() && !budget.take());
+    }
+}

@@ -1,0 +1,164 @@
+//! When users send: at once after an answer, at given times on whoever is free, or each at its own times.
+
+use std::cmp::Reverse;
+
+use super::Core;
+use super::order::Tempo;
+use super::user::{Pending, User, UserState};
+use crate::accounting::tally::Exchange;
+
+impl Core {
+    /// The user's next request, if it may send one now.
+    #[inline]
+    pub(super) fn next<S: Default>(&mut self, user: &mut User<S>) -> Option<Pending> {
+        let now_ns = self.now_ns();
+        let phase = self.phase.as_ref()?;
+        if phase.is_over(now_ns) || user.rests_until_ns > now_ns {
+            return None;
+        }
+        let intended_ns = match &phase.order.tempo {
+            // The time of a connection for this request alone is a part of it.
+            Tempo::Closed => user.rests_until_ns.max(now_ns),
+            Tempo::Each { .. } if user.next_ns > now_ns => return None,
+            Tempo::Each { .. } => user.next_ns,
+            // Only a journey that was begun goes on by itself.
+            Tempo::Open(_) if user.script.at == 0 => return None,
+            Tempo::Open(_) => now_ns,
+        };
+        let setup = std::sync::Arc::clone(&self.setup);
+        if !setup.growth.is_constant() && self.is_leaving(user) && user.script.at == 0 {
+            return None;
+        }
+        let phase = self.phase.as_mut()?;
+        if !phase.take() {
+            return None;
+        }
+        if let Tempo::Each { per_s } = &phase.order.tempo {
+            user.next_ns += (1e9 / per_s) as u64;
+        }
+        Some(self.pending(user, intended_ns))
+    }
+
+    fn pending<S>(&mut self, user: &mut User<S>, intended_ns: u64) -> Pending {
+        self.outstanding += 1;
+        let users = self.setup.users;
+        let step = self
+            .setup
+            .script
+            .pick(&mut user.script, users, &mut self.random);
+        Pending {
+            exchange: Exchange {
+                intended_ns,
+                step,
+                ..Exchange::default()
+            },
+            is_again: false,
+            redirects: 0,
+            key: 0,
+        }
+    }
+
+    /// The next request that is due at given times, and the user that sends it.
+    pub(super) fn next_due<S: Default>(
+        &mut self,
+        users: &mut [User<S>],
+        now_ns: u64,
+    ) -> Option<(usize, Pending)> {
+        let phase = self.phase.as_ref()?;
+        let Tempo::Open(share) = &phase.order.tempo else {
+            return None;
+        };
+        if self.free.is_empty() || phase.is_over(now_ns) {
+            return None;
+        }
+        let at_ns = share.intended_ns(phase.sent);
+        let intended_ns = phase.order.start_ns.saturating_add(at_ns);
+        if intended_ns > now_ns.min(phase.end_ns) {
+            return None;
+        }
+        let place = self.next_free(users)?;
+        if !self.phase.as_mut()?.take() {
+            return None;
+        }
+        let pending = self.pending(&mut users[place], intended_ns);
+        Some((place, pending))
+    }
+
+    /// A user that is free, the one that has been for the longest time.
+    fn next_free<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
+        while let Some(place) = self.free.pop_front() {
+            let user = &mut users[place as usize];
+            user.is_listed = false;
+            let is_there = matches!(user.state, UserState::Open | UserState::Absent);
+            let is_idle = user.script.at == 0 && user.owed.is_empty() && !user.is_spent;
+            if is_there && is_idle && self.has_room(user) && !self.is_leaving(user) {
+                return Some(place as usize);
+            }
+        }
+        None
+    }
+
+    /// A user has nothing to send now: it waits for its time, or for a request that is due.
+    #[inline]
+    pub(super) fn wait<S: Default>(&mut self, user: &mut User<S>) {
+        let Some(phase) = self.phase.as_ref().filter(|phase| !phase.is_stopped) else {
+            return;
+        };
+        match &phase.order.tempo {
+            Tempo::Closed => {}
+            Tempo::Each { .. } if self.has_room(user) => {
+                let at_ns = user.next_ns;
+                self.wake_at(at_ns, user.index);
+            }
+            Tempo::Each { .. } => {}
+            Tempo::Open(_) => {
+                if !user.is_listed && self.has_room(user) && user.script.at == 0 {
+                    user.is_listed = true;
+                    self.free.push_back(user.index);
+                }
+            }
+        }
+    }
+
+    /// Looks at a user again at this time.
+    pub(crate) fn wake_at(&mut self, at_ns: u64, place: u32) {
+        self.wakes.push(Reverse((at_ns, place)));
+    }
+
+    /// The next user whose time has come.
+    pub(super) fn next_awake<S: Default>(
+        &mut self,
+        users: &mut [User<S>],
+        now_ns: u64,
+    ) -> Option<usize> {
+        let Reverse((at_ns, place)) = *self.wakes.peek()?;
+        if at_ns > now_ns {
+            return None;
+        }
+        self.wakes.pop();
+        let place = place as usize;
+        (place < users.len()).then_some(place)
+    }
+
+    /// A user waits before its next request.
+    pub(crate) fn think<S: Default>(&mut self, user: &mut User<S>, step: u32, now_ns: u64) {
+        let steps = &self.setup.script.steps;
+        let think_ns = steps[step as usize].think_ns(&mut self.random);
+        if think_ns > 0 {
+            user.rests_until_ns = now_ns + think_ns;
+            self.wake_at(user.rests_until_ns, user.index);
+        }
+    }
+
+    /// How late the generator is with a request, where it and not the server is to blame.
+    #[inline]
+    pub(super) fn note_lateness<S>(&mut self, user: &User<S>, pending: &Pending) {
+        let Some(phase) = &self.phase else { return };
+        if matches!(phase.order.tempo, Tempo::Closed) || pending.is_again {
+            return;
+        }
+        let could_ns = pending.exchange.intended_ns.max(user.free_ns);
+        let late_ns = pending.exchange.sent_ns.saturating_sub(could_ns);
+        self.tally.late.record_ns(late_ns);
+    }
+}

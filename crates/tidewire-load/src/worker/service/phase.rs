@@ -1,0 +1,242 @@
+//! A phase of a service load: from its start to the last answer.
+
+use tidewire_net::{Io, SPIN};
+
+use super::Core;
+use super::order::{ServiceOutcome, ServicePhase, Tempo};
+use super::user::{User, UserState};
+use crate::worker::meter::Meter;
+
+/// The phase that runs.
+#[derive(Debug)]
+pub(super) struct Phase {
+    pub(super) order: ServicePhase,
+    /// When the sending ends, in nanoseconds since the epoch.
+    pub(super) end_ns: u64,
+    /// Requests begun.
+    pub(super) sent: u64,
+    /// Nothing more is sent.
+    pub(super) is_stopped: bool,
+    stopped_ns: u64,
+    meter: Meter,
+}
+
+impl Phase {
+    #[inline]
+    pub(super) fn is_over(&self, now_ns: u64) -> bool {
+        self.is_stopped || now_ns >= self.end_ns
+    }
+
+    /// Takes a request from the budget.
+    #[inline]
+    pub(super) fn take(&mut self) -> bool {
+        if let Some(budget) = &self.order.budget
+            && !budget.take()
+        {
+            return false;
+        }
+        self.sent += 1;
+        true
+    }
+}
+
+impl Core {
+    pub(super) fn begin_phase<S: Default>(&mut self, order: ServicePhase, users: &mut [User<S>]) {
+        self.is_connecting_all = false;
+        let start_ns = order.start_ns;
+        self.restart_tally(start_ns);
+        self.free.clear();
+        self.wakes.clear();
+        if self.setup.growth.is_constant() {
+            self.begun = users.len();
+        }
+        for user in users.iter_mut() {
+            user.is_listed = false;
+            user.rests_until_ns = 0;
+            user.script.at = 0;
+            if let Tempo::Each { per_s } = &order.tempo {
+                let part = user.number as f64 / self.setup.users.max(1) as f64;
+                user.next_ns = start_ns + (part * 1e9 / per_s) as u64;
+            }
+            if self.setup.growth.is_constant() && user.state == UserState::Retired {
+                user.state = UserState::Absent;
+            }
+        }
+        let longest = order.longest.map(|longest| longest.as_nanos() as u64);
+        self.phase = Some(Phase {
+            end_ns: longest.map_or(u64::MAX, |longest| start_ns.saturating_add(longest)),
+            order,
+            sent: 0,
+            is_stopped: false,
+            stopped_ns: 0,
+            meter: Meter::start(self.spin.spun()),
+        });
+    }
+
+    /// Whether requests are being sent.
+    pub(super) fn is_running(&self) -> bool {
+        self.phase.as_ref().is_some_and(|phase| !phase.is_stopped)
+    }
+
+    /// Nothing more is sent from now on.
+    pub(super) fn stop_phase(&mut self) {
+        let now_ns = self.now_ns();
+        self.is_connecting_all = false;
+        if let Some(phase) = self.phase.as_mut().filter(|phase| !phase.is_stopped) {
+            phase.is_stopped = true;
+            phase.stopped_ns = now_ns.min(phase.end_ns);
+        }
+    }
+
+    /// Ends a phase when its time is over and everything is answered, or the time for that is over, too.
+    pub(super) fn end_phase<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
+        let Some(phase) = &self.phase else { return };
+        let now_ns = self.now_ns();
+        let is_spent = phase
+            .order
+            .budget
+            .as_ref()
+            .is_some_and(|budget| budget.is_spent());
+        if now_ns >= phase.end_ns || is_spent || self.has_sent_all() {
+            self.stop_phase();
+        }
+        let Some(phase) = self.phase.as_ref().filter(|phase| phase.is_stopped) else {
+            return;
+        };
+        let drain_ns = self.setup.timeouts.drain_ms * 1_000_000;
+        if self.outstanding > 0 && now_ns >= phase.stopped_ns.saturating_add(drain_ns) {
+            self.abandon(io, users);
+        }
+        if self.outstanding == 0 {
+            self.finish_phase();
+        }
+    }
+
+    /// Whether the given times are over.
+    fn has_sent_all(&self) -> bool {
+        let Some(phase) = &self.phase else {
+            return false;
+        };
+        match &phase.order.tempo {
+            Tempo::Open(share) => share.intended_ns(phase.sent) == u64::MAX && !share.is_none(),
+            Tempo::Closed | Tempo::Each { .. } => false,
+        }
+    }
+
+    fn finish_phase(&mut self) {
+        let Some(phase) = self.phase.take() else {
+            return;
+        };
+        self.tally.stopped_ns = phase.stopped_ns;
+        if let Tempo::Open(share) = &phase.order.tempo {
+            let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
+            self.tally.due = share.due_in(window_ns);
+            // What was due while a user was free is not the service's doing.
+            if self.free.is_empty() {
+                self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+            }
+        }
+        self.tally.cpu = phase.meter.stop(self.spin.spun());
+        self.publish_now();
+        let tally = self.restart_tally(self.now_ns());
+        self.report(ServiceOutcome::Done(tally));
+    }
+
+    /// Gives up what is not answered.
+    pub(super) fn abandon<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
+        for user in users {
+            let any = !user.pending.is_empty();
+            for pending in user.pending.drain(..) {
+                self.outstanding -= 1;
+                self.tally.leave_unfinished(&pending.exchange);
+            }
+            for pending in user.owed.drain(..) {
+                self.outstanding -= 1;
+                if pending.is_again {
+                    self.tally.requests.sent += 1;
+                    self.tally.leave_unfinished(&pending.exchange);
+                } else {
+                    self.tally.starved += 1;
+                }
+            }
+            if any || user.state != UserState::Open {
+                self.drop_connection(io, user);
+            }
+        }
+        self.waiting.clear();
+    }
+
+    pub(super) fn report(&self, outcome: ServiceOutcome) {
+        // A fleet that is gone waits for nothing.
+        let _ = self.outcomes.send((self.index, outcome));
+    }
+
+    /// When something is to be done although nothing happens, in nanoseconds since the epoch.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        let wake_ns = self.wakes.peek().map(|wake| wake.0.0);
+        let phase = self.phase.as_ref();
+        let drain_ns = self.setup.timeouts.drain_ms * 1_000_000;
+        let end_ns = phase.map(|phase| match phase.is_stopped {
+            true => phase.stopped_ns.saturating_add(drain_ns),
+            false => phase.end_ns,
+        });
+        let due_ns = phase.and_then(|phase| match &phase.order.tempo {
+            Tempo::Open(share) if !phase.is_stopped && !self.free.is_empty() => {
+                let at_ns = share.intended_ns(phase.sent);
+                Some(phase.order.start_ns.saturating_add(at_ns))
+            }
+            _ => None,
+        });
+        let times = [wake_ns, end_ns, due_ns, self.next_growth_ns()];
+        times
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|at| *at < u64::MAX)
+    }
+
+    /// Whether what comes next is a loop until the next request is due.
+    pub(super) fn note_spin(&mut self) {
+        let is_paced = self
+            .phase
+            .as_ref()
+            .is_some_and(|phase| !phase.is_stopped && !matches!(phase.order.tempo, Tempo::Closed));
+        if !is_paced {
+            return;
+        }
+        let now_ns = self.now_ns();
+        let wait_ns = self
+            .next_ns()
+            .map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
+        if (1..=SPIN.as_nanos() as u64).contains(&wait_ns) {
+            self.spin.begin(now_ns);
+        }
+    }
+
+    #[inline]
+    pub(super) fn end_spin(&mut self) {
+        if self.spin.is_on() {
+            let now_ns = self.now_ns();
+            self.spin.end(now_ns);
+        }
+    }
+
+    /// Writes the figures that others look at, now and then.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        let now_ns = self.now_ns();
+        if now_ns.saturating_sub(self.published_ns) >= PUBLISH_NS {
+            self.published_ns = now_ns;
+            self.publish_now();
+        }
+    }
+
+    fn publish_now(&self) {
+        let start_ns = self.tally.start_ns;
+        let since_ns = self.now_ns().saturating_sub(start_ns);
+        self.live
+            .publish(&self.tally, self.connected, self.outstanding, since_ns);
+    }
+}
+
+const PUBLISH_NS: u64 = 50_000_000;

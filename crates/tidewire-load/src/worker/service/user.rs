@@ -1,0 +1,108 @@
+//! A user of a service load: one connection at a time, and the requests that wait for it or on it.
+
+use std::collections::VecDeque;
+
+use tidewire_net::ConnectionId;
+
+use crate::accounting::tally::Exchange;
+use crate::worker::script::ScriptState;
+
+/// A user. `S` is what its dialogue remembers of the connection.
+#[derive(Debug)]
+pub(crate) struct User<S> {
+    /// Its number over all workers, counted from 0.
+    pub(crate) number: usize,
+    /// Its place in its worker.
+    pub(crate) index: u32,
+    pub(crate) state: UserState,
+    pub(crate) socket: Option<ConnectionId>,
+    /// When the connection was begun.
+    pub(crate) connect_ns: u64,
+    /// Requests without a whole response, oldest first.
+    pub(crate) pending: VecDeque<Pending>,
+    /// Requests that leave as soon as a connection is ready.
+    pub(crate) owed: VecDeque<Pending>,
+    /// Requests sent on this connection.
+    pub(crate) sent_here: u64,
+    /// Responses that were whole on it.
+    pub(crate) done_here: u64,
+    /// No further request may be sent on it.
+    pub(crate) is_spent: bool,
+    /// Stands in the list of those that are free.
+    pub(crate) is_listed: bool,
+    /// Since when it is free.
+    pub(crate) free_ns: u64,
+    /// The timer for requests is set.
+    pub(crate) is_timed: bool,
+    /// With requests at given times of each connection: when the next is due.
+    pub(crate) next_ns: u64,
+    /// Nothing is sent before this time: the user thinks, or rests after a failure.
+    pub(crate) rests_until_ns: u64,
+    /// Attempts to connect that failed since the last success.
+    pub(crate) failures: u32,
+    pub(crate) script: ScriptState,
+    pub(crate) session: S,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UserState {
+    /// Without a connection.
+    Absent,
+    /// TCP, TLS or a proxy.
+    Connecting,
+    /// The dialogue's own handshake.
+    Greeting,
+    Open,
+    /// Has left for good.
+    Retired,
+}
+
+/// A request that is on its way, or is to be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pending {
+    pub(crate) exchange: Exchange,
+    /// It has been sent before, on a connection that ended before a byte of the response.
+    pub(crate) is_again: bool,
+    /// Redirects that have led to it.
+    pub(crate) redirects: u32,
+    /// What the reply is known by; only of messages that are matched by a field.
+    pub(crate) key: u64,
+}
+
+impl<S: Default> User<S> {
+    pub(crate) fn new(number: usize, index: u32, script: ScriptState) -> Self {
+        Self {
+            number,
+            index,
+            state: UserState::Absent,
+            socket: None,
+            connect_ns: 0,
+            pending: VecDeque::new(),
+            owed: VecDeque::new(),
+            sent_here: 0,
+            done_here: 0,
+            is_spent: false,
+            is_listed: false,
+            free_ns: 0,
+            is_timed: false,
+            next_ns: 0,
+            rests_until_ns: 0,
+            failures: 0,
+            script,
+            session: S::default(),
+        }
+    }
+
+    /// Forgets the connection and what was about it.
+    pub(crate) fn forget_connection(&mut self) {
+        self.socket = None;
+        self.sent_here = 0;
+        self.done_here = 0;
+        self.is_spent = false;
+        self.is_timed = false;
+        self.session = S::default();
+        if self.state != UserState::Retired {
+            self.state = UserState::Absent;
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Templates: bytes that are the same for each request, with values put in between.
+//!
+//! `{{seq}}` and the like stand for a value. A text without any is copied as it is.
+
+use std::ops::Range;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+
+/// A text with values in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Template {
+    bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Fixed(Range<usize>),
+    Value(Value, Escape),
+}
+
+/// What is put into a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// 1, 2, 3 … over all users and workers, each number once.
+    Sequence,
+    /// A number between two, both included, drawn for each request.
+    Random(u64, u64),
+    /// A random UUID of version 4.
+    Uuid,
+    /// The number of the user, counted from 0.
+    User,
+    /// Milliseconds since 1970.
+    UnixMs,
+    /// The captured variable with this index.
+    Captured(usize),
+    /// A column of the row of a data file: the file's index and the column's.
+    Column(usize, usize),
+}
+
+/// What must not be in a value at its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Escape {
+    /// Anything may be.
+    #[default]
+    None,
+    /// In a request's target: what no URL may have is percent-encoded.
+    Target,
+    /// In a header: control characters become spaces.
+    Header,
+}
+
+/// What the values of one request are taken from.
+#[derive(Debug)]
+pub struct Values<'a> {
+    /// See [`Value::Sequence`].
+    pub sequence: u64,
+    /// See [`Value::User`].
+    pub user: u64,
+    /// See [`Value::UnixMs`].
+    pub unix_ms: u64,
+    /// Draws random values.
+    pub random: &'a mut SmallRng,
+    /// Captured variables; empty for one that has no value yet.
+    pub captured: &'a [Vec<u8>],
+    /// The rows of each data file.
+    pub feeds: &'a [Feed],
+    /// The row that each data file is at.
+    pub rows: &'a [usize],
+}
+
+/// A data file: its columns' names and its rows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Feed {
+    /// Names of the columns.
+    pub columns: Vec<String>,
+    /// Each with as many values as there are columns.
+    pub rows: Vec<Vec<Vec<u8>>>,
+}
+
+/// Names that a template may use, and what they stand for.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Variables that responses are captured into.
+    pub captured: Vec<String>,
+    /// Each data file's columns.
+    pub columns: Vec<Vec<String>>,
+}
+
+/// A template that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// `{{` without `}}`.
+    #[error("`{{{{` has no `}}}}` after it")]
+    Open,
+    /// A name that stands for nothing.
+    #[error(
+        "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, the name of a captured \
+         variable or of a column"
+    )]
+    Unknown(String),
+    /// The bounds of a random number are no numbers, or in the wrong order.
+    #[error("`{{{{{0}}}}}` needs two whole numbers, the smaller first: {{{{rand:1:100}}}}")]
+    Bounds(String),
+}
+
+impl Template {
+    /// A text without values.
+    #[must_use]
+    pub fn fixed(bytes: &[u8]) -> Self {
+        let mut template = Self::default();
+        template.push_fixed(bytes);
+        template
+    }
+
+    /// Appends bytes that are the same each time.
+    pub fn push_fixed(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        match self.pieces.last_mut() {
+            Some(Piece::Fixed(range)) => range.end = end,
+            _ => self.pieces.push(Piece::Fixed(start..end)),
+        }
+    }
+
+    /// Appends a text with values.
+    ///
+    /// # Errors
+    /// [`TemplateError`].
+    pub fn push(
+        &mut self,
+        text: &[u8],
+        names: &Names,
+        escape: Escape,
+    ) -> Result<(), TemplateError> {
+        let mut rest = text;
+        while let Some(at) = find(rest, b"{{") {
+            self.push_fixed(&rest[..at]);
+            let inside = &rest[at + 2..];
+            let end = find(inside, b"}}").ok_or(TemplateError::Open)?;
+            let name = String::from_utf8_lossy(&inside[..end]);
+            let value = value_of(name.trim(), names)?;
+            self.pieces.push(Piece::Value(value, escape));
+            rest = &inside[end + 2..];
+        }
+        self.push_fixed(rest);
+        Ok(())
+    }
+
+    /// Whether it is the same each time.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let mut pieces = self.pieces.iter();
+        pieces.all(|piece| matches!(piece, Piece::Fixed(_)))
+    }
+
+    /// Its bytes, if it is the same each time.
+    #[must_use]
+    pub fn as_fixed(&self) -> Option<&[u8]> {
+        self.is_fixed().then_some(&self.bytes)
+    }
+
+    /// Appends the text with its values.
+    pub fn write(&self, values: &mut Values<'_>, out: &mut Vec<u8>) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Fixed(range) => out.extend_from_slice(&self.bytes[range.clone()]),
+                Piece::Value(value, escape) => {
+                    let start = out.len();
+                    values.write(value, out);
+                    escape.apply(out, start);
+                }
+            }
+        }
+    }
+}
+
+impl Values<'_> {
+    fn write(&mut self, value: &Value, out: &mut Vec<u8>) {
+        match value {
+            Value::Sequence => write_number(self.sequence, out),
+            Value::Random(from, to) => write_number(self.random.random_range(*from..=*to), out),
+            Value::Uuid => write_uuid(self.random.random(), out),
+            Value::User => write_number(self.user, out),
+            Value::UnixMs => write_number(self.unix_ms, out),
+            Value::Captured(index) => {
+                out.extend_from_slice(self.captured.get(*index).map_or(b"", Vec::as_slice));
+            }
+            Value::Column(feed, column) => {
+                let row = self.rows.get(*feed).copied().unwrap_or(0);
+                let rows = self.feeds.get(*feed).map(|feed| &feed.rows);
+                let value = rows.and_then(|rows| rows.get(row)?.get(*column));
+                out.extend_from_slice(value.map_or(b"", Vec::as_slice));
+            }
+        }
+    }
+}
+
+impl Escape {
+    fn apply(self, out: &mut Vec<u8>, start: usize) {
+        let is_bad = |byte: &u8| match self {
+            Self::None => false,
+            Self::Header => byte.is_ascii_control(),
+            Self::Target => !byte.is_ascii_graphic() || b"\"#<>\\^`{|}".contains(byte),
+        };
+        if !out[start..].iter().any(is_bad) {
+            return;
+        }
+        let raw = out.split_off(start);
+        for byte in raw {
+            match self {
+                _ if !is_bad(&byte) => out.push(byte),
+                Self::Target => {
+                    out.push(b'%');
+                    out.push(HEX[usize::from(byte >> 4)].to_ascii_uppercase());
+                    out.push(HEX[usize::from(byte & 15)].to_ascii_uppercase());
+                }
+                _ => out.push(b' '),
+            }
+        }
+    }
+}
+
+fn value_of(name: &str, names: &Names) -> Result<Value, TemplateError> {
+    if let Some(bounds) = name.strip_prefix("rand:") {
+        let bounds = bounds.split_once(':').and_then(|(from, to)| {
+            let (from, to): (u64, u64) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+            (from <= to).then_some(Value::Random(from, to))
+        });
+        return bounds.ok_or_else(|| TemplateError::Bounds(name.to_owned()));
+    }
+    match name {
+        "seq" => return Ok(Value::Sequence),
+        "uuid" => return Ok(Value::Uuid),
+        "user" => return Ok(Value::User),
+        "now_ms" => return Ok(Value::UnixMs),
+        _ => {}
+    }
+    let captured = names.captured.iter().position(|other| other == name);
+    let mut columns = (0..).zip(&names.columns).filter_map(|(feed, columns)| {
+        let column = columns.iter().position(|other| other == name)?;
+        Some(Value::Column(feed, column))
+    });
+    let found = captured.map(Value::Captured).or_else(|| columns.next());
+    found.ok_or_else(|| TemplateError::Unknown(name.to_owned()))
+}
+
+fn write_number(number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    let mut left = number;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// A UUID of version 4 (RFC 9562, section 5.4) from 128 random bits.
+fn write_uuid(random: u128, out: &mut Vec<u8>) {
+    let bits = (random & !(0xF << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    for digit in 0..32 {
+        if [8, 12, 16, 20].contains(&digit) {
+            out.push(b'-');
+        }
+        let nibble = (bits >> (124 - 4 * digit)) & 0xF;
+        out.push(HEX[nibble as usize]);
+    }
+}
+
+fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+    bytes.windows(part.len()).position(|window| window == part)
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    fn written(text: &str, escape: Escape) -> String {
+        let names = Names {
+            captured: vec!["token".into()],
+            columns: vec![vec!["name".into(), "city".into()]],
+        };
+        let mut template = Template::default();
+        template.push(text.as_bytes(), &names, escape).unwrap();
+        let feed = Feed {
+            columns: names.columns[0].clone(),
+            rows: vec![vec![b"Ada".to_vec(), b"New York\r\n".to_vec()]],
+        };
+        let mut random = SmallRng::seed_from_u64(1);
+        let mut values = Values {
+            sequence: 17,
+            user: 3,
+            unix_ms: 1_000,
+            random: &mut random,
+            captured: &[b"abc".to_vec()],
+            feeds: &[feed],
+            rows: &[0],
+        };
+        let mut out = Vec::new();
+        template.write(&mut values, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn values_stand_in_their_places() {
+        let text = r#"{"id":{{seq}},"user":{{ user }},"at":{{now_ms}},"name":"{{name}}","token":"{{token}}"}"#;
+        assert_eq!(
+            written(text, Escape::None),
+            r#"{"id":17,"user":3,"at":1000,"name":"Ada","token":"abc"}"#
+        );
+        assert_eq!(written("no value } {x}", Escape::None), "no value } {x}");
+    }
+
+    #[test]
+    fn random_values_are_within_their_bounds_and_of_their_form() {
+        let number: u64 = written("{{rand:5:7}}", Escape::None).parse().unwrap();
+        assert!((5..=7).contains(&number));
+        let uuid = written("{{uuid}}", Escape::None);
+        let lengths: Vec<usize> = uuid.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(&uuid[14..15], "4");
+        assert!("89ab".contains(&uuid[19..20]), "{uuid}");
+    }
+
+    #[test]
+    fn a_value_cannot_break_out_of_its_place() {
+        assert_eq!(
+            written("/x/{{city}}", Escape::Target),
+            "/x/New%20York%0D%0A"
+        );
+        assert_eq!(written("{{city}}", Escape::Header), "New York  ");
+    }
+
+    #[test]
+    fn a_wrong_template_says_what_is_possible() {
+        let error = |text: &str| {
+            let mut template = Template::default();
+            let error = template.push(text.as_bytes(), &Names::default(), Escape::None);
+            error.unwrap_err().to_string()
+        };
+        assert!(error("{{nope}}").contains("`{{nope}}` stands for nothing"));
+        assert!(error("a {{seq").contains("has no `}}`"));
+        assert!(error("{{rand:9:1}}").contains("{{rand:1:100}}"));
+    }
+
+    #[test]
+    fn a_fixed_template_is_one_piece() {
+        let mut template = Template::fixed(b"ab");
+        template.push_fixed(b"cd");
+        assert_eq!(template.as_fixed(), Some(&b"abcd"[..]));
+        assert_eq!(template.pieces.len(), 1);
+    }
+}
