@@ -76,8 +76,7 @@ enum Command {
 /// A mistake in any of them, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage =
-            "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
+        let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);

@@ -15,7 +15,7 @@ mod top;
 
 use arguments::Parsed;
 use failure::Failure;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -42,6 +42,15 @@ fn run() -> Result<u8, Failure> {
         Parsed::Report(flags) => report::run(&flags),
         Parsed::TestServer(flags) => test_server::run(&flags),
     }
+}
+
+/// How many characters wide tables on standard output may be; `None` if it is no terminal.
+fn table_width() -> Option<usize> {
+    let size = std::io::stdout()
+        .is_terminal()
+        .then(ratatui::crossterm::terminal::size);
+    let (columns, _) = size?.ok()?;
+    (columns > 0).then(|| usize::from(columns))
 }
 
 /// Writes to standard output at once, for a parent that reads it. A reader that has gone is an error,
