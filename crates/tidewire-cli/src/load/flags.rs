@@ -223,6 +223,9 @@ pub(crate) struct ConnectionFlags {
     /// Use this address for a host and port, as host:port:address; several times for several
     #[arg(long, value_name = "RULE")]
     pub(crate) resolve: Vec<String>,
+    /// Weigh both sides: the memory of each connection, and the server's after they are closed
+    #[arg(long)]
+    pub(crate) memory: bool,
     /// The server's process, if the lab does not find it by its port
     #[arg(long, value_name = "PID")]
     pub(crate) server_pid: Option<u32>,

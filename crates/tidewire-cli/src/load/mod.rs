@@ -104,6 +104,7 @@ fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
     options.unix_socket.clone_from(&flags.unix_socket);
     options.source_addresses.clone_from(&flags.source_address);
     options.resolve.clone_from(&flags.resolve);
+    options.memory = flags.memory;
     options.server_pid = flags.server_pid;
 }
 

@@ -86,6 +86,8 @@ pub struct LoadOptions {
     pub expectations: Vec<Expectation>,
     /// Ends the load when an expectation has been broken for so long.
     pub abort_after: Option<Duration>,
+    /// Weighs both sides: memory of each connection, and of the server after they are closed.
+    pub memory: bool,
     /// The server's process, if its listening port does not tell.
     pub server_pid: Option<u32>,
     /// What random choices are drawn from. Default 1.
@@ -144,6 +146,7 @@ impl LoadOptions {
             resolve: Vec::new(),
             expectations: Vec::new(),
             abort_after: None,
+            memory: false,
             server_pid: None,
             seed: 1,
             command: None,
@@ -164,6 +167,11 @@ impl LoadOptions {
         if self.in_flight > 1 && (has_think || script.is_journey()) {
             return Err(OptionError::new(
                 "a user of a journey, or one that thinks, has one request on its way: leave --in-flight out",
+            ));
+        }
+        if self.redirects > 0 && self.in_flight > 1 {
+            return Err(OptionError::new(
+                "--redirects needs one request on its way on each connection: leave --in-flight out",
             ));
         }
         let endpoint = self.endpoint(&parts)?;
@@ -197,6 +205,7 @@ impl LoadOptions {
             expectations: self.expectations.clone(),
             abort_after: self.abort_after,
             find_limit: self.find_limit.clone(),
+            memory: self.memory,
             server_pid: self.server_pid,
             command: self.command.clone(),
         })

@@ -231,7 +231,8 @@ fn late_remark(evidence: &Evidence) -> Option<String> {
 
 /// A closed loop sends nothing while it waits, so that a stall is one value among many.
 fn stall_remark(evidence: &Evidence) -> Option<String> {
-    if evidence.pace.is_some() || evidence.latency_p99_us.is_none() {
+    let is_closed = evidence.pace.is_none() && evidence.aim != Aim::Keep;
+    if !is_closed || evidence.latency_p99_us.is_none() {
         return None;
     }
     let stalls = stalled_windows(&evidence.windows);

@@ -299,13 +299,6 @@ impl Loading<'_> {
         });
         result
     }
-
-    /// Memory that each connection has cost the server, as far as its growth is theirs.
-    pub(super) fn memory_of_connections(&self, connections: u64) -> Option<f64> {
-        let now = self.server.rss_bytes()?;
-        let growth = now.saturating_sub(self.rss_bytes_empty?);
-        (connections > 0).then(|| growth as f64 / connections as f64)
-    }
 }
 
 /// Successes of each whole second.

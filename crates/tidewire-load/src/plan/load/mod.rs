@@ -1,5 +1,6 @@
 //! A load of a service: connects its users, sends as planned, judges what came of it, and reports.
 
+mod assess;
 mod conclude;
 mod limit;
 mod watch;
@@ -21,6 +22,7 @@ use crate::report::{self, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
 use crate::worker::pace::Pace;
 use crate::worker::service::order::ServiceSetup;
+use assess::{EmptyMemory, assess};
 use conclude::Concluding;
 pub use limit::FindLimit;
 use watch::Watcher;
@@ -48,6 +50,8 @@ pub struct LoadPlan {
     pub abort_after: Option<Duration>,
     /// Searches the highest rate at which every expectation is kept.
     pub find_limit: Option<FindLimit>,
+    /// Weighs both sides: memory of each connection, and of the server after they are closed.
+    pub memory: bool,
     /// The server's process, if its listening port does not tell.
     pub server_pid: Option<u32>,
     /// The command line, for the report.
@@ -129,7 +133,7 @@ pub fn run(
         plan,
         fleet: ServiceFleet::start(plan.setup.clone())?,
         cores: GeneratorCores::find(),
-        rss_bytes_empty: server.rss_bytes(),
+        empty: EmptyMemory::of(server.rss_bytes()),
         server,
         progress,
         stop,
@@ -239,8 +243,7 @@ struct Loading<'a> {
     fleet: ServiceFleet,
     cores: GeneratorCores,
     server: ServerWatch,
-    /// The server's memory before the first connection.
-    rss_bytes_empty: Option<u64>,
+    empty: EmptyMemory,
     progress: &'a mut dyn LoadProgress,
     stop: &'a AtomicBool,
     /// What came of connecting.
@@ -271,6 +274,12 @@ impl Loading<'_> {
         let seen = self.measure(&phase, true)?;
         let seen = self.conclude(&mut result, seen, &self.plan.expectations);
         self.note_server(&seen);
+        if self.plan.memory {
+            self.weigh(&mut result)?;
+        }
+        if !matches!(self.plan.rhythm, Rhythm::Closed) {
+            result.load.assessment = Some(assess(&result));
+        }
         Ok(vec![result])
     }
 

@@ -12,6 +12,8 @@ use crate::worker::script::{CaptureFrom, ScriptState, Step};
 pub(super) struct Inspection {
     /// Values of the headers that are captured, in the order of the captures.
     headers: Vec<Option<Vec<u8>>>,
+    /// Where a redirect leads.
+    pub(super) location: Option<Vec<u8>>,
     coding: Coding,
     /// The body, if it is needed.
     body: Option<Vec<u8>>,
@@ -39,6 +41,7 @@ impl Inspection {
                 .iter()
                 .map(|capture| captured(&capture.from))
                 .collect(),
+            location: head.header("location").map(<[u8]>::to_vec),
             coding: Coding::of(head.header("content-encoding")),
             body: step.needs_body().then(Vec::new),
             is_too_long: false,

@@ -1,6 +1,7 @@
 //! HTTP as a user of a service load speaks it: requests answered in their order.
 
 mod inspect;
+mod redirect;
 
 use tidewire_http::response::{
     Event, Head, Response, ResponseHeads, ResponseReader, stray_line_end_bytes,
@@ -10,7 +11,10 @@ use tidewire_net::{Closed, Io};
 use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use crate::accounting::failure::Failure;
+use crate::accounting::tally::Exchange;
+use crate::worker::script::Encoded;
 use inspect::Inspection;
+use redirect::Detour;
 
 /// The dialogue of HTTP/1.1.
 #[derive(Debug, Default)]
@@ -36,6 +40,9 @@ impl Dialogue for Http {
     }
 
     fn send(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, mut pending: Pending) {
+        if pending.redirects == 0 {
+            user.detour = None;
+        }
         core.write_request(io, user, &mut pending, None);
         user.pending.push_back(pending);
         let setup = &core.setup;
@@ -162,8 +169,15 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
     received.head += response.head_bytes;
     received.body += response.body_bytes;
     user.is_spent |= !response.keeps_alive;
+    if redirect::is_redirect(response.status) && pending.redirects < core.setup.redirects_max {
+        if let Err(name) = detour(core, user, &pending, response, now_ns) {
+            core.fail(user, &pending, name, response.status);
+        }
+        return;
+    }
     let step_index = pending.exchange.step;
     let step = &core.setup.script.steps[step_index as usize];
+    user.detour = None;
     let inspection = user.session.inspection.take();
     let problem = if !step.checks.accepts(response.status) {
         Some("unexpected-status")
@@ -186,6 +200,50 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
             core.think(user, step_index, now_ns);
         }
     }
+}
+
+/// Follows a redirect; an error is the name of what speaks against it.
+fn detour(
+    core: &mut Core,
+    user: &mut HttpUser,
+    pending: &Pending,
+    response: &Response,
+    now_ns: u64,
+) -> Result<(), &'static str> {
+    let inspection = user.session.inspection.take();
+    let location = inspection
+        .and_then(|inspection| inspection.location)
+        .ok_or("redirect-without-location")?;
+    let step = &core.setup.script.steps[pending.exchange.step as usize];
+    let found = match (&user.detour, &step.request) {
+        (Some(request), _) => redirect::follow(request, request.len(), &location),
+        (None, Encoded::Fixed { bytes, head_bytes }) => {
+            redirect::follow(bytes, *head_bytes, &location)
+        }
+        (None, _) => Detour::Impossible,
+    };
+    user.detour = None;
+    let request = match found {
+        Detour::Follow(request) => request,
+        Detour::Elsewhere => return Err("redirect-to-another-server"),
+        Detour::Impossible => return Err("redirect-not-possible"),
+    };
+    user.detour = Some(request);
+    core.tally.requests.redirects += 1;
+    let (exchange, status) = (&pending.exchange, response.status);
+    core.tally
+        .succeed(exchange, status, response.wire_bytes, now_ns);
+    // The way on is a request of its own, and begins now.
+    user.owed.push_front(Pending {
+        exchange: Exchange {
+            intended_ns: now_ns,
+            step: exchange.step,
+            ..Exchange::default()
+        },
+        redirects: pending.redirects + 1,
+        ..*pending
+    });
+    Ok(())
 }
 
 fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {

@@ -147,6 +147,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     type Mail = ServiceCommand;
 
     fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
             return io.abort(id);
         };
@@ -157,6 +158,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
             return data.len();
         };
@@ -172,6 +174,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
+        self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
             return;
         };
@@ -188,6 +191,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.look_at_clock();
         let Some(place) = self.user_of(id) else {
             return;
         };
@@ -210,6 +214,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn handle_mail(&mut self, io: &mut Io, mail: ServiceCommand) {
+        self.core.look_at_clock();
         match mail {
             ServiceCommand::Connect => {
                 self.core.begin_connecting();
@@ -217,9 +222,11 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             ServiceCommand::Run(phase) => {
                 self.core.begin_phase(*phase, &mut self.users);
+                self.core.is_in_turn = true;
                 for place in 0..self.users.len() {
                     self.serve(io, place);
                 }
+                self.core.is_in_turn = false;
             }
             ServiceCommand::Stop => self.core.stop_phase(),
             ServiceCommand::Abandon => {
@@ -240,6 +247,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
+        self.core.look_at_clock();
         self.core.is_in_turn = true;
         self.core.end_spin();
         self.open_more(io);

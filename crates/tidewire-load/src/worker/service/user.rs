@@ -26,6 +26,8 @@ pub(crate) struct User<S> {
     pub(crate) sent_here: u64,
     /// Responses that were whole on it.
     pub(crate) done_here: u64,
+    /// The request that follows a redirect, while that is on its way.
+    pub(crate) detour: Option<Vec<u8>>,
     /// No further request may be sent on it.
     pub(crate) is_spent: bool,
     /// Stands in the list of those that are free.
@@ -81,6 +83,7 @@ impl<S: Default> User<S> {
             owed: VecDeque::new(),
             sent_here: 0,
             done_here: 0,
+            detour: None,
             is_spent: false,
             is_listed: false,
             free_ns: 0,

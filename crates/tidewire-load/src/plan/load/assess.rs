@@ -1,0 +1,202 @@
+//! What the figures of a load mean for the users of a service: memory of each connection, a word, a capacity.
+
+use std::time::Duration;
+
+use super::Loading;
+use crate::accounting::resources;
+use crate::report::{
+    Assessment, AssessmentThreshold, AssessmentWord, Memory, ResourceSample, TestResult, Verdict,
+    number,
+};
+
+/// Resident memory before the first connection.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct EmptyMemory {
+    pub(super) server: Option<u64>,
+    pub(super) client: Option<u64>,
+}
+
+impl EmptyMemory {
+    pub(super) fn of(server: Option<u64>) -> Self {
+        Self {
+            server,
+            client: client_rss_bytes(),
+        }
+    }
+}
+
+impl Loading<'_> {
+    /// Adds the memory of both sides with all connections open, and of the server after they are closed.
+    pub(super) fn weigh(&mut self, result: &mut TestResult) -> Result<(), super::LoadError> {
+        let connections = result.connected.unwrap_or(0);
+        let samples: &[ResourceSample] = &result.load.resources_over_time;
+        let seen = || samples.iter().filter_map(|sample| sample.server_rss_bytes);
+        let each = |now: Option<u64>, empty: Option<u64>| {
+            let growth = now?.saturating_sub(empty?);
+            (connections > 0).then(|| growth as f64 / connections as f64)
+        };
+        let server = self.server.rss_bytes();
+        let client = client_rss_bytes();
+        let mut memory = Memory {
+            server_rss_bytes: server.unwrap_or(0),
+            server_rss_peak_bytes: seen().chain(server).max(),
+            server_rss_min_bytes: seen().chain(server).min(),
+            per_connection_bytes: each(server, self.empty.server),
+            client_rss_bytes: client,
+            client_per_connection_bytes: each(client, self.empty.client),
+            ..Memory::default()
+        };
+        self.fleet.close()?;
+        std::thread::sleep(CLOSED_FOR);
+        memory.server_rss_closed_bytes = self.server.rss_bytes();
+        if server.is_some() {
+            result.memory = Some(memory);
+        } else {
+            let text = "The server's memory is not known: no process of this machine serves the URL, or it cannot \
+                        be seen. Name it with --server-pid.";
+            result.notes.push(text.to_owned());
+        }
+        Ok(())
+    }
+}
+
+fn client_rss_bytes() -> Option<u64> {
+    resources::process_usage(std::process::id()).map(|usage| usage.rss_bytes)
+}
+
+/// The word for a load at given times, and the capacity that it implies.
+pub(super) fn assess(result: &TestResult) -> Assessment {
+    let requests = result.load.requests.unwrap_or_default();
+    let connecting = result.load.connecting.clone().unwrap_or_default();
+    let percent = |part: u64, whole: u64| match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64 * 100.0,
+    };
+    let mut thresholds = vec![
+        threshold(
+            "failed requests",
+            "%",
+            FAILED_PERCENT,
+            percent(requests.failed, requests.failed + requests.succeeded),
+        ),
+        threshold(
+            "failed connections",
+            "%",
+            FAILED_PERCENT,
+            percent(connecting.failed, connecting.failed + connecting.opened),
+        ),
+    ];
+    if let Some(latency) = &result.latency_us {
+        thresholds.push(threshold("p99", "ms", LATENCY_MS, latency.p99 / 1e3));
+    }
+    if let Some(connect) = &connecting.latency_us {
+        let seen = connect.p99 / 1e3;
+        thresholds.push(threshold("connect p99", "ms", CONNECT_MS, seen));
+    }
+    let word = thresholds.iter().map(|threshold| threshold.word).max();
+    Assessment {
+        word: word.unwrap_or_default(),
+        capacity: capacity(result),
+        thresholds,
+    }
+}
+
+fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> AssessmentThreshold {
+    let [excellent, good, degraded] = bounds;
+    let word = if seen <= excellent {
+        AssessmentWord::Excellent
+    } else if seen <= good {
+        AssessmentWord::Good
+    } else if seen <= degraded {
+        AssessmentWord::Degraded
+    } else {
+        AssessmentWord::Poor
+    };
+    AssessmentThreshold {
+        figure: figure.to_owned(),
+        unit: unit.to_owned(),
+        excellent,
+        good,
+        degraded,
+        seen,
+        word,
+    }
+}
+
+/// What the server would carry at [`USABLE_SHARE`] of its processor time, if its work grows with its load.
+fn capacity(result: &TestResult) -> Option<String> {
+    let share = result.cpu.as_ref()?.server_share?;
+    if share < SHARE_MIN || share >= USABLE_SHARE || result.verdict == Verdict::GeneratorBound {
+        return None;
+    }
+    let factor = USABLE_SHARE / share;
+    let connections = result.connected? as f64 * factor;
+    let rate = result.rate_per_s? * factor;
+    Some(format!(
+        "The server used {:.0} % of its processor time. If its work grows with its load, it reaches {:.0} % at about \
+         {} connections and {} requests or messages a second.",
+        share * 100.0,
+        USABLE_SHARE * 100.0,
+        number::si(connections),
+        number::si(rate)
+    ))
+}
+
+/// Bounds of excellent, good and degraded.
+const FAILED_PERCENT: [f64; 3] = [0.1, 1.0, 5.0];
+const LATENCY_MS: [f64; 3] = [50.0, 200.0, 1_000.0];
+const CONNECT_MS: [f64; 3] = [200.0, 1_000.0, 5_000.0];
+
+/// What a server can use of its processor time before it queues.
+const USABLE_SHARE: f64 = 0.8;
+
+/// Below this, the server's own background work is most of it.
+const SHARE_MIN: f64 = 0.02;
+
+/// How long the server has to give its memory back.
+const CLOSED_FOR: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Cpu, Latency, Requests};
+
+    fn result(failed: u64, p99_ms: f64, server_share: f64) -> TestResult {
+        let mut result = TestResult::new("http", 100);
+        result.connected = Some(100);
+        result.rate_per_s = Some(1_000.0);
+        result.load.requests = Some(Requests {
+            sent: 1_000,
+            succeeded: 1_000 - failed,
+            failed,
+            ..Requests::default()
+        });
+        result.latency_us = Some(Latency {
+            p99: p99_ms * 1e3,
+            ..Latency::default()
+        });
+        result.cpu = Some(Cpu {
+            server_share: Some(server_share),
+            ..Cpu::default()
+        });
+        result
+    }
+
+    #[test]
+    fn the_worst_figure_decides_the_word() {
+        let word = |failed, p99_ms| assess(&result(failed, p99_ms, 0.1)).word;
+        assert_eq!(word(0, 10.0), AssessmentWord::Excellent);
+        assert_eq!(word(5, 10.0), AssessmentWord::Good);
+        assert_eq!(word(0, 500.0), AssessmentWord::Degraded);
+        assert_eq!(word(100, 10.0), AssessmentWord::Poor);
+    }
+
+    #[test]
+    fn a_capacity_needs_work_that_can_be_seen() {
+        let capacity = |share| assess(&result(0, 1.0, share)).capacity;
+        let text = capacity(0.4).unwrap();
+        assert!(text.contains("200 connections"), "{text}");
+        assert_eq!(capacity(0.01), None);
+        assert_eq!(capacity(0.9), None);
+    }
+}
