@@ -3,6 +3,7 @@
 use crate::bench::BenchFlags;
 use crate::config_file::{self, Rule};
 use crate::failure::Failure;
+use crate::load::LoadFlags;
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::{self, Ranks};
@@ -28,6 +29,8 @@ pub(crate) enum Parsed {
     Token(Box<TokenFlags>, Box<Ranks>),
     /// `bench`, and which source each option came from.
     Bench(Box<BenchFlags>, Box<Ranks>),
+    /// `load`
+    Load(Box<LoadFlags>),
     /// `report`
     Report(ReportFlags),
     /// `test-server`
@@ -53,6 +56,9 @@ enum Command {
     /// Load a WebSocket server and report what it can take
     #[command(after_help = BENCH_NOTES)]
     Bench(Box<BenchFlags>),
+    /// Load any HTTP or WebSocket service and judge what it does
+    #[command(after_help = LOAD_NOTES)]
+    Load(Box<LoadFlags>),
     /// Show one report, or several side by side
     #[command(after_help = REPORT_NOTES)]
     Report(ReportFlags),
@@ -70,7 +76,7 @@ enum Command {
 /// A mistake in any of them, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage = "say what to do: serve, top, bench, report, test-server or token (see `tidewire --help`)";
+        let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
@@ -109,6 +115,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         Command::Serve(flags) => Parsed::Serve(flags, ranks, rules),
         Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
+        Command::Load(flags) => Parsed::Load(flags),
         Command::Report(flags) => Parsed::Report(flags),
         Command::TestServer(flags) => Parsed::TestServer(flags),
         Command::Token(flags) => Parsed::Token(flags, ranks),
@@ -174,6 +181,15 @@ Examples:
   tidewire top http://127.0.0.1:5007 --once
 
 Exit codes: 0 ended, 1 the server does not answer (with --once), 2 a mistake in options.";
+
+const LOAD_NOTES: &str = "\
+Examples:
+  tidewire load http://127.0.0.1:8080/ -c 100 -d 10
+  tidewire load http://127.0.0.1:8080/ -c 100 --rate-per-s 5k --expect 'p99<20ms' --expect 'errors<0.1%'
+  tidewire load http://127.0.0.1:8080/ --find-limit --expect 'p99<50ms'
+
+Exit codes: 0 as expected, 1 failed, 2 wrong or impossible, 3 the generator was the limit, 4 noisy,
+5 an expectation was broken, 130 interrupted";
 
 const BENCH_NOTES: &str = "Without a URL a server is started on a free port of this machine, loaded and \
 stopped. With a URL that server is loaded; load only servers that you are allowed to load.

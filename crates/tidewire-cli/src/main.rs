@@ -4,6 +4,7 @@ mod arguments;
 mod bench;
 mod config_file;
 mod failure;
+mod load;
 mod report;
 mod serve;
 mod sources;
@@ -14,7 +15,7 @@ mod top;
 
 use arguments::Parsed;
 use failure::Failure;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -37,9 +38,19 @@ fn run() -> Result<u8, Failure> {
         Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
+        Parsed::Load(flags) => load::run(&flags),
         Parsed::Report(flags) => report::run(&flags),
         Parsed::TestServer(flags) => test_server::run(&flags),
     }
+}
+
+/// How many characters wide tables on standard output may be; `None` if it is no terminal.
+fn table_width() -> Option<usize> {
+    let size = std::io::stdout()
+        .is_terminal()
+        .then(ratatui::crossterm::terminal::size);
+    let (columns, _) = size?.ok()?;
+    (columns > 0).then(|| usize::from(columns))
 }
 
 /// Writes to standard output at once, for a parent that reads it. A reader that has gone is an error,

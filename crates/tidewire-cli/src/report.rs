@@ -1,13 +1,14 @@
 //! `tidewire report`: renders one report, or several side by side.
 
 use crate::failure::Failure;
-use crate::print;
+use crate::{print, table_width};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tidewire_load::Report;
 use tidewire_load::report::compare::Comparison;
-use tidewire_load::report::{save_all, terminal};
+use tidewire_load::report::model::EXIT_BROKEN;
+use tidewire_load::report::{baseline, save_all, terminal};
 
 /// The options of `report`.
 #[derive(Debug, Args)]
@@ -15,6 +16,13 @@ pub(crate) struct ReportFlags {
     /// The reports; ratios are to the first
     #[arg(required = true, value_name = "REPORT.json")]
     files: Vec<PathBuf>,
+    /// Compare one report with this earlier one: faster, slower or cannot tell, for each figure of the tests that both
+    /// have
+    #[arg(long, value_name = "REPORT.json")]
+    baseline: Option<PathBuf>,
+    /// With --baseline: end with 5 if a figure is slower
+    #[arg(long, requires = "baseline")]
+    fail_if_slower: bool,
     /// Also write Markdown and HTML to this directory: `report.…` for one, `comparison.…` for several
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -26,9 +34,27 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     for (path, name) in flags.files.iter().zip(names(&flags.files)) {
         reports.push((name, Report::load(path).map_err(Failure::usage)?));
     }
+    let mut exit_code = 0;
+    if let Some(baseline) = &flags.baseline {
+        let [(_, report)] = reports.as_mut_slice() else {
+            return Err(Failure::usage(
+                "--baseline: compares one report, and several were given",
+            ));
+        };
+        let before = Report::load(baseline).map_err(Failure::usage)?;
+        baseline::compare(
+            report,
+            &before,
+            &baseline.display().to_string(),
+            flags.fail_if_slower,
+        );
+        if flags.fail_if_slower && report.is_slower() {
+            exit_code = EXIT_BROKEN;
+        }
+    }
     match reports.as_slice() {
         [(_, report)] => {
-            print(&terminal::render(report))?;
+            print(&terminal::render_within(report, table_width()))?;
             if let Some(directory) = &flags.out {
                 let saved = save_all(report, directory).map_err(Failure::usage)?;
                 print(&format!("report: {}\n", saved.html.display()))?;
@@ -43,7 +69,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
             }
         }
     }
-    Ok(0)
+    Ok(exit_code)
 }
 
 fn save_comparison(comparison: &Comparison, directory: &Path) -> Result<PathBuf, Failure> {

@@ -3,10 +3,11 @@
 //! A message is *offered* when it was written and *confirmed* when the other end has accounted for
 //! it. No figure in a report is an offered rate.
 //!
-//! Each room uses only rooms below it: `plan`, `fleet`, `worker`, `accounting`, `verdict`, `report`.
+//! Each room uses only rooms below it: `options`, `plan`, `fleet`, `worker`, `accounting`, `verdict`, `report`.
 
 pub mod accounting;
 pub mod fleet;
+pub mod options;
 pub mod plan;
 pub mod report;
 pub mod test_server;

@@ -5,7 +5,8 @@ use std::fs;
 use serde_json::{Value, json};
 use tidewire_load::report::compare::Comparison;
 use tidewire_load::report::{
-    Finding, Report, TestResult, Verdict, html, markdown, model, save_all, terminal,
+    BaselineFigure, BaselineFinding, BaselineSource, ExpectationResult, Finding, LoadFigures,
+    Report, TestResult, Verdict, html, markdown, model, save_all, terminal,
 };
 
 mod fixture;
@@ -128,11 +129,56 @@ fn the_exit_code_is_that_of_the_worst_result() {
     use Verdict::{Failed, GeneratorBound, Noisy, Valid};
     assert_eq!(with(&[Valid, Valid]), 0);
     assert_eq!(with(&[Valid, GeneratorBound]), 3);
-    assert_eq!(with(&[Noisy, GeneratorBound]), 4);
+    assert_eq!(with(&[Noisy, Valid]), 4);
+    assert_eq!(with(&[Noisy, GeneratorBound]), 3);
     assert_eq!(with(&[Failed, Noisy, Valid]), 1);
     assert_eq!(with(&[]), 1);
     report.partial = true;
     assert_eq!(report.exit_code(), 130);
+}
+
+#[test]
+fn of_several_exit_codes_the_first_of_the_order_counts() {
+    let mut report = fixture::report();
+    report.baseline = None;
+    let mut result = |verdict, doubt: Option<&str>, kept, finding| {
+        let load = LoadFigures {
+            expectations: vec![ExpectationResult {
+                kept,
+                ..ExpectationResult::default()
+            }],
+            baseline: vec![BaselineFigure {
+                finding,
+                ..BaselineFigure::default()
+            }],
+            ..LoadFigures::default()
+        };
+        report.results = vec![TestResult {
+            verdict,
+            doubts: doubt.map(str::to_owned).into_iter().collect(),
+            load,
+            ..TestResult::new("http", 1)
+        }];
+        let code = report.exit_code();
+        report.baseline = Some(BaselineSource {
+            fail_if_slower: true,
+            ..BaselineSource::default()
+        });
+        let strict = report.exit_code();
+        report.baseline = None;
+        (code, strict)
+    };
+    use BaselineFinding::{CannotTell, Faster, Slower};
+    assert_eq!(result(Verdict::Valid, None, true, Faster), (0, 0));
+    assert_eq!(result(Verdict::Valid, None, true, CannotTell), (0, 0));
+    assert_eq!(result(Verdict::Valid, None, true, Slower), (0, 5));
+    assert_eq!(result(Verdict::Valid, None, false, Faster), (5, 5));
+    assert_eq!(result(Verdict::Noisy, None, false, Slower), (5, 5));
+    assert_eq!(result(Verdict::Noisy, None, true, Slower), (4, 5));
+    assert_eq!(result(Verdict::GeneratorBound, None, false, Slower), (3, 3));
+    assert_eq!(result(Verdict::Failed, None, false, Slower), (1, 1));
+    let impossible = Some(model::IMPOSSIBLE);
+    assert_eq!(result(Verdict::Failed, impossible, false, Slower), (2, 2));
 }
 
 #[test]

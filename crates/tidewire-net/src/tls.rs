@@ -74,30 +74,85 @@ pub fn server_config_from(
 /// # Errors
 /// [`TlsError::Pem`] for a file that holds no certificate.
 pub fn client_config(authorities: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
+    client_config_for(&ClientIdentity {
+        trust: authorities.map_or(Trust::Anybody, Trust::File),
+        certificate: None,
+    })
+}
+
+/// Whom a client trusts, and what it proves itself with.
+#[derive(Debug, Clone, Default)]
+pub struct ClientIdentity<'a> {
+    /// Whose certificates are trusted.
+    pub trust: Trust<'a>,
+    /// A certificate chain and its key, in PEM files, for servers that ask for one.
+    pub certificate: Option<(&'a Path, &'a Path)>,
+}
+
+/// Whose certificates a client trusts.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Trust<'a> {
+    /// The authorities that browsers trust (those of Mozilla).
+    #[default]
+    WebRoots,
+    /// The authorities in a PEM file.
+    File(&'a Path),
+    /// Anybody's. The peer still has to hold the key of its certificate.
+    Anybody,
+}
+
+/// The configuration of a client that trusts and proves itself as it is told.
+///
+/// # Errors
+/// [`TlsError`], which names the file.
+pub fn client_config_for(identity: &ClientIdentity<'_>) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
-    let mut config = if let Some(path) = authorities {
-        let mut roots = rustls::RootCertStore::empty();
-        let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect)
-            .map_err(|source| TlsError::Pem {
-                what: "certificates",
+    let builder = match identity.trust {
+        Trust::WebRoots => {
+            let mut roots = rustls::RootCertStore::empty();
+            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            builder.with_root_certificates(roots)
+        }
+        Trust::File(path) => builder.with_root_certificates(roots_in(path)?),
+        Trust::Anybody => builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider })),
+    };
+    let mut config = match identity.certificate {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let pem = |what, path: &Path, source| TlsError::Pem {
+                what,
                 path: path.to_owned(),
                 source,
-            })?;
-        for certificate in certificates {
-            roots.add(certificate)?;
+            };
+            let certificates = CertificateDer::pem_file_iter(chain)
+                .and_then(Iterator::collect)
+                .map_err(|source| pem("a certificate chain", chain, source))?;
+            let key = PrivateKeyDer::from_pem_file(key)
+                .map_err(|source| pem("a private key", key, source))?;
+            builder.with_client_auth_cert(certificates, key)?
         }
-        builder.with_root_certificates(roots).with_no_client_auth()
-    } else {
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate { provider }))
-            .with_no_client_auth()
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+fn roots_in(path: &Path) -> Result<rustls::RootCertStore, TlsError> {
+    let mut roots = rustls::RootCertStore::empty();
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|source| TlsError::Pem {
+            what: "certificates",
+            path: path.to_owned(),
+            source,
+        })?;
+    for certificate in certificates {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
 }
 
 /// The name that a server's certificate has to be for.

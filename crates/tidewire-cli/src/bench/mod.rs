@@ -7,11 +7,11 @@ mod progress;
 mod server;
 mod tiers;
 
-pub(crate) use flags::BenchFlags;
+pub(crate) use flags::{BenchFlags, ProfileFlag};
 
 use crate::failure::Failure;
 use crate::sources::Ranks;
-use crate::{print, stop};
+use crate::{print, stop, table_width};
 use flags::{OutputFlags, PayloadFlag, PlanFlags};
 use server::BenchServer;
 use std::io::Write;
@@ -58,7 +58,8 @@ fn failure(error: RunError) -> Failure {
 /// Prints the tables, or the report itself, and writes the files. What was measured is printed first: it must
 /// not be lost because a disk is full.
 fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
-    let mut tables = format!("\n{}", terminal::render(report));
+    let width = table_width().filter(|_| !output.json);
+    let mut tables = format!("\n{}", terminal::render_within(report, width));
     if let Some(reason) = report.partial_reason.as_ref().filter(|_| report.partial) {
         tables.push_str(&format!("Partial  {reason}\n"));
     }
@@ -142,7 +143,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
 }
 
 /// What was typed, for the report; secrets are left out.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let mut words = vec!["tidewire".to_owned()];
     let mut is_secret = false;
     for word in std::env::args_os().skip(1) {

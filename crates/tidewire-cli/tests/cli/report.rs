@@ -41,6 +41,33 @@ fn two_reports_stand_side_by_side() {
 }
 
 #[test]
+fn a_report_is_compared_with_its_baseline() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = write(folder.path(), "before.json", 1_000_000);
+    let slower = write(folder.path(), "slower.json", 800_000);
+    let out = folder.path().join("out");
+    let with = |report: &str, flags: &[&str]| {
+        run(&[&["report", report, "--baseline", &before], flags].concat())
+    };
+    let said = with(&slower, &["--out", out.to_str().unwrap()]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for word in ["rate", "slower", "-20.0 %", "slower than the baseline"] {
+        assert!(said.stdout.contains(word), "{word} in {}", said.stdout);
+    }
+    let saved = fs::read_to_string(out.join("report.json")).unwrap();
+    assert!(saved.contains("\"finding\": \"slower\""), "{saved}");
+    assert_eq!(with(&slower, &["--fail-if-slower"]).code, 5);
+    assert_eq!(with(&before, &["--fail-if-slower"]).code, 0);
+    assert_refused(&with(&slower, &[&before]), &["--baseline", "one report"]);
+    assert_refused(
+        &run(&["report", &slower, "--fail-if-slower"]),
+        &["--baseline"],
+    );
+    let missing = run(&["report", &slower, "--baseline", "/nonexistent.json"]);
+    assert_refused(&missing, &["/nonexistent.json"]);
+}
+
+#[test]
 fn what_is_no_report_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("other.json");
@@ -66,6 +93,7 @@ fn write(folder: &Path, name: &str, rate_per_s: u64) -> String {
         "results": [{
             "test": "throughput", "connections": 100, "rate_per_s": rate_per_s, "verdict": "valid",
             "bottleneck": "server",
+            "rate_series": vec![rate_per_s; 12],
             "messages": {"offered": 10, "confirmed": 10, "lost": 0}
         }]
     });

@@ -2,6 +2,7 @@
 //!
 //! Reading the system is kept apart from judging what was read, so that the judgements are pure.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 
@@ -82,6 +83,81 @@ pub fn raise_open_files() -> Option<OpenFilesLimit> {
 /// The connections that this process may open by its limit of open files, which is raised first.
 pub fn connections_room() -> usize {
     connections_in(raise_open_files().and_then(|limit| limit.soft))
+}
+
+/// Why this machine cannot open `connections` to `target` from so many source addresses of its own; `None` if it
+/// can. On the loopback there are source addresses enough.
+///
+/// [`check`] finds what is tight; this finds what is impossible, whatever the server does.
+pub fn shortage(
+    connections: u64,
+    target: Option<IpAddr>,
+    source_addresses: u64,
+) -> Option<Shortage> {
+    let open_files = raise_open_files().and_then(|limit| limit.soft);
+    let is_loopback = target.is_some_and(|address| address.is_loopback());
+    let ports = (!is_loopback).then(|| all_ports(&port_range()) * source_addresses.max(1));
+    shortage_in(connections, open_files, ports)
+}
+
+fn shortage_in(connections: u64, open_files: Option<u64>, ports: Option<u64>) -> Option<Shortage> {
+    let in_files = open_files.map(|files| files.saturating_sub(OPEN_FILES_NEEDED));
+    let of = |kind: ShortageKind, possible: Option<u64>| {
+        let possible = possible.filter(|&possible| connections > possible)?;
+        Some(Shortage {
+            kind,
+            connections,
+            possible,
+        })
+    };
+    let found = [
+        of(ShortageKind::OpenFiles, in_files),
+        of(ShortageKind::Ports, ports),
+    ];
+    found
+        .into_iter()
+        .flatten()
+        .min_by_key(|shortage| shortage.possible)
+}
+
+/// More connections than this machine can open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// What there is too little of.
+    pub kind: ShortageKind,
+    /// Connections that were asked for.
+    pub connections: u64,
+    /// Connections that are possible.
+    pub possible: u64,
+}
+
+/// What there is too little of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShortageKind {
+    /// Files that this process may open.
+    OpenFiles,
+    /// Ports of the source addresses.
+    Ports,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (connections, possible) = (self.connections, self.possible);
+        match self.kind {
+            ShortageKind::OpenFiles => write!(
+                f,
+                "{connections} connections need more files than this process may open: at most {possible} are \
+                 possible. Raise the hard limit, `ulimit -Hn {}` as root or `LimitNOFILE=` of the service, or ask \
+                 for fewer connections.",
+                connections.saturating_add(OPEN_FILES_MARGIN)
+            ),
+            ShortageKind::Ports => write!(
+                f,
+                "{connections} connections need more source ports than there are: at most {possible} are possible. \
+                 Widen net.ipv4.ip_local_port_range, give more source addresses, or ask for fewer connections."
+            ),
+        }
+    }
 }
 
 /// The connections that so many open files leave room for; `None` is no limit. Of a few files half are left
@@ -182,8 +258,11 @@ fn backlog(name: &str, value: u64, wanted: u64) -> Finding {
 }
 
 fn usable_ports(range: &RangeInclusive<u16>) -> u64 {
-    let all = u64::from(range.end().saturating_sub(*range.start())) + 1;
-    (all * 9 / 10).max(1)
+    (all_ports(range) * 9 / 10).max(1)
+}
+
+fn all_ports(range: &RangeInclusive<u16>) -> u64 {
+    u64::from(range.end().saturating_sub(*range.start())) + 1
 }
 
 fn parse_port_range(text: &str) -> Option<RangeInclusive<u16>> {
@@ -203,6 +282,9 @@ pub const PORT_RANGE_DEFAULT: RangeInclusive<u16> = 32768..=60999;
 /// Open files besides the connections: standard streams, report, libraries, event loops, and, as a server
 /// usually has the same limit, its listeners.
 pub const OPEN_FILES_MARGIN: u64 = 128;
+/// Open files that every run has besides its connections: standard streams, event loops, and the lock of the
+/// report's directory.
+const OPEN_FILES_NEEDED: u64 = 12;
 const BACKLOG_WANTED_MAX: u64 = 4096;
 const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
 
@@ -321,6 +403,24 @@ mod tests {
         assert!(!remote.ok && remote.hint.unwrap().contains("3 source addresses"));
         let loopback = ports(&range, 60_000, true);
         assert!(loopback.ok && loopback.wanted.contains("3 loopback addresses"));
+    }
+
+    #[test]
+    fn more_connections_than_files_or_ports_are_impossible() {
+        assert_eq!(shortage_in(20_000, None, None), None);
+        assert_eq!(shortage_in(19_000, Some(19_012), Some(19_000)), None);
+        let files = shortage_in(19_001, Some(19_012), Some(28_000)).unwrap();
+        assert_eq!(
+            (files.kind, files.possible),
+            (ShortageKind::OpenFiles, 19_000)
+        );
+        assert!(files.to_string().contains("`ulimit -Hn 19129`"), "{files}");
+        let ports = shortage_in(30_000, Some(29_000), Some(28_000)).unwrap();
+        assert_eq!((ports.kind, ports.possible), (ShortageKind::Ports, 28_000));
+        assert!(
+            ports.to_string().contains("at most 28000 are possible"),
+            "{ports}"
+        );
     }
 
     #[test]

@@ -13,9 +13,10 @@ use crate::accounting::resources;
 use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::stats::StatsSource;
 use crate::fleet::FleetError;
-use crate::fleet::preflight;
+use crate::fleet::preflight::{self, Shortage};
 use crate::plan::bench::{Bench, TestKind};
-use crate::report::{self, Plan, Report, TestResult};
+use crate::report::model::IMPOSSIBLE;
+use crate::report::{self, Plan, Report, TestResult, Verdict};
 use crate::worker::order::Timeouts;
 use crate::worker::pace::RATE_PER_S;
 use crate::worker::target::Target;
@@ -197,6 +198,9 @@ pub enum RunError {
     /// The options ask for encryption of a server that is to be plain WebSocket.
     #[error("only protocol version 1 has encryption: it cannot be with another profile")]
     NothingToEncryptWith,
+    /// No test can have as many connections as it is to have.
+    #[error("{0}")]
+    Impossible(Shortage),
     /// The generator itself failed.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -223,6 +227,9 @@ pub fn run(
         return Err(RunError::NothingToEncryptWith);
     }
     check_bounds(options)?;
+    if let Some(shortage) = shortage_of_all(options) {
+        return Err(RunError::Impossible(shortage));
+    }
     let address = options.target.address;
     let findings = preflight::check(options.connections_most() as u64, Some(address.ip()));
     let sources = options.sources();
@@ -243,7 +250,11 @@ pub fn run(
             if stop.load(Ordering::Relaxed) {
                 break 'tests;
             }
-            report.results.extend(test.run(&mut bench, *tier)?);
+            let rows = match shortage(options, *test, *tier) {
+                Some(shortage) => vec![impossible(*test, *tier, shortage)],
+                None => test.run(&mut bench, *tier)?,
+            };
+            report.results.extend(rows);
         }
     }
     report.target.server = bench.server_name();
@@ -252,6 +263,38 @@ pub fn run(
         report.partial_reason = Some("the run was interrupted".into());
     }
     Ok(report)
+}
+
+/// Why this machine cannot run a test with so many connections.
+fn shortage(options: &BenchOptions, test: TestKind, connections: usize) -> Option<Shortage> {
+    let connections = match test {
+        // It ends where the machine ends.
+        TestKind::ConnectionLimit => return None,
+        // The publisher is one more.
+        TestKind::FanOut => connections + 1,
+        _ => connections,
+    };
+    preflight::shortage(connections as u64, Some(options.target.address.ip()), 1)
+}
+
+/// Why nothing of the run is possible; `None` if some of it is.
+fn shortage_of_all(options: &BenchOptions) -> Option<Shortage> {
+    let rows = options.tests.iter().flat_map(|test| {
+        let tiers = test.tiers(&options.tiers).iter();
+        tiers.map(|tier| shortage(options, *test, *tier))
+    });
+    let all: Option<Vec<Shortage>> = rows.collect();
+    all?.into_iter().min_by_key(|shortage| shortage.connections)
+}
+
+/// The row of a test that was not run.
+fn impossible(test: TestKind, connections: usize, shortage: Shortage) -> TestResult {
+    TestResult {
+        verdict: Verdict::Failed,
+        doubts: vec![IMPOSSIBLE.to_owned()],
+        notes: vec![format!("The test was not run. {shortage}")],
+        ..TestResult::new(test.name(), connections as u64)
+    }
 }
 
 /// Numbers that would make a run without an end, without a message, or without a machine that can carry it.
@@ -325,7 +368,7 @@ pub const DURATION: RangeInclusive<Duration> =
 /// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
 pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
 
-fn now_rfc3339() -> String {
+pub(super) fn now_rfc3339() -> String {
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

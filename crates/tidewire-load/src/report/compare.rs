@@ -308,7 +308,7 @@ const TEXT_COLUMNS: usize = 3;
 
 /// What two results have to have in common to be compared.
 #[derive(Debug, Clone, PartialEq)]
-struct Key {
+pub(super) struct Key {
     test: String,
     /// A search for the limit is one set-up whatever it was asked for.
     connections: u64,
@@ -321,7 +321,7 @@ struct Key {
 }
 
 impl Key {
-    fn of(report: &Report, result: &TestResult) -> Self {
+    pub(super) fn of(report: &Report, result: &TestResult) -> Self {
         let is_search = result.limit.is_some();
         Self {
             test: result.test.clone(),

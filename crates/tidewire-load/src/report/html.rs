@@ -3,6 +3,7 @@
 
 use std::fmt::{Arguments, Write};
 
+use super::load_tables;
 use super::model::Report;
 use super::plots::{self, Figure};
 use super::summary;
@@ -28,6 +29,7 @@ pub fn render(report: &Report) -> String {
     for (index, section) in sections.iter().enumerate() {
         test(&mut page, index, section);
     }
+    notes(&mut page, &summary::baseline(report));
     preflight(&mut page, report);
     let tool = &report.tool;
     page.put(format_args!(
@@ -95,7 +97,7 @@ impl Page {
             self.put(format_args!("<tr>"));
             for (name, cell) in header.iter().zip(row) {
                 let text = escape(cell);
-                if matches!(name.as_ref(), "Verdict" | "State") {
+                if BADGES.contains(&name.as_ref()) {
                     let tone = tone(cell);
                     self.put(format_args!(
                         "<td><span class=\"badge {tone}\">{text}</span></td>"
@@ -207,6 +209,9 @@ fn test(page: &mut Page, index: usize, section: &Section<'_>) {
     }
     let figures = section.figures();
     page.table(figures.title, &figures.header, &figures.rows);
+    for block in load_tables::blocks(&section.results) {
+        page.table(&block.title, &block.header, &block.rows);
+    }
     if let Some(resources) = section.resources() {
         let open = if resources.rows.len() <= ROWS_OPEN_MAX {
             " open"
@@ -220,15 +225,19 @@ fn test(page: &mut Page, index: usize, section: &Section<'_>) {
         page.table("", &resources.header, &resources.rows);
         page.put(format_args!("</details>\n"));
     }
-    let notes = section.notes();
-    if !notes.is_empty() {
-        page.put(format_args!("<ul class=\"notes\">\n"));
-        for note in notes {
-            page.put(format_args!("<li>{}</li>\n", escape(&note)));
-        }
-        page.put(format_args!("</ul>\n"));
-    }
+    notes(page, &section.notes());
     page.put(format_args!("</section>\n"));
+}
+
+fn notes(page: &mut Page, notes: &[String]) {
+    if notes.is_empty() {
+        return;
+    }
+    page.put(format_args!("<ul class=\"notes\">\n"));
+    for note in notes {
+        page.put(format_args!("<li>{}</li>\n", escape(note)));
+    }
+    page.put(format_args!("</ul>\n"));
 }
 
 fn figure(page: &mut Page, figure: &Figure) {
@@ -281,12 +290,14 @@ fn preflight(page: &mut Page, report: &Report) {
 
 fn tone(verdict: &str) -> &'static str {
     match verdict {
-        "valid" | "ok" => "valid",
-        "failed" => "failed",
+        "valid" | "ok" | "kept" | "faster" | "excellent" | "good" => "valid",
+        "failed" | "broken" | "slower" | "poor" => "failed",
         _ => "warn",
     }
 }
 
+/// Columns whose words have a colour.
+const BADGES: [&str; 4] = ["Verdict", "State", "Finding", "Word"];
 /// A longer table of resources is folded away on the screen, never on paper.
 const ROWS_OPEN_MAX: usize = 6;
 /// A longer value gets a line of its own.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::load_tables;
 use super::model::Report;
 use super::summary;
 use super::table::{Section, Table};
@@ -27,12 +28,17 @@ pub fn render(report: &Report) -> String {
             }
         }
         table(&mut out, &section.figures());
+        for block in load_tables::blocks(&section.results) {
+            push(&mut out, format_args!("\n{}:\n\n", escape(&block.title)));
+            rows(&mut out, &block.header, &block.rows, block.text_columns);
+        }
         if let Some(resources) = section.resources() {
             push(&mut out, format_args!("\n{}:\n\n", resources.title));
             table(&mut out, &resources);
         }
         list(&mut out, &section.notes());
     }
+    list(&mut out, &summary::baseline(report));
     preflight(&mut out, report);
     out
 }

@@ -3,6 +3,7 @@
 //! [`Report`] is the data; [`markdown`], [`html`] and [`terminal`] render one report, [`compare`]
 //! puts several side by side. [`save_all`] writes the three files of a run.
 
+pub mod baseline;
 pub mod compare;
 pub mod html;
 pub mod markdown;
@@ -10,6 +11,7 @@ pub mod model;
 pub(crate) mod number;
 
 pub(crate) mod buckets;
+mod load_tables;
 mod plots;
 mod summary;
 mod svg;

@@ -21,7 +21,8 @@ pub use figures::{
 };
 
 pub use judgement::{
-    Bottleneck, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults, Verdict,
+    Bottleneck, EXIT_BROKEN, EXIT_INTERRUPTED, EXIT_USAGE, GeneratorHealth, Lateness, ReplyFaults,
+    Verdict, exit_code_of,
 };
 pub use load::{
     Assessment, AssessmentThreshold, AssessmentWord, BaselineFigure, BaselineFinding,
@@ -150,14 +151,34 @@ impl Report {
             .unwrap_or(Verdict::Failed)
     }
 
-    /// The exit code of the program that made this report: [`EXIT_INTERRUPTED`] for a partial one,
-    /// else that of [`Report::verdict`].
+    /// The exit code of the program that made this report, by [`exit_code_of`]: of an interruption, of a load
+    /// that is impossible on this machine, of the verdicts, and of what was expected of the figures.
     pub fn exit_code(&self) -> u8 {
-        if self.partial {
-            EXIT_INTERRUPTED
-        } else {
-            self.verdict().exit_code()
-        }
+        let interrupted = self.partial.then_some(EXIT_INTERRUPTED);
+        let verdicts = self.results.iter().map(TestResult::exit_code);
+        let nothing = self.results.is_empty().then(|| self.verdict().exit_code());
+        let broken = self.is_broken().then_some(EXIT_BROKEN);
+        let all = interrupted.into_iter().chain(verdicts).chain(nothing);
+        exit_code_of(all.chain(broken))
+    }
+
+    /// Whether an expectation is broken, or a figure is slower than that of a baseline where it was not to be.
+    fn is_broken(&self) -> bool {
+        let must_keep_up = self
+            .baseline
+            .as_ref()
+            .is_some_and(|baseline| baseline.fail_if_slower);
+        let mut expectations = self
+            .results
+            .iter()
+            .flat_map(|result| &result.load.expectations);
+        expectations.any(|expectation| !expectation.kept) || (must_keep_up && self.is_slower())
+    }
+
+    /// Whether a figure is slower than that of the baseline.
+    pub fn is_slower(&self) -> bool {
+        let mut figures = self.results.iter().flat_map(|result| &result.load.baseline);
+        figures.any(|figure| figure.finding == BaselineFinding::Slower)
     }
 }
 
@@ -386,7 +407,18 @@ impl TestResult {
             ..Self::default()
         }
     }
+
+    /// The exit code of this result alone, without that of its expectations.
+    fn exit_code(&self) -> u8 {
+        match self.doubts.iter().any(|doubt| doubt == IMPOSSIBLE) {
+            true => EXIT_USAGE,
+            false => self.verdict.exit_code(),
+        }
+    }
 }
+
+/// The doubt of a load that this machine cannot make.
+pub const IMPOSSIBLE: &str = "connections_impossible";
 
 /// Why a report file could not be loaded; always the caller's file, and a retry does not help.
 #[derive(Debug, thiserror::Error)]

@@ -54,6 +54,9 @@ pub(crate) fn percent(value: f64) -> String {
     if value == value.round() {
         return format!("{value:.0} %");
     }
+    if value > 0.0 && value < 0.01 {
+        return format!("{value:.4} %");
+    }
     // Rounding must not turn a loss into 100 %.
     let shown = if value > 99.99 && value < 100.0 {
         99.99
@@ -142,6 +145,7 @@ mod tests {
     fn a_loss_never_rounds_to_all() {
         assert_eq!(percent(100.0), "100 %");
         assert_eq!(percent(99.999), "99.99 %");
+        assert_eq!(percent(0.001), "0.0010 %");
         assert_eq!(percent(98.5), "98.50 %");
     }
 }

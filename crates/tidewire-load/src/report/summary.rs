@@ -24,7 +24,19 @@ pub(super) struct Fact {
 /// The verdict in words. An interrupted run says so first.
 pub(super) fn headline(report: &Report) -> Headline {
     let verdict = report.verdict();
-    let text = verdict_text(report, verdict);
+    let mut text = verdict_text(report, verdict);
+    let broken = broken(report);
+    if !broken.is_empty() {
+        let what = plural(broken.len(), "expectation is", "expectations are");
+        text = format!(
+            "{} {what} broken: {}. {text}",
+            broken.len(),
+            broken.join(", ")
+        );
+    }
+    if report.is_slower() {
+        text = format!("It is slower than the baseline. {text}");
+    }
     if report.partial {
         let reason = report
             .partial_reason
@@ -169,6 +181,36 @@ pub(super) fn plan(report: &Report) -> Vec<(&'static str, String)> {
     ];
     rows.into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
+/// Which earlier report this one was compared with, and what the other one lacks, in sentences.
+pub(super) fn baseline(report: &Report) -> Vec<String> {
+    let Some(baseline) = &report.baseline else {
+        return Vec::new();
+    };
+    let when = baseline
+        .started_at
+        .as_ref()
+        .map(|when| format!(" of {when}"));
+    let source = format!(
+        "Compared with {}{}.",
+        baseline.file,
+        when.unwrap_or_default()
+    );
+    std::iter::once(source)
+        .chain(baseline.unmatched.iter().cloned())
+        .collect()
+}
+
+/// Expectations that are broken, as they were given.
+fn broken(report: &Report) -> Vec<&str> {
+    let all = report
+        .results
+        .iter()
+        .flat_map(|result| &result.load.expectations);
+    all.filter(|expectation| !expectation.kept)
+        .map(|expectation| expectation.text.as_str())
         .collect()
 }
 

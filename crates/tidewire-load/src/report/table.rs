@@ -49,9 +49,21 @@ impl<'a> Section<'a> {
     /// Rates, latencies and the verdict.
     pub(super) fn figures(&self) -> Table {
         let mut columns = key_columns();
-        columns.push((rate_name(self.test), |r| r.rate_per_s.map(number::si)));
+        columns.push((self.rate_name(), |r| r.rate_per_s.map(number::si)));
         columns.extend(FIGURES.iter().copied());
         self.table("Results", &columns)
+    }
+
+    /// What `rate_per_s` counts: of a load of a service its requests.
+    pub(super) fn rate_name(&self) -> &'static str {
+        match self
+            .results
+            .iter()
+            .any(|result| result.load.requests.is_some())
+        {
+            true => "Requests/s",
+            false => rate_name(self.test),
+        }
     }
 
     /// What was accounted for and what it cost; `None` when nothing of it is known.
@@ -335,7 +347,7 @@ const RESOURCES: &[Column] = &[
     }),
 ];
 
-const ABSENT: &str = "–";
+pub(super) const ABSENT: &str = "–";
 const FULL_SPEED: &str = "full speed";
 
 /// What the generator did of what was asked for. It is no throughput, so it stands in no column of its own.

@@ -268,7 +268,7 @@ fn the_worst_verdict_wins_and_every_reason_is_kept() {
     let mut evidence = valid();
     evidence.windows = vec![100, 100, 20, 180, 20, 180];
     evidence.generator.stopped_s = 1.0;
-    assert_eq!(judge(&evidence).verdict, Verdict::Noisy);
+    assert_eq!(judge(&evidence).verdict, Verdict::GeneratorBound);
     evidence.account.pongs_lost = 1;
     let judgement = judge(&evidence);
     assert_eq!(

@@ -145,6 +145,16 @@ impl Pace {
         })
     }
 
+    /// Whether the times are random.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        match self {
+            Self::Constant { .. } => false,
+            Self::Poisson(_) => true,
+            Self::Stages(ramp) => ramp.arrivals.is_some(),
+        }
+    }
+
     /// Evenly or at random times.
     #[must_use]
     pub fn at(per_s: f64, is_poisson: bool, seed: u64) -> Self {
@@ -239,11 +249,7 @@ impl Share {
     /// Whether the messages are due at random times.
     #[must_use]
     pub fn is_poisson(&self) -> bool {
-        match &self.pace {
-            Pace::Constant { .. } => false,
-            Pace::Poisson(_) => true,
-            Pace::Stages(ramp) => ramp.arrivals.is_some(),
-        }
+        self.pace.is_random()
     }
 
     /// Whether it has no message at all.

@@ -64,6 +64,9 @@ pub enum TargetError {
     /// Another scheme than `ws` and `wss`, or none.
     #[error("`{0}`: the URL has to start with ws:// or wss://")]
     Scheme(String),
+    /// Another scheme than a service load knows, or none.
+    #[error("`{0}`: the URL has to start with http://, https://, ws:// or wss://")]
+    ServiceScheme(String),
     /// No host, or a part that no URL may have.
     #[error("`{url}`: {what}")]
     Malformed {
@@ -172,7 +175,7 @@ impl fmt::Debug for TokenSource {
 
 /// The first address that takes a connection; the first of all if none does, so that whoever connects
 /// next sees why.
-fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+pub(crate) fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     let takes = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
     match addresses {
         [_, _, ..] => addresses.iter().find(takes).or(addresses.first()).copied(),
@@ -220,27 +223,41 @@ const HIDDEN: &str = "…";
 
 /// The parts of a URL that matter here.
 #[derive(Debug)]
-struct Parts<'a> {
-    is_secure: bool,
-    authority: &'a str,
-    host: &'a str,
-    port: u16,
+pub(crate) struct Parts<'a> {
+    pub(crate) is_secure: bool,
+    pub(crate) is_websocket: bool,
+    pub(crate) authority: &'a str,
+    pub(crate) host: &'a str,
+    pub(crate) port: u16,
     rest: &'a str,
 }
 
 impl<'a> Parts<'a> {
+    /// Those of a WebSocket URL.
     fn of(url: &'a str) -> Result<Self, TargetError> {
+        let parts = Self::of_service(url);
+        match parts {
+            Ok(parts) if parts.is_websocket => Ok(parts),
+            Ok(_) | Err(TargetError::ServiceScheme(_)) => Err(TargetError::Scheme(redacted(url))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Those of an HTTP or WebSocket URL.
+    pub(crate) fn of_service(url: &'a str) -> Result<Self, TargetError> {
         let malformed = |what| TargetError::Malformed {
             url: redacted(url),
             what,
         };
         let (scheme, rest) = url
             .split_once("://")
-            .ok_or_else(|| TargetError::Scheme(redacted(url)))?;
-        let is_secure = match scheme.to_ascii_lowercase().as_str() {
-            "ws" => false,
-            "wss" => true,
-            _ => return Err(TargetError::Scheme(redacted(url))),
+            .ok_or_else(|| TargetError::ServiceScheme(redacted(url)))?;
+        let (is_websocket, is_secure) = match scheme.to_ascii_lowercase().as_str() {
+            "ws" => (true, false),
+            "wss" => (true, true),
+            "http" => (false, false),
+            "https" => (false, true),
+            _ => return Err(TargetError::ServiceScheme(redacted(url))),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(malformed(
@@ -249,11 +266,13 @@ impl<'a> Parts<'a> {
         }
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if rest.contains('#') {
-            return Err(malformed("a WebSocket URL has no fragment (`#…`)"));
+            return Err(malformed(
+                "a fragment (`#…`) is not sent to a server; leave it out",
+            ));
         }
         if authority.contains('@') {
             return Err(malformed(
-                "user names in the URL are not supported; give a token instead",
+                "user names in the URL are not supported; give a token or a header instead",
             ));
         }
         let (host, port) = match authority.strip_prefix('[') {
@@ -273,6 +292,7 @@ impl<'a> Parts<'a> {
         }
         Ok(Self {
             is_secure,
+            is_websocket,
             authority,
             host,
             port,
@@ -280,7 +300,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    fn path_and_query(&self) -> String {
+    pub(crate) fn path_and_query(&self) -> String {
         if self.rest.starts_with('/') {
             self.rest.to_owned()
         } else {

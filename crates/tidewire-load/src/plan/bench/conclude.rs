@@ -1,6 +1,6 @@
 //! From what was measured to a result: the evidence, the verdict over it, and the figures.
 
-use crate::accounting::generator::{GeneratorCores, Moment, Neighbour};
+use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::outcome::ServerFacts;
 use crate::accounting::outcome::{Opened, Ran};
 use crate::accounting::server::{ServerSample, ServerWatch};
@@ -11,9 +11,10 @@ use crate::report::{ConfirmedBy, Cpu, LatencyOrigin, Memory, Pings, TestResult};
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, DeliveryFaults, Evidence, PaceKept, RATE_LIMIT};
 use crate::verdict::judge;
-use crate::verdict::usage::{Side, Usage};
+use crate::verdict::usage::Usage;
 
 use super::measure::Bench;
+use crate::plan::sides::both_sides;
 
 /// A phase and what the server says about it.
 pub(crate) struct Measured {
@@ -155,46 +156,6 @@ impl Measured {
             unheard: self.ran.confirmed == 0 && counts.published > 0,
         }
     }
-}
-
-/// What generator and server have had of the processor in a time, and how the generator fared.
-pub(super) fn both_sides(
-    cpu: crate::accounting::outcome::CpuTime,
-    duration_s: f64,
-    server_s: Option<(f64, f64)>,
-    (cores, server): (&GeneratorCores, &ServerWatch),
-    (started, ended): (&Moment, &Moment),
-    late: &crate::accounting::recorder::Recorder,
-) -> (Usage, GeneratorHealth) {
-    let (server_cores, server_count) = match server_s {
-        Some(_) => server.cores(),
-        None => Default::default(),
-    };
-    let shared = cores.allowed.intersection(&server_cores).count() as f64;
-    let usage = Usage {
-        duration_s,
-        client: Side {
-            busiest_s: cpu.busiest.as_secs_f64(),
-            total_s: cpu.total.saturating_sub(cpu.spun).as_secs_f64(),
-            cores: cores.count,
-        },
-        server: server_s.map(|(total_s, busiest_s)| Side {
-            busiest_s,
-            total_s,
-            cores: server_count,
-        }),
-        shared_cores: shared,
-    };
-    let on_shared_s = match server_s {
-        Some((total_s, _)) if !server_cores.is_empty() => {
-            total_s * shared / server_cores.len() as f64
-        }
-        _ => 0.0,
-    };
-    let neighbour = Neighbour {
-        cpu: std::time::Duration::from_secs_f64(on_shared_s),
-    };
-    (usage, ended.health_since(started, cpu, neighbour, late))
 }
 
 impl Bench<'_> {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::conclude::both_sides;
 use super::measure::Bench;
 use crate::accounting::generator::Moment;
 use crate::accounting::outcome::{Opened, Ran};
 use crate::accounting::recorder::Recorder;
 use crate::plan::run::RunError;
+use crate::plan::sides::both_sides;
 use crate::report::model::CONNECTION_STORM;
 use crate::report::{LatencyOrigin, TestResult};
 use crate::verdict::account::Accounting;

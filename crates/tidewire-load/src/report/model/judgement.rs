@@ -11,10 +11,10 @@ pub enum Verdict {
     /// Everything was accounted for and the generator was not the limit.
     #[default]
     Valid,
-    /// The generator shaped the figures: they are bounds of what the server can do.
-    GeneratorBound,
     /// The rate varied too much.
     Noisy,
+    /// The generator shaped the figures: they are bounds of what the server can do.
+    GeneratorBound,
     /// Something was lost or failed.
     Failed,
 }
@@ -32,7 +32,7 @@ impl Verdict {
     }
 
     /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
-    /// [`EXIT_USAGE`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
+    /// [`EXIT_USAGE`], [`EXIT_BROKEN`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -136,8 +136,22 @@ pub struct Lateness {
     pub count: u64,
 }
 
-/// Exit code for a mistake in the command line or the configuration.
+/// Exit code for a mistake in the command line or the configuration, and for a load that is impossible here.
 pub const EXIT_USAGE: u8 = 2;
-
+/// Exit code of a run with a broken expectation, or slower than its baseline where that was not to be.
+pub const EXIT_BROKEN: u8 = 5;
 /// Exit code of a run that was interrupted.
 pub const EXIT_INTERRUPTED: u8 = 130;
+
+/// The one of several exit codes that a program ends with: an interruption counts before an impossible load, then
+/// a failure, a generator that was the limit, a broken expectation, and noise. 0 without any.
+#[must_use]
+pub fn exit_code_of(codes: impl IntoIterator<Item = u8>) -> u8 {
+    let rank = |code: &u8| EXIT_ORDER.iter().position(|known| known == code);
+    let codes = codes.into_iter().filter(|&code| code != 0);
+    codes
+        .min_by_key(|code| rank(code).unwrap_or(EXIT_ORDER.len()))
+        .unwrap_or(0)
+}
+
+const EXIT_ORDER: [u8; 6] = [EXIT_INTERRUPTED, EXIT_USAGE, 1, 3, EXIT_BROKEN, 4];

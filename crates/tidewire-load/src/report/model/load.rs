@@ -405,6 +405,9 @@ pub struct BaselineSource {
     /// When that run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
+    /// Whether the program was to end with an exit code of its own if a figure is slower.
+    #[serde(default)]
+    pub fail_if_slower: bool,
     /// Results of either report that the other one lacks, in sentences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unmatched: Vec<String>,

@@ -149,6 +149,12 @@ pub enum Outcome {
 }
 
 impl Expectation {
+    /// Whether it says how many requests may fail.
+    #[must_use]
+    pub fn allows_errors(&self) -> bool {
+        self.figure == Figure::Errors
+    }
+
     /// Compares the figure with the value.
     #[must_use]
     pub fn check(&self, figures: &Figures<'_>) -> Outcome {

@@ -56,7 +56,11 @@ impl Core {
             user.script.at = 0;
             if let Tempo::Each { per_s } = &order.tempo {
                 let part = user.number as f64 / self.setup.users.max(1) as f64;
-                user.next_ns = start_ns + (part * 1e9 / per_s) as u64;
+                // Without a rate, never.
+                user.next_ns = start_ns.saturating_add((part * 1e9 / per_s) as u64);
+                if *per_s <= 0.0 {
+                    user.next_ns = u64::MAX;
+                }
             }
             if self.setup.growth.is_constant() && user.state == UserState::Retired {
                 user.state = UserState::Absent;
@@ -131,12 +135,21 @@ impl Core {
         if let Tempo::Open(share) = &phase.order.tempo {
             let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
             self.tally.due = share.due_in(window_ns);
-            self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+            // What was due while a user was free is not the service's doing.
+            if self.free.is_empty() {
+                self.tally.starved += self.tally.due.saturating_sub(phase.sent);
+            }
         }
         self.tally.cpu = phase.meter.stop(self.spin.spun());
         self.publish_now();
         let tally = self.restart_tally(self.now_ns());
         self.report(ServiceOutcome::Done(tally));
+    }
+
+    /// All connections have been told to end.
+    pub(super) fn end_closing(&mut self) {
+        let tally = self.restart_tally(self.now_ns());
+        self.report(ServiceOutcome::Closed(tally));
     }
 
     /// Gives up what is not answered.

@@ -1,0 +1,173 @@
+//! `tidewire load`: loads a service, shows the run and reports.
+
+mod flags;
+mod progress;
+
+pub(crate) use flags::LoadFlags;
+
+use crate::failure::Failure;
+use crate::{print, stop};
+use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
+use std::io::Write;
+use tidewire_load::options::load::{LoadOptions, TlsOptions};
+use tidewire_load::options::message::MessageOptions;
+use tidewire_load::options::request::{BodyOptions, RequestOptions};
+use tidewire_load::plan::load::{self, FindLimit, LoadError};
+use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
+
+/// Runs the load and returns the exit code of its report.
+pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
+    let out = flags.output.out.as_deref();
+    let _reservation = out
+        .map(|out| {
+            try_directory(out)
+                .map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
+            Reservation::of(out).map_err(Failure::usage)
+        })
+        .transpose()?;
+    let plan = options(flags)?.plan().map_err(Failure::usage)?;
+    let stop = stop::on_signals()?;
+    let mut progress = progress::for_stderr(flags.output.quiet);
+    let report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
+    drop(progress);
+    publish(&report, flags)?;
+    Ok(report.exit_code())
+}
+
+fn failure(error: LoadError) -> Failure {
+    match error {
+        LoadError::Fleet(_) => Failure::run(error),
+        _ => Failure::usage(error),
+    }
+}
+
+fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
+    let mut options = LoadOptions::new(&flags.url);
+    let plan = &flags.plan;
+    options.request = request(&flags.request, &flags.check)?;
+    options.scenario.clone_from(&flags.request.scenario);
+    options.compressed = flags.request.compressed;
+    options.redirects = flags.request.redirects.unwrap_or(0);
+    if let Some(connections) = plan.connections {
+        options.connections = usize::try_from(connections).unwrap_or(usize::MAX);
+    }
+    options.ramp_per_s = plan.ramp_per_s;
+    options.connection_stages = plan
+        .connection_stages
+        .as_ref()
+        .map(|stages| stages.to_vec());
+    options.duration = plan.duration_s;
+    options.requests = plan.requests;
+    options.warm_up = plan.warm_up_s.unwrap_or_default();
+    options.rate_per_s = plan.rate_per_s;
+    options.each_per_s = plan.messages_per_s;
+    options.stages = plan.stages.as_ref().map(|stages| stages.to_vec());
+    options.poisson = plan.poisson;
+    options.find_limit = plan.find_limit.then(|| {
+        let usual = FindLimit::default();
+        FindLimit {
+            from_per_s: plan.from_per_s.unwrap_or(usual.from_per_s),
+            to_per_s: plan.to_per_s.unwrap_or(usual.to_per_s),
+            step: plan.step_s.unwrap_or(usual.step),
+            is_poisson: plan.poisson,
+            ..usual
+        }
+    });
+    options.in_flight = plan.in_flight.unwrap_or(options.in_flight);
+    if let Some(threads) = plan.threads {
+        options.threads = usize::try_from(threads).unwrap_or(usize::MAX);
+    }
+    options.seed = plan.seed.unwrap_or(options.seed);
+    options.expectations.clone_from(&flags.check.expect);
+    options.abort_after = flags.check.abort_after_s;
+    options.command = Some(crate::bench::command_line());
+    options.messages = messages(&flags.message);
+    connections(&mut options, &flags.connection);
+    Ok(options)
+}
+
+fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
+    options.keep_alive = !flags.no_keepalive;
+    options.requests_per_connection = flags.requests_per_connection;
+    let timeouts = &mut options.timeouts;
+    timeouts.request_ms = flags.timeout_ms.unwrap_or(timeouts.request_ms);
+    timeouts.connect_ms = flags.connect_timeout_ms.unwrap_or(timeouts.connect_ms);
+    timeouts.drain_ms = flags.drain_ms.unwrap_or(timeouts.drain_ms);
+    options.tls = TlsOptions {
+        ca: flags.ca.clone(),
+        cert: flags.cert.clone(),
+        key: flags.key.clone(),
+        sni: flags.sni.clone(),
+        insecure: flags.insecure,
+    };
+    options.proxy.clone_from(&flags.proxy);
+    options.unix_socket.clone_from(&flags.unix_socket);
+    options.source_addresses.clone_from(&flags.source_address);
+    options.resolve.clone_from(&flags.resolve);
+    options.server_pid = flags.server_pid;
+}
+
+fn messages(flags: &MessageFlags) -> MessageOptions {
+    MessageOptions {
+        message: flags.message.clone(),
+        file: flags.message_file.clone(),
+        subscribe: flags.subscribe.clone(),
+        matching: flags.reply.clone().unwrap_or_default(),
+        stamp: flags.timestamp_field.clone(),
+        is_binary: flags.binary,
+        profile: flags.profile.map(Into::into),
+        token: flags.token.clone(),
+    }
+}
+
+fn request(flags: &RequestFlags, checks: &CheckFlags) -> Result<RequestOptions, Failure> {
+    let file = flags.body_file.as_ref().map(|path| {
+        std::fs::read(path)
+            .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
+    });
+    let body = flags
+        .body
+        .clone()
+        .map(|text| BodyOptions::Bytes(text.into_bytes()))
+        .or(file.transpose()?.map(BodyOptions::Bytes))
+        .or(flags.json_body.clone().map(BodyOptions::Json))
+        .or((!flags.form.is_empty()).then(|| BodyOptions::Form(flags.form.clone())));
+    Ok(RequestOptions {
+        method: flags.method.as_ref().map(|method| method.to_uppercase()),
+        headers: flags.header.clone(),
+        cookies: flags.cookie.clone(),
+        body,
+        statuses: checks
+            .expect_status
+            .as_ref()
+            .map(|statuses| statuses.to_vec()),
+        body_contains: checks.expect_body.clone(),
+        body_bytes: checks.expect_length,
+        ..RequestOptions::default()
+    })
+}
+
+/// Prints the tables, or the report itself, and writes the files.
+fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
+    let mut tables = format!("\n{}", terminal::render(report));
+    if let Some(reason) = report.partial_reason.as_ref().filter(|_| report.partial) {
+        tables.push_str(&format!("Partial  {reason}\n"));
+    }
+    if flags.output.json {
+        print(&report.to_json())?;
+    } else {
+        print(&tables)?;
+    }
+    let Some(out) = &flags.output.out else {
+        return Ok(());
+    };
+    let saved = save_all(report, out)
+        .map_err(|error| Failure::run(format!("cannot save the report: {error}")))?;
+    // A closed standard error is no reason to fail.
+    let _ = writeln!(
+        std::io::stderr(),
+        "report: {} (also .json and .md)",
+        saved.html.display()
+    );
+    Ok(())
+}

@@ -1,0 +1,486 @@
+//! The options of a load of a service, and the plan that they make.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tidewire_net::{Address, tls};
+
+use super::OptionError;
+use super::message::MessageOptions;
+use super::request::{RequestFrame, RequestOptions};
+use super::scenario::Scenario;
+use crate::fleet::preflight;
+use crate::fleet::service::Rhythm;
+use crate::plan::load::{FindLimit, LoadPlan};
+use crate::verdict::expectation::Expectation;
+use crate::worker::messages::MessagesSetup;
+use crate::worker::pace::{Pace, RATE_PER_S};
+use crate::worker::script::Script;
+use crate::worker::service::order::{
+    DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
+};
+use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
+use crate::worker::template::Names;
+use crate::worker::websocket::profile::Profile;
+
+/// Everything that a load of a service can be told.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    /// `http://`, `https://`, `ws://` or `wss://`.
+    pub url: String,
+    /// The request, if there is no scenario.
+    pub request: RequestOptions,
+    /// The messages of a WebSocket load.
+    pub messages: MessageOptions,
+    /// A file with several requests or messages.
+    pub scenario: Option<PathBuf>,
+    /// Connections in all. Default 50.
+    pub connections: usize,
+    /// New connections a second; by default all of them before the clock starts.
+    pub ramp_per_s: Option<f64>,
+    /// Numbers of connections over time, instead of `connections`.
+    pub connection_stages: Option<Vec<(Duration, f64)>>,
+    /// How long to send. Default 10 s, unless `requests` is given.
+    pub duration: Option<Duration>,
+    /// How many requests to send at most.
+    pub requests: Option<u64>,
+    /// Sending before the measurement. Default none.
+    pub warm_up: Duration,
+    /// Requests a second over all connections; by default the next when the one before is answered.
+    pub rate_per_s: Option<f64>,
+    /// Requests or messages a second on each connection.
+    pub each_per_s: Option<f64>,
+    /// Rates over time.
+    pub stages: Option<Vec<(Duration, f64)>>,
+    /// A rate is kept with random gaps.
+    pub poisson: bool,
+    /// Searches the highest rate that keeps the expectations.
+    pub find_limit: Option<FindLimit>,
+    /// Requests on their way on each connection. Default 1.
+    pub in_flight: u32,
+    /// Whether a connection is used again. Default true.
+    pub keep_alive: bool,
+    /// A connection is replaced after this many requests.
+    pub requests_per_connection: Option<u64>,
+    /// Redirects that are followed for one request. Default 0.
+    pub redirects: u32,
+    /// Whether compressed responses are asked for. Default false.
+    pub compressed: bool,
+    /// How long to wait for what.
+    pub timeouts: ServiceTimeouts,
+    /// Threads. Default half of the machine's cores, at least one.
+    pub threads: usize,
+    /// Certificates.
+    pub tls: TlsOptions,
+    /// An HTTP proxy, as `http://host:port`.
+    pub proxy: Option<String>,
+    /// A Unix socket instead of the URL's host and port.
+    pub unix_socket: Option<PathBuf>,
+    /// Source addresses, in turn.
+    pub source_addresses: Vec<IpAddr>,
+    /// Addresses for hosts, as `host:port:address`, instead of what they resolve to.
+    pub resolve: Vec<String>,
+    /// What is expected of the figures.
+    pub expectations: Vec<Expectation>,
+    /// Ends the load when an expectation has been broken for so long.
+    pub abort_after: Option<Duration>,
+    /// The server's process, if its listening port does not tell.
+    pub server_pid: Option<u32>,
+    /// What random choices are drawn from. Default 1.
+    pub seed: u64,
+    /// The command line, for the report.
+    pub command: Option<String>,
+}
+
+/// Whom to trust, and what to prove oneself with.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// A PEM file with the authorities to trust; by default those that browsers trust.
+    pub ca: Option<PathBuf>,
+    /// A PEM file with a certificate chain for servers that ask for one.
+    pub cert: Option<PathBuf>,
+    /// A PEM file with its key.
+    pub key: Option<PathBuf>,
+    /// The name that is asked for and that the certificate has to be for; the URL's host by default.
+    pub sni: Option<String>,
+    /// Any certificate is accepted.
+    pub insecure: bool,
+}
+
+impl LoadOptions {
+    /// The defaults for a URL.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            url: url.to_owned(),
+            request: RequestOptions::default(),
+            messages: MessageOptions::default(),
+            scenario: None,
+            connections: 50,
+            ramp_per_s: None,
+            connection_stages: None,
+            duration: None,
+            requests: None,
+            warm_up: Duration::ZERO,
+            rate_per_s: None,
+            each_per_s: None,
+            stages: None,
+            poisson: false,
+            find_limit: None,
+            in_flight: 1,
+            keep_alive: true,
+            requests_per_connection: None,
+            redirects: 0,
+            compressed: false,
+            timeouts: ServiceTimeouts::default(),
+            threads: (cores / 2).max(1),
+            tls: TlsOptions::default(),
+            proxy: None,
+            unix_socket: None,
+            source_addresses: Vec::new(),
+            resolve: Vec::new(),
+            expectations: Vec::new(),
+            abort_after: None,
+            server_pid: None,
+            seed: 1,
+            command: None,
+        }
+    }
+
+    /// The plan. Resolves the host, which may take the resolver's time.
+    ///
+    /// # Errors
+    /// An option that is wrong, or that does not go with another.
+    pub fn plan(&self) -> Result<LoadPlan, OptionError> {
+        let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
+        let (users, growth) = self.growth()?;
+        self.check_numbers(users)?;
+        let script = self.script(&parts)?;
+        let dialogue = self.dialogue(&parts)?;
+        let has_think = script.steps.iter().any(|step| step.think.is_some());
+        if self.in_flight > 1 && (has_think || script.is_journey()) {
+            return Err(OptionError::new(
+                "a user of a journey, or one that thinks, has one request on its way: leave --in-flight out",
+            ));
+        }
+        let endpoint = self.endpoint(&parts)?;
+        let sources = self.sources(&endpoint, users);
+        let threads = self.threads.clamp(1, users.max(1));
+        let setup = ServiceSetup {
+            endpoint,
+            dialogue,
+            script: Arc::new(script),
+            users,
+            workers: threads,
+            growth,
+            keeps_alive: self.keep_alive,
+            requests_per_connection: self.requests_per_connection,
+            in_flight: if self.keep_alive { self.in_flight } else { 1 },
+            redirects_max: self.redirects,
+            timeouts: self.timeouts,
+            handshakes_in_flight_max: HANDSHAKES_IN_FLIGHT_MAX,
+            sources,
+            seed: self.seed,
+            epoch: Instant::now(),
+        };
+        Ok(LoadPlan {
+            test: if parts.is_websocket { WEBSOCKET } else { HTTP },
+            url: redacted(&self.url),
+            longest: self.longest(&setup.growth),
+            setup,
+            rhythm: self.rhythm()?,
+            requests: self.requests,
+            warm_up: self.warm_up,
+            expectations: self.expectations.clone(),
+            abort_after: self.abort_after,
+            find_limit: self.find_limit.clone(),
+            server_pid: self.server_pid,
+            command: self.command.clone(),
+        })
+    }
+
+    fn growth(&self) -> Result<(usize, Growth), OptionError> {
+        match (&self.connection_stages, self.ramp_per_s) {
+            (Some(_), Some(_)) => Err(OptionError::new(
+                "--connection-stages and --ramp-per-s exclude each other: the stages say how the number grows",
+            )),
+            (Some(stages), None) => {
+                let most = stages.iter().map(|stage| stage.1).fold(0.0, f64::max);
+                let stages = stages.iter().map(|(time, to)| (*time, *to as usize));
+                Ok((most as usize, Growth::Stages(stages.collect())))
+            }
+            (None, Some(per_s)) => {
+                check_rate("--ramp-per-s", per_s)?;
+                Ok((self.connections, Growth::PerS(per_s)))
+            }
+            (None, None) => Ok((self.connections, Growth::Before)),
+        }
+    }
+
+    fn check_numbers(&self, users: usize) -> Result<(), OptionError> {
+        let rates = [
+            self.rate_per_s.map(|_| "--rate-per-s"),
+            self.each_per_s.map(|_| "--messages-per-s"),
+            self.stages.as_ref().map(|_| "--stages"),
+            self.find_limit.as_ref().map(|_| "--find-limit"),
+        ];
+        let given: Vec<&str> = rates.into_iter().flatten().collect();
+        if given.len() > 1 {
+            return Err(OptionError::new(format_args!(
+                "{} exclude each other: each says how fast to send",
+                given.join(" and ")
+            )));
+        }
+        if users == 0 || self.in_flight == 0 || self.requests == Some(0) {
+            return Err(OptionError::new(
+                "there is nothing to do: connections, requests and requests in flight have to be at least 1",
+            ));
+        }
+        if self.duration.is_some_and(|duration| duration.is_zero()) {
+            return Err(OptionError::new("a load of no time sends nothing"));
+        }
+        if self.in_flight > IN_FLIGHT_MAX {
+            return Err(OptionError::new(format_args!(
+                "--in-flight is at most {IN_FLIGHT_MAX}"
+            )));
+        }
+        if self.abort_after.is_some() && self.expectations.is_empty() {
+            return Err(OptionError::new(
+                "--abort-after-s needs an expectation that can be broken: give --expect",
+            ));
+        }
+        for (name, rate) in [
+            ("--rate-per-s", self.rate_per_s),
+            ("--messages-per-s", self.each_per_s),
+        ] {
+            // Connections that only listen send nothing.
+            let listens = name == "--messages-per-s" && rate == Some(0.0);
+            if let Some(rate) = rate.filter(|_| !listens) {
+                check_rate(name, rate)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rhythm(&self) -> Result<Rhythm, OptionError> {
+        if let Some(stages) = &self.stages {
+            let sum: f64 = stages.iter().map(|stage| stage.1).sum();
+            if sum <= 0.0 {
+                return Err(OptionError::new("--stages have no rate above 0"));
+            }
+            let pace = Pace::stages(stages, self.poisson, self.seed);
+            let whole = stages.iter().map(|stage| stage.0).sum::<Duration>();
+            let due = crate::worker::pace::Share::whole(pace.clone(), 1.0).due_in(u64::MAX);
+            let per_s = due as f64 / whole.as_secs_f64();
+            return Ok(Rhythm::Open { pace, per_s });
+        }
+        Ok(match (self.rate_per_s, self.each_per_s) {
+            (Some(per_s), _) => Rhythm::Open {
+                pace: Pace::at(per_s, self.poisson, self.seed),
+                per_s,
+            },
+            (None, Some(per_s)) => Rhythm::Each { per_s },
+            (None, None) => Rhythm::Closed,
+        })
+    }
+
+    fn longest(&self, growth: &Growth) -> Option<Duration> {
+        let of_stages = self
+            .stages
+            .as_ref()
+            .map(|stages| stages.iter().map(|stage| stage.0).sum());
+        let of_growth = match growth {
+            Growth::Stages(stages) => Some(stages.iter().map(|stage| stage.0).sum()),
+            _ => None,
+        };
+        let given = self.duration.or(of_stages).or(of_growth);
+        given.or_else(|| self.requests.is_none().then_some(DURATION))
+    }
+
+    fn script(&self, parts: &Parts<'_>) -> Result<Script, OptionError> {
+        let path = parts.path_and_query();
+        let (prefix, headers) = self.proxy_parts(parts)?;
+        let frame = RequestFrame {
+            host: parts.authority,
+            path: &path,
+            prefix: &prefix,
+            keeps_alive: self.keep_alive,
+            headers: &headers,
+            accepts_encoded: self.compressed,
+        };
+        match &self.scenario {
+            Some(file) if parts.is_websocket => Scenario::read(file)?.message_script(),
+            None if parts.is_websocket => self.messages.script(),
+            Some(file) => Scenario::read(file)?.script(&frame),
+            None => Ok(Script {
+                steps: vec![self.request.step(&frame, &Names::default())?],
+                ..Script::default()
+            }),
+        }
+    }
+
+    /// What users and the service say to each other.
+    fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
+        if !parts.is_websocket {
+            return Ok(DialogueKind::Http);
+        }
+        if self.proxy.is_some() || !self.keep_alive || self.requests_per_connection.is_some() {
+            return Err(OptionError::new(
+                "--proxy, --no-keepalive and --requests-per-connection are for HTTP",
+            ));
+        }
+        let messages = &self.messages;
+        Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
+            host: parts.authority.to_owned(),
+            path: parts.path_and_query(),
+            headers: self.request.headers.clone(),
+            token: match &messages.token {
+                Some(token) => TokenSource::Fixed(token.clone()),
+                None => TokenSource::None,
+            },
+            token_place: TokenPlace::Bearer,
+            profile: messages.profile.unwrap_or(Profile::Raw),
+            openings: messages.openings()?,
+            is_binary: messages.is_binary,
+            matching: messages.matching.clone(),
+            stamp: messages.stamp.clone(),
+        })))
+    }
+
+    /// What requests through a proxy begin with, and the headers that it wants.
+    fn proxy_parts(
+        &self,
+        parts: &Parts<'_>,
+    ) -> Result<(String, Vec<(String, String)>), OptionError> {
+        match &self.proxy {
+            None => Ok((String::new(), Vec::new())),
+            Some(_) if parts.is_secure => Err(OptionError::new(
+                "--proxy is for http:// only: a tunnel for TLS is not supported",
+            )),
+            Some(_) => Ok((format!("http://{}", parts.authority), Vec::new())),
+        }
+    }
+
+    fn endpoint(&self, parts: &Parts<'_>) -> Result<Endpoint, OptionError> {
+        let address = match (&self.unix_socket, &self.proxy) {
+            (Some(_), Some(_)) => {
+                return Err(OptionError::new(
+                    "--unix-socket and --proxy exclude each other",
+                ));
+            }
+            (Some(path), None) => Address::Unix(path.clone()),
+            (None, Some(proxy)) => {
+                let proxy = Parts::of_service(proxy)
+                    .map_err(|error| OptionError::new(format_args!("--proxy: {error}")))?;
+                Address::Tcp(self.address_of(proxy.host, proxy.port)?)
+            }
+            (None, None) => Address::Tcp(self.address_of(parts.host, parts.port)?),
+        };
+        Ok(Endpoint {
+            address,
+            tls: parts
+                .is_secure
+                .then(|| self.tls.target(parts.host))
+                .transpose()?,
+            tunnel: None,
+        })
+    }
+
+    fn address_of(&self, host: &str, port: u16) -> Result<SocketAddr, OptionError> {
+        for rule in &self.resolve {
+            let wrong = || {
+                OptionError::new(format_args!(
+                    "--resolve {rule}: write host:port:address, such as api.example:443:127.0.0.1"
+                ))
+            };
+            let (name, rest) = rule.split_once(':').ok_or_else(wrong)?;
+            let (number, address) = rest.split_once(':').ok_or_else(wrong)?;
+            let number: u16 = number.parse().map_err(|_| wrong())?;
+            let address = address.trim_start_matches('[').trim_end_matches(']');
+            let address: IpAddr = address.parse().map_err(|_| wrong())?;
+            if name.eq_ignore_ascii_case(host) && number == port {
+                return Ok(SocketAddr::new(address, port));
+            }
+        }
+        let unresolved = |error: &dyn std::fmt::Display| {
+            OptionError::new(format_args!(
+                "`{host}` does not resolve to an address: {error}"
+            ))
+        };
+        let addresses = (host, port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = addresses.map_err(|error| unresolved(&error))?.collect();
+        first_reachable(&addresses).ok_or_else(|| unresolved(&"it has none"))
+    }
+
+    /// More loopback addresses where one has too few ports.
+    fn sources(&self, endpoint: &Endpoint, users: usize) -> Arc<[IpAddr]> {
+        if !self.source_addresses.is_empty() {
+            return self.source_addresses.clone().into();
+        }
+        let is_loopback = match endpoint.address {
+            Address::Tcp(address) => address.ip().is_ipv4() && address.ip().is_loopback(),
+            Address::Unix(_) => false,
+        };
+        // Each connection that is closed keeps its port for a while.
+        let wanted = match (is_loopback, self.keep_alive) {
+            (false, _) => return Arc::new([]),
+            (true, true) => users as u64,
+            (true, false) => (users as u64).max(PORTS_OF_SHORT_CONNECTIONS),
+        };
+        let sources = preflight::source_addresses(wanted, &preflight::port_range());
+        match sources.len() {
+            0 | 1 => Arc::new([]),
+            _ => sources.into_iter().map(IpAddr::V4).collect(),
+        }
+    }
+}
+
+impl TlsOptions {
+    fn target(&self, host: &str) -> Result<TargetTls, OptionError> {
+        let host = self.sni.as_deref().unwrap_or(host);
+        tls::server_name(host).map_err(OptionError::new)?;
+        let certificate = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Some((cert.as_path(), key.as_path())),
+            (None, None) => None,
+            _ => {
+                return Err(OptionError::new(
+                    "--cert and --key belong together: give both",
+                ));
+            }
+        };
+        let trust = match (&self.ca, self.insecure) {
+            (_, true) => tls::Trust::Anybody,
+            (Some(path), false) => tls::Trust::File(path),
+            (None, false) => tls::Trust::WebRoots,
+        };
+        let config = tls::client_config_for(&tls::ClientIdentity { trust, certificate });
+        Ok(TargetTls {
+            config: config.map_err(OptionError::new)?,
+            host: host.to_owned(),
+        })
+    }
+}
+
+fn check_rate(name: &str, rate: f64) -> Result<(), OptionError> {
+    if RATE_PER_S.contains(&rate) {
+        return Ok(());
+    }
+    let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
+    Err(OptionError::new(format_args!(
+        "{name} of {rate} is out of bounds: from {least} to {most}"
+    )))
+}
+
+/// Names of results.
+const HTTP: &str = "http";
+const WEBSOCKET: &str = "websocket";
+
+const DURATION: Duration = Duration::from_secs(10);
+const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
+const IN_FLIGHT_MAX: u32 = 10_000;
+
+/// Ports that short connections may wait on: with fewer, a fast run ends for want of ports.
+const PORTS_OF_SHORT_CONNECTIONS: u64 = 150_000;

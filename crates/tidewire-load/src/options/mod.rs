@@ -1,0 +1,18 @@
+//! Options: what a user writes, read into the values of a plan.
+
+pub mod load;
+pub mod message;
+pub mod quantity;
+pub mod request;
+pub mod scenario;
+
+/// A mistake of whoever wrote the options, in one line that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct OptionError(pub String);
+
+impl OptionError {
+    pub(crate) fn new(message: impl std::fmt::Display) -> Self {
+        Self(message.to_string())
+    }
+}

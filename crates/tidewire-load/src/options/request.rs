@@ -1,0 +1,435 @@
+//! A request as a user writes it, made into a step of a script.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use tidewire_http::request::{BodyLength, RequestHead};
+use tidewire_http::response::Expected;
+
+use super::OptionError;
+use crate::worker::script::{Capture, Checks, Encoded, Step};
+use crate::worker::template::{Escape, Names, Template};
+
+/// A request and what its response has to be.
+#[derive(Debug, Clone, Default)]
+pub struct RequestOptions {
+    /// Its name in a report; the method and the path by default.
+    pub name: Option<String>,
+    /// The method; `GET` by default, `POST` with a body.
+    pub method: Option<String>,
+    /// Path and query; those of the URL by default.
+    pub path: Option<String>,
+    /// Headers in their order.
+    pub headers: Vec<(String, String)>,
+    /// Cookies, sent in one header.
+    pub cookies: Vec<(String, String)>,
+    /// The body.
+    pub body: Option<BodyOptions>,
+    /// Statuses that are a success; up to 399 by default.
+    pub statuses: Option<Vec<RangeInclusive<u16>>>,
+    /// A text that the body has to contain.
+    pub body_contains: Option<String>,
+    /// The length that the body has to have.
+    pub body_bytes: Option<u64>,
+    /// What is taken from the response.
+    pub captures: Vec<Capture>,
+    /// How long the user waits after the response.
+    pub think: Option<RangeInclusive<Duration>>,
+}
+
+/// The body of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyOptions {
+    /// Any bytes, `text/plain` unless a header says otherwise.
+    Bytes(Vec<u8>),
+    /// `application/json`.
+    Json(String),
+    /// `application/x-www-form-urlencoded`.
+    Form(Vec<(String, String)>),
+}
+
+impl BodyOptions {
+    fn content_type(&self) -> &'static str {
+        match self {
+            Self::Bytes(_) => "text/plain",
+            Self::Json(_) => "application/json",
+            Self::Form(_) => "application/x-www-form-urlencoded",
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bytes.clone(),
+            Self::Json(json) => json.clone().into_bytes(),
+            Self::Form(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+                    .collect();
+                fields.join("&").into_bytes()
+            }
+        }
+    }
+}
+
+/// What all requests of a load have in common.
+#[derive(Debug, Clone)]
+pub struct RequestFrame<'a> {
+    /// The value of `Host`.
+    pub host: &'a str,
+    /// Path and query of requests that name none.
+    pub path: &'a str,
+    /// What a proxy wants before the path, such as `http://host:port`.
+    pub prefix: &'a str,
+    /// Whether the connection is used again.
+    pub keeps_alive: bool,
+    /// Headers that every request has, such as a proxy's credentials.
+    pub headers: &'a [(String, String)],
+    /// Whether compressed responses are asked for.
+    pub accepts_encoded: bool,
+}
+
+impl RequestOptions {
+    /// The step of a script.
+    ///
+    /// # Errors
+    /// A part that no request may have, or a template that is wrong.
+    pub fn step(&self, frame: &RequestFrame<'_>, names: &Names) -> Result<Step, OptionError> {
+        let body = self.body.as_ref().map(BodyOptions::bytes);
+        let method = self.method.clone().unwrap_or_else(|| {
+            let method = if body.is_some() { "POST" } else { "GET" };
+            method.to_owned()
+        });
+        let path = self.path.as_deref().unwrap_or(frame.path);
+        if !path.starts_with('/') && path != "*" && !path.starts_with("{{") {
+            return Err(OptionError::new(format_args!(
+                "the path `{path}` does not begin with `/`"
+            )));
+        }
+        let headers = self.all_headers(frame);
+        let target = format!("{}{path}", frame.prefix);
+        let request = encode(&method, &target, frame.host, &headers, body, names)?;
+        let is_safe = ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&method.as_str());
+        let mut checks = Checks {
+            body_contains: self.body_contains.clone().map(String::into_bytes),
+            body_bytes: self.body_bytes,
+            ..Checks::default()
+        };
+        if let Some(statuses) = &self.statuses {
+            checks.statuses.clone_from(statuses);
+        }
+        Ok(Step {
+            name: self.name.clone().unwrap_or(format!("{method} {path}")),
+            expected: match method.as_str() {
+                "HEAD" => Expected::Head,
+                _ => Expected::Ordinary,
+            },
+            is_idempotent: is_safe || method == "PUT" || method == "DELETE",
+            is_safe,
+            request,
+            checks,
+            captures: self.captures.clone(),
+            think: self.think.clone(),
+        })
+    }
+
+    /// The headers with those that were not given.
+    fn all_headers(&self, frame: &RequestFrame<'_>) -> Vec<(String, String)> {
+        let mut headers: Vec<(String, String)> = frame.headers.to_vec();
+        headers.extend(self.headers.iter().cloned());
+        let has = |headers: &[(String, String)], name: &str| {
+            headers
+                .iter()
+                .any(|(other, _)| other.eq_ignore_ascii_case(name))
+        };
+        let mut add = |name: &str, value: String| {
+            if !has(&headers, name) {
+                headers.push((name.to_owned(), value));
+            }
+        };
+        add("User-Agent", USER_AGENT.to_owned());
+        add("Accept", "*/*".to_owned());
+        if frame.accepts_encoded {
+            add("Accept-Encoding", "gzip, deflate".to_owned());
+        }
+        if let Some(body) = &self.body {
+            add("Content-Type", body.content_type().to_owned());
+        }
+        if !self.cookies.is_empty() {
+            let cookies: Vec<String> = self
+                .cookies
+                .iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            add("Cookie", cookies.join("; "));
+        }
+        if !frame.keeps_alive {
+            add("Connection", "close".to_owned());
+        }
+        headers
+    }
+}
+
+/// Encodes a request as far as it is the same each time.
+fn encode(
+    method: &str,
+    target: &str,
+    host: &str,
+    headers: &[(String, String)],
+    body: Option<Vec<u8>>,
+    names: &Names,
+) -> Result<Encoded, OptionError> {
+    let mut content = Template::default();
+    let wrong = |error: &dyn std::fmt::Display| OptionError::new(error);
+    content
+        .push(body.as_deref().unwrap_or(b""), names, Escape::None)
+        .map_err(|error| wrong(&error))?;
+    // Checked as it is written: templates put in only what fits their place.
+    let plain = |text: &str| text.replace("{{", "").replace("}}", "").replace(' ', "");
+    let shown: Vec<(&str, &str)> = headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    let has_values = target.contains("{{");
+    let checked_target = if has_values {
+        plain(target)
+    } else {
+        target.to_owned()
+    };
+    let length = match &body {
+        Some(bytes) => BodyLength::Bytes(bytes.len() as u64),
+        None => BodyLength::None,
+    };
+    let mut bytes = Vec::new();
+    let head = RequestHead {
+        method,
+        target: &checked_target,
+        host,
+        headers: &shown,
+        body: length,
+    };
+    head.write(&mut bytes).map_err(|error| wrong(&error))?;
+    let header_has_values = shown.iter().any(|(_, value)| value.contains("{{"));
+    if let (false, false, Some(fixed)) = (has_values, header_has_values, content.as_fixed()) {
+        let head_bytes = bytes.len();
+        bytes.extend_from_slice(fixed);
+        return Ok(Encoded::Fixed { bytes, head_bytes });
+    }
+    let says_length = body.is_some() || ["POST", "PUT", "PATCH"].contains(&method);
+    let head = head_template(method, target, host, &shown, names)?;
+    Ok(Encoded::Patched {
+        head,
+        body: content,
+        says_length,
+    })
+}
+
+/// The head without its last line and without the length of the body.
+fn head_template(
+    method: &str,
+    target: &str,
+    host: &str,
+    headers: &[(&str, &str)],
+    names: &Names,
+) -> Result<Template, OptionError> {
+    let mut head = Template::fixed(method.as_bytes());
+    head.push_fixed(b" ");
+    head.push(target.as_bytes(), names, Escape::Target)
+        .map_err(OptionError::new)?;
+    head.push_fixed(b" HTTP/1.1\r\nHost: ");
+    let given = headers
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    head.push_fixed(given.map_or(host, |(_, value)| value).as_bytes());
+    for (name, value) in headers {
+        if name.eq_ignore_ascii_case("host") {
+            continue;
+        }
+        head.push_fixed(b"\r\n");
+        head.push_fixed(name.as_bytes());
+        head.push_fixed(b": ");
+        head.push(value.as_bytes(), names, Escape::Header)
+            .map_err(OptionError::new)?;
+    }
+    head.push_fixed(b"\r\n");
+    Ok(head)
+}
+
+/// A header as `name: value`.
+///
+/// # Errors
+/// There is no colon, or no name.
+pub fn header(text: &str) -> Result<(String, String), OptionError> {
+    match text.split_once(':') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(OptionError::new(format_args!(
+            "`{text}` is no header: write a name, a colon and a value, such as 'Accept: text/html'"
+        ))),
+    }
+}
+
+/// A cookie or a field of a form as `name=value`.
+///
+/// # Errors
+/// There is no equals sign, or no name.
+pub fn pair(text: &str) -> Result<(String, String), OptionError> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(OptionError::new(format_args!(
+            "`{text}` has no name and value: write them with `=` between them"
+        ))),
+    }
+}
+
+/// Statuses such as `200`, `2xx,301` or `200-299`; `any` for all.
+///
+/// # Errors
+/// A part is no status.
+pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, OptionError> {
+    let wrong = |part: &str| {
+        OptionError::new(format_args!(
+            "`{part}` is no status: write 200, 2xx, 200-299 or any, with commas between them"
+        ))
+    };
+    let number = |part: &str| {
+        let number: u16 = part.parse().ok()?;
+        (100..1000).contains(&number).then_some(number)
+    };
+    text.split(',')
+        .map(str::trim)
+        .map(|part| {
+            if part == "any" {
+                return Ok(100..=999);
+            }
+            if let Some(class) = part.strip_suffix("xx") {
+                let class: u16 = class.parse().map_err(|_| wrong(part))?;
+                return match (1..=9).contains(&class) {
+                    true => Ok(class * 100..=class * 100 + 99),
+                    false => Err(wrong(part)),
+                };
+            }
+            let (from, to) = part.split_once('-').unwrap_or((part, part));
+            match (number(from), number(to)) {
+                (Some(from), Some(to)) if from <= to => Ok(from..=to),
+                _ => Err(wrong(part)),
+            }
+        })
+        .collect()
+}
+
+/// Percent-encoded as forms are; values of templates stay as they are.
+fn encoded(text: &str) -> String {
+    if text.contains("{{") {
+        return text.to_owned();
+    }
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'*' => {
+                out.push(byte.into());
+            }
+            b' ' => out.push('+'),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// What the lab calls itself.
+pub const USER_AGENT: &str = concat!("tidewire-load/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> RequestFrame<'static> {
+        RequestFrame {
+            host: "a.example:8080",
+            path: "/p?q=1",
+            prefix: "",
+            keeps_alive: true,
+            headers: &[],
+            accepts_encoded: false,
+        }
+    }
+
+    fn text(options: &RequestOptions) -> String {
+        let step = options.step(&frame(), &Names::default()).unwrap();
+        match step.request {
+            Encoded::Fixed { bytes, .. } => String::from_utf8(bytes).unwrap(),
+            other => panic!("it has values: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_request_is_whole() {
+        let get = text(&RequestOptions::default());
+        assert!(get.starts_with("GET /p?q=1 HTTP/1.1\r\nHost: a.example:8080\r\n"));
+        assert!(get.ends_with("Accept: */*\r\n\r\n") && !get.contains("Content-Length"));
+        let post = text(&RequestOptions {
+            body: Some(BodyOptions::Form(vec![("a b".into(), "c&d".into())])),
+            cookies: vec![("k".into(), "v".into()), ("l".into(), "w".into())],
+            headers: vec![("user-agent".into(), "mine".into())],
+            ..RequestOptions::default()
+        });
+        assert!(post.starts_with("POST "));
+        assert!(post.contains("user-agent: mine") && !post.contains("tidewire"));
+        assert!(post.contains("Content-Type: application/x-www-form-urlencoded\r\n"));
+        assert!(post.contains("Cookie: k=v; l=w\r\n") && post.contains("Content-Length: 9\r\n"));
+        assert!(post.ends_with("\r\n\r\na+b=c%26d"));
+    }
+
+    #[test]
+    fn a_template_is_patched_and_its_length_is_left_open() {
+        let options = RequestOptions {
+            path: Some("/users/{{seq}}".into()),
+            body: Some(BodyOptions::Json(r#"{"n":{{rand:1:9}}}"#.into())),
+            ..RequestOptions::default()
+        };
+        let step = options.step(&frame(), &Names::default()).unwrap();
+        assert!(matches!(
+            step.request,
+            Encoded::Patched {
+                says_length: true,
+                ..
+            }
+        ));
+        assert_eq!(step.name, "POST /users/{{seq}}");
+        assert!(!step.is_idempotent);
+    }
+
+    #[test]
+    fn what_would_break_a_request_is_refused() {
+        let error = |options: RequestOptions| {
+            options
+                .step(&frame(), &Names::default())
+                .unwrap_err()
+                .to_string()
+        };
+        let header = |name: &str, value: &str| RequestOptions {
+            headers: vec![(name.into(), value.into())],
+            ..RequestOptions::default()
+        };
+        assert!(error(header("A", "b\r\nC: d")).contains("line end"));
+        assert!(error(header("Content-Length", "5")).contains("follows from the body"));
+        let path = RequestOptions {
+            path: Some("x".into()),
+            ..RequestOptions::default()
+        };
+        assert!(error(path).contains("does not begin with `/`"));
+    }
+
+    #[test]
+    fn statuses_are_numbers_classes_and_ranges() {
+        assert_eq!(
+            statuses("200, 3xx,410-412").unwrap(),
+            [200..=200, 300..=399, 410..=412]
+        );
+        assert_eq!(statuses("any").unwrap(), [100..=999]);
+        for wrong in ["", "20", "0xx", "2x", "299-200", "abc"] {
+            assert!(statuses(wrong).is_err(), "{wrong}");
+        }
+    }
+}

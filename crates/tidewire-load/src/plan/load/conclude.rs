@@ -1,0 +1,357 @@
+//! From what was counted to a result: figures, the evidence and the verdict over it, expectations.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Loading;
+use super::watch::Seen;
+use crate::accounting::generator::Moment;
+use crate::accounting::server::ServerSample;
+use crate::accounting::tally::Tally;
+use crate::fleet::service::Rhythm;
+use crate::plan::sides::both_sides;
+use crate::report::{
+    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, TargetFigures,
+    TestResult, number,
+};
+use crate::verdict::account::Accounting;
+use crate::verdict::evidence::{Aim, Evidence, PaceKept};
+use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::verdict::judge;
+
+/// A phase that is over, and what both sides have used.
+pub(super) struct Concluding {
+    pub(super) tally: Tally,
+    pub(super) rhythm: Rhythm,
+    pub(super) started: Moment,
+    pub(super) ended: Moment,
+    pub(super) server: Option<(ServerSample, ServerSample)>,
+    pub(super) samples: Seen,
+    pub(super) interrupted: bool,
+}
+
+impl Loading<'_> {
+    /// Fills in a result, and gives back what was counted.
+    pub(super) fn conclude(
+        &self,
+        result: &mut TestResult,
+        seen: Concluding,
+        expectations: &[Expectation],
+    ) -> Tally {
+        let tally = &seen.tally;
+        self.fill_in(result, &seen);
+        let statuses: BTreeMap<u16, u64> = tally.statuses.iter().collect();
+        let figures = self.figures(tally, &statuses);
+        result.load.expectations = expectations
+            .iter()
+            .map(|expectation| expectation.result(&figures))
+            .collect();
+        let are_errors_allowed = expectations
+            .iter()
+            .zip(&result.load.expectations)
+            .any(|(expectation, outcome)| expectation.allows_errors() && outcome.kept);
+        let evidence = self.evidence(result, &seen, are_errors_allowed);
+        self.judge(result, &evidence, tally);
+        self.add_notes(result, &seen);
+        seen.tally
+    }
+
+    fn fill_in(&self, result: &mut TestResult, seen: &Concluding) {
+        let tally = &seen.tally;
+        let duration_s = tally.duration().as_secs_f64();
+        let succeeded = tally.requests.succeeded;
+        let all_opened = self.connected.opened + tally.opened;
+        let all_failed = self.connected.not_opened + tally.not_opened;
+        result.connected = Some(tally.peak.max(self.connected.peak));
+        result.failed = Some(all_failed);
+        result.duration_s = Some(duration_s);
+        result.rate_per_s =
+            (succeeded > 0 && duration_s > 0.0).then(|| succeeded as f64 / duration_s);
+        result.bytes_per_s = (duration_s > 0.0)
+            .then(|| tally.traffic.received.wire as f64 / duration_s)
+            .filter(|rate| *rate > 0.0);
+        result.rate_series = per_second(&tally.whole_quarters());
+        result.pace = Some(pace_of(&seen.rhythm, self.plan.setup.in_flight));
+        let is_paced = !matches!(seen.rhythm, Rhythm::Closed);
+        let origin = match is_paced {
+            true => LatencyOrigin::Intended,
+            false => LatencyOrigin::Sent,
+        };
+        result.latency_us = tally.latency.summary(origin);
+        if is_paced {
+            result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
+        }
+        result.confirmed_by = vec![ConfirmedBy::Reply];
+        let sending = tally.sending();
+        let load = &mut result.load;
+        load.requests = Some(tally.requests);
+        load.statuses = tally.statuses.iter().collect();
+        let errors = tally.errors.iter().chain(&self.connected.errors);
+        for (name, count) in errors {
+            *load.errors.entry((*name).to_owned()).or_default() += count;
+        }
+        load.bytes = Some(tally.traffic);
+        let mut connect = self.connected.connect.clone();
+        connect.merge(&tally.connect);
+        load.connecting = Some(Connecting {
+            opened: all_opened,
+            failed: all_failed,
+            peak: tally.peak.max(self.connected.peak),
+            latency_us: connect.summary(LatencyOrigin::Sent),
+        });
+        load.received = (tally.received > 0).then(|| Received {
+            messages: tally.received,
+            per_s: tally.received as f64 / duration_s.max(f64::MIN_POSITIVE),
+            unsolicited: tally.unsolicited,
+        });
+        load.first_byte_us = tally.first_byte.summary(LatencyOrigin::Sent);
+        load.failed_latency_us = tally.failed_latency.summary(origin);
+        load.windows = tally.series.spread(sending);
+        load.latency_over_time = tally.series.over_time(sending);
+        load.histogram = tally.series.histogram();
+        load.resources_over_time.clone_from(&seen.samples.samples);
+        load.targets = self.targets(tally, origin);
+    }
+
+    fn targets(&self, tally: &Tally, origin: LatencyOrigin) -> Vec<TargetFigures> {
+        let names = self.plan.setup.script.steps.iter().map(|step| &step.name);
+        names
+            .zip(&tally.steps)
+            .map(|(name, step)| TargetFigures {
+                name: name.clone(),
+                requests: step.requests,
+                statuses: step.statuses.iter().collect(),
+                latency_us: step.latency.summary(origin),
+            })
+            .collect()
+    }
+
+    fn figures<'t>(&self, tally: &'t Tally, statuses: &'t BTreeMap<u16, u64>) -> Figures<'t> {
+        let duration_s = tally.duration().as_secs_f64();
+        let per_s = |count: u64| (duration_s > 0.0).then(|| count as f64 / duration_s);
+        let users = self.plan.setup.users as u64;
+        Figures {
+            latency: Some(&tally.latency),
+            service: Some(&tally.service),
+            connect: Some(&tally.connect),
+            first_byte: Some(&tally.first_byte),
+            late: Some(&tally.late),
+            rate_per_s: per_s(tally.requests.succeeded),
+            bytes_per_s: per_s(tally.traffic.received.wire),
+            errors: Some(Part {
+                count: tally.requests.failed,
+                of: tally.requests.succeeded + tally.requests.failed,
+            }),
+            statuses: Some(statuses),
+            connected: Some(Part {
+                count: tally.peak.max(self.connected.peak),
+                of: users,
+            }),
+            failed: Some(Part {
+                count: self.connected.not_opened + tally.not_opened,
+                of: users,
+            }),
+        }
+    }
+
+    /// What the verdict rests on. Failures do not spoil a result whose expectations allow for them.
+    fn evidence(
+        &self,
+        result: &TestResult,
+        seen: &Concluding,
+        are_errors_allowed: bool,
+    ) -> Evidence {
+        let tally = &seen.tally;
+        let requests = &tally.requests;
+        let connections_failed = self.connected.not_opened + tally.not_opened;
+        let offered = match are_errors_allowed {
+            true => requests.succeeded,
+            // What was open at the end is nobody's fault, and noted.
+            false => requests.succeeded + requests.failed,
+        };
+        let server_s = seen.server.as_ref().map(|(before, after)| {
+            let (all, busiest) = (after.cpu_since(before), after.busiest_since(before));
+            (all.as_secs_f64(), busiest.as_secs_f64())
+        });
+        let (usage, generator) = both_sides(
+            tally.cpu,
+            tally.duration().as_secs_f64(),
+            server_s,
+            (&self.cores, &self.server),
+            (&seen.started, &seen.ended),
+            &tally.late,
+        );
+        let waits = self.plan.setup.script.steps.iter();
+        let thinks = waits.into_iter().any(|step| step.think.is_some());
+        Evidence {
+            aim: match seen.rhythm {
+                Rhythm::Closed if !thinks => Aim::Saturate,
+                _ => Aim::Keep,
+            },
+            account: Accounting {
+                sends: !matches!(seen.rhythm, Rhythm::Each { per_s } if per_s <= 0.0),
+                offered,
+                confirmed: requests.succeeded,
+                connections_attempted: self.connected.attempted + tally.attempted,
+                connections_failed: if are_errors_allowed {
+                    0
+                } else {
+                    connections_failed
+                },
+                ..Accounting::default()
+            },
+            interrupted: seen.interrupted || seen.samples.aborted.is_some(),
+            pace: pace_kept(seen),
+            generator,
+            usage,
+            windows: tally.whole_quarters(),
+            latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
+            ..Evidence::default()
+        }
+    }
+
+    fn judge(&self, result: &mut TestResult, evidence: &Evidence, tally: &Tally) {
+        let usage = &evidence.usage;
+        let known = |value: f64| (value > 0.0).then_some(value);
+        result.cpu = Some(Cpu {
+            client_s: tally.cpu.total.as_secs_f64(),
+            client_spin_s: known(tally.cpu.spun.as_secs_f64()),
+            client_share: known(usage.client_share()),
+            client_cores: known(usage.client.cores),
+            server_s: usage.server.map(|server| server.total_s),
+            server_share: usage.server_share(),
+            server_cores: usage.server.and_then(|server| known(server.cores)),
+            shared_cores: known(usage.shared_cores).filter(|_| usage.server.is_some()),
+        });
+        result.memory = self.server.rss_bytes().map(|server_rss_bytes| Memory {
+            server_rss_bytes,
+            ..Memory::default()
+        });
+        if let (Some(pace), Some(kept)) = (&mut result.pace, &evidence.pace) {
+            pace.offered_per_s = Some(kept.offered_per_s());
+        }
+        result.generator = Some(evidence.generator);
+        result.bottleneck = usage.bottleneck();
+        let judgement = judge(evidence);
+        result.verdict = judgement.verdict;
+        result.doubts = judgement
+            .doubts
+            .iter()
+            .map(|doubt| doubt.name().to_owned())
+            .collect();
+        result.notes.extend(judgement.notes);
+        result.notes.extend(self.server.remarks().iter().cloned());
+    }
+
+    fn add_notes(&self, result: &mut TestResult, seen: &Concluding) {
+        let requests = &seen.tally.requests;
+        let notes = &mut result.notes;
+        if let Some(expectation) = &seen.samples.aborted {
+            notes.push(format!(
+                "Ended early: `{expectation}` was broken for longer than it may be."
+            ));
+        }
+        if requests.unfinished > 0 {
+            notes.push(format!(
+                "{} requests had no answer {} ms after the end of the sending; they are in no latency.",
+                number::grouped(requests.unfinished),
+                self.plan.setup.timeouts.drain_ms
+            ));
+        }
+        if requests.retried > 0 {
+            notes.push(format!(
+                "{} requests were sent again, as their connection was closed before a byte of the response.",
+                number::grouped(requests.retried)
+            ));
+        }
+        if seen.tally.starved > 0 {
+            notes.push(format!(
+                "{} requests were due while no connection was free, and were not sent. Give more connections, \
+                 or ask for a lower rate.",
+                number::grouped(seen.tally.starved)
+            ));
+        }
+    }
+
+    /// The result of a load that never began.
+    pub(super) fn nobody_connected(&self) -> TestResult {
+        let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
+        let failed = self.connected.not_opened;
+        result.connected = Some(0);
+        result.failed = Some(failed);
+        result.verdict = report::Verdict::Failed;
+        for (name, count) in &self.connected.errors {
+            result.load.errors.insert((*name).to_owned(), *count);
+        }
+        let words: Vec<String> = self
+            .connected
+            .errors
+            .iter()
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        result.doubts.push("not_connected".to_owned());
+        result.notes.push(match words.is_empty() {
+            true => "The load was interrupted before a connection was ready.".to_owned(),
+            false => format!(
+                "Not one connection could be opened: {}. Check the URL and that the server runs.",
+                words.join(", ")
+            ),
+        });
+        result
+    }
+
+    /// Memory that each connection has cost the server, as far as its growth is theirs.
+    pub(super) fn memory_of_connections(&self, connections: u64) -> Option<f64> {
+        let now = self.server.rss_bytes()?;
+        let growth = now.saturating_sub(self.rss_bytes_empty?);
+        (connections > 0).then(|| growth as f64 / connections as f64)
+    }
+}
+
+/// Successes of each whole second.
+fn per_second(quarters: &[u64]) -> Vec<f64> {
+    let seconds = quarters.chunks_exact(4);
+    seconds
+        .map(|quarters| quarters.iter().sum::<u64>() as f64)
+        .collect()
+}
+
+fn pace_of(rhythm: &Rhythm, in_flight: u32) -> report::Pace {
+    let (planned_per_s, poisson) = match rhythm {
+        Rhythm::Closed => (None, false),
+        Rhythm::Open { pace, per_s } => (Some(*per_s), pace.is_random()),
+        Rhythm::Each { per_s } => (Some(*per_s), false),
+    };
+    report::Pace {
+        kind: match rhythm {
+            Rhythm::Closed => LoopKind::Closed,
+            _ => LoopKind::Open,
+        },
+        in_flight: matches!(rhythm, Rhythm::Closed).then(|| in_flight.into()),
+        planned_per_s,
+        offered_per_s: None,
+        poisson,
+    }
+}
+
+/// How a rate was kept. What no connection was free for is the server's doing; what was due while one was
+/// free is the generator's.
+fn pace_kept(seen: &Concluding) -> Option<PaceKept> {
+    let Rhythm::Open { pace, per_s } = &seen.rhythm else {
+        return None;
+    };
+    let tally = &seen.tally;
+    let since_start = |at_ns: u64| Duration::from_nanos(at_ns.saturating_sub(tally.start_ns));
+    let sent = tally.requests.sent;
+    let last_s = since_start(tally.last_sent_ns).as_secs_f64();
+    Some(PaceKept {
+        planned_per_s: *per_s,
+        poisson: pace.is_random(),
+        planned: tally.due,
+        released: sent + tally.starved,
+        offered: sent,
+        window_s: tally.sending().as_secs_f64(),
+        released_s: last_s,
+        offered_s: last_s,
+    })
+}

@@ -1,0 +1,330 @@
+//! A load of a service: connects its users, sends as planned, judges what came of it, and reports.
+
+mod conclude;
+mod limit;
+mod watch;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tidewire_net::Address;
+
+use crate::accounting::generator::{GeneratorCores, Moment};
+use crate::accounting::live::ServiceLive;
+use crate::accounting::resources;
+use crate::accounting::server::{ServerPidError, ServerWatch};
+use crate::accounting::tally::Tally;
+use crate::fleet::service::{PhasePlan, Rhythm, ServiceFleet};
+use crate::fleet::{FleetError, preflight};
+use crate::plan::run::now_rfc3339;
+use crate::report::{self, Plan, Report, TestResult};
+use crate::verdict::expectation::Expectation;
+use crate::worker::pace::Pace;
+use crate::worker::service::order::ServiceSetup;
+use conclude::Concluding;
+pub use limit::FindLimit;
+use watch::Watcher;
+
+/// What to load, how, and what to expect.
+#[derive(Debug, Clone)]
+pub struct LoadPlan {
+    /// The name of the result: `http` or `websocket`.
+    pub test: &'static str,
+    /// The URL as it can be shown.
+    pub url: String,
+    /// The users, where they connect to, and what they send.
+    pub setup: ServiceSetup,
+    /// How fast they send.
+    pub rhythm: Rhythm,
+    /// How long they send; `None` until the requests are sent.
+    pub longest: Option<Duration>,
+    /// How many requests they send at most.
+    pub requests: Option<u64>,
+    /// Sending before the measurement, which counts nowhere.
+    pub warm_up: Duration,
+    /// What is expected of the figures.
+    pub expectations: Vec<Expectation>,
+    /// Ends the load when an expectation has been broken for this long.
+    pub abort_after: Option<Duration>,
+    /// Searches the highest rate at which every expectation is kept.
+    pub find_limit: Option<FindLimit>,
+    /// The server's process, if its listening port does not tell.
+    pub server_pid: Option<u32>,
+    /// The command line, for the report.
+    pub command: Option<String>,
+}
+
+/// Who looks on while a load runs.
+pub trait LoadProgress {
+    /// A part of the load begins, such as `connecting` or `10000/s`, which takes about this long.
+    fn phase_started(&mut self, what: &str, expected: Option<Duration>) {
+        let (_, _) = (what, expected);
+    }
+
+    /// About twenty times a second.
+    fn tick(&mut self, live: &LoadLive) {
+        let _ = live;
+    }
+
+    /// A result is there.
+    fn finished(&mut self, result: &TestResult) {
+        let _ = result;
+    }
+}
+
+/// Shows nobody anything.
+impl LoadProgress for () {}
+
+/// The figures of a load at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct LoadLive {
+    /// What the workers have counted in this phase.
+    pub service: ServiceLive,
+    /// Successful requests a second, over the last second.
+    pub rate_per_s: f64,
+    /// What the generator used of its processor time in the last second; `None` if that is not known.
+    pub client_share: Option<f64>,
+    /// The same of the server.
+    pub server_share: Option<f64>,
+    /// Resident memory of the server.
+    pub server_rss_bytes: Option<u64>,
+}
+
+/// Why there is no report of a load.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// This machine cannot carry the load out.
+    #[error("{0}")]
+    Impossible(String),
+    /// The process that was named as the server's is not.
+    #[error(transparent)]
+    ServerPid(#[from] ServerPidError),
+    /// The generator itself failed.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+}
+
+/// Runs a load and reports. When `stop` is set, it ends soon with a partial report.
+///
+/// A service that refuses, lies or is not there makes requests fail, not the load.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn run(
+    plan: &LoadPlan,
+    progress: &mut dyn LoadProgress,
+    stop: &AtomicBool,
+) -> Result<Report, LoadError> {
+    check_possible(plan)?;
+    let mut report = begin_report(plan);
+    let tcp = match plan.setup.endpoint.address {
+        Address::Tcp(address) => Some(address),
+        Address::Unix(_) => None,
+    };
+    let server = match tcp {
+        Some(address) => ServerWatch::find(address, plan.server_pid)?,
+        None => ServerWatch::default(),
+    };
+    let mut load = Loading {
+        plan,
+        fleet: ServiceFleet::start(plan.setup.clone())?,
+        cores: GeneratorCores::find(),
+        rss_bytes_empty: server.rss_bytes(),
+        server,
+        progress,
+        stop,
+        connected: Tally::new(0, 1),
+    };
+    let results = load.run()?;
+    report.target.server = load.connected.server.clone();
+    let is_interrupted = stop.load(Ordering::Relaxed);
+    drop(load);
+    for result in &results {
+        progress.finished(result);
+    }
+    report.results = results;
+    if is_interrupted {
+        report.partial = true;
+        report.partial_reason = Some("the run was interrupted".into());
+    }
+    Ok(report)
+}
+
+fn begin_report(plan: &LoadPlan) -> Report {
+    let target = report::Target {
+        url: plan.url.clone(),
+        server: None,
+        embedded: false,
+    };
+    let mut report = Report::new(resources::machine(), target);
+    report.started_at = Some(now_rfc3339());
+    let address = match plan.setup.endpoint.address {
+        Address::Tcp(address) => Some(address.ip()),
+        Address::Unix(_) => None,
+    };
+    report.preflight = preflight::check(plan.setup.users as u64, address);
+    report.plan = Some(Plan {
+        tests: vec![plan.test.to_owned()],
+        connection_tiers: vec![plan.setup.users as u64],
+        pace: Some(plan.pace_in_words()),
+        duration_s: plan.longest.map(|longest| longest.as_secs_f64()),
+        threads: u32::try_from(plan.setup.workers).ok(),
+        source_addresses: u32::try_from(plan.setup.sources.len())
+            .ok()
+            .filter(|count| *count > 1),
+        command: plan.command.clone(),
+        ..Plan::default()
+    });
+    report
+}
+
+/// What this machine's limits forbid is said before the start.
+fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
+    let users = plan.setup.users as u64;
+    let limit = preflight::raise_open_files();
+    let room = preflight::connections_in(limit.and_then(|limit| limit.soft)) as u64;
+    if users > room {
+        return Err(LoadError::Impossible(format!(
+            "{users} connections are more than this process may open: its limit of open files leaves room for \
+             {room}. Raise it with `ulimit -n {}`, or ask for fewer connections",
+            users + preflight::OPEN_FILES_MARGIN as u64
+        )));
+    }
+    if let Address::Tcp(_) = plan.setup.endpoint.address {
+        let range = preflight::port_range();
+        let ports = u64::from(range.end() - range.start()) + 1;
+        let sources = plan.setup.sources.len().max(1) as u64;
+        if users > ports * sources {
+            return Err(LoadError::Impossible(format!(
+                "{users} connections are more than {sources} source address{} ha{} ports for ({ports} each): give \
+                 more of them with --source-address, or ask for fewer connections",
+                if sources == 1 { "" } else { "es" },
+                if sources == 1 { "s" } else { "ve" },
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl LoadPlan {
+    fn pace_in_words(&self) -> String {
+        let random = |pace: &Pace| {
+            if pace.is_random() {
+                "Poisson"
+            } else {
+                "constant"
+            }
+        };
+        match &self.rhythm {
+            _ if self.find_limit.is_some() => "open loop, highest rate searched".to_owned(),
+            Rhythm::Closed => format!("closed loop, {} in flight", self.setup.in_flight),
+            Rhythm::Each { per_s } => format!("{per_s}/s on each connection"),
+            Rhythm::Open {
+                pace: pace @ Pace::Stages(_),
+                ..
+            } => format!("stages, {}", random(pace)),
+            Rhythm::Open { pace, per_s } => format!("{per_s}/s, {}", random(pace)),
+        }
+    }
+
+    /// Whether connections are opened before the clock starts.
+    fn connects_first(&self) -> bool {
+        self.setup.growth.is_constant() && self.setup.keeps_alive
+    }
+}
+
+/// A load that runs.
+struct Loading<'a> {
+    plan: &'a LoadPlan,
+    fleet: ServiceFleet,
+    cores: GeneratorCores,
+    server: ServerWatch,
+    /// The server's memory before the first connection.
+    rss_bytes_empty: Option<u64>,
+    progress: &'a mut dyn LoadProgress,
+    stop: &'a AtomicBool,
+    /// What came of connecting.
+    connected: Tally,
+}
+
+impl Loading<'_> {
+    fn run(&mut self) -> Result<Vec<TestResult>, LoadError> {
+        if self.plan.connects_first() {
+            self.connect()?;
+            if self.connected.opened == 0 {
+                return Ok(vec![self.nobody_connected()]);
+            }
+        }
+        if !self.plan.warm_up.is_zero() && !self.is_stopped() {
+            self.warm_up()?;
+        }
+        if let Some(search) = &self.plan.find_limit {
+            return self.find_limit(search);
+        }
+        let phase = PhasePlan {
+            rhythm: self.plan.rhythm.clone(),
+            longest: self.plan.longest,
+            requests: self.plan.requests,
+        };
+        self.progress.phase_started("sending", phase.longest);
+        let mut result = TestResult::new(self.plan.test, self.plan.setup.users as u64);
+        let seen = self.measure(&phase, true)?;
+        let seen = self.conclude(&mut result, seen, &self.plan.expectations);
+        self.note_server(&seen);
+        Ok(vec![result])
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn note_server(&mut self, tally: &Tally) {
+        if self.connected.server.is_none() {
+            self.connected.server.clone_from(&tally.server);
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), LoadError> {
+        self.progress.phase_started("connecting", None);
+        let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
+        self.connected = self.fleet.connect(&mut |live| watcher.look(live))?;
+        Ok(())
+    }
+
+    fn warm_up(&mut self) -> Result<(), LoadError> {
+        let phase = PhasePlan {
+            rhythm: self.plan.rhythm.clone(),
+            longest: Some(self.plan.warm_up),
+            requests: None,
+        };
+        self.progress.phase_started("warming up", phase.longest);
+        let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
+        let warmed = self.fleet.run(&phase, &mut |live| watcher.look(live))?;
+        self.note_server(&warmed);
+        Ok(())
+    }
+
+    /// Runs a phase and looks at both sides of it.
+    fn measure(&mut self, phase: &PhasePlan, may_abort: bool) -> Result<Concluding, LoadError> {
+        self.server.look(self.connected.peak);
+        let before = self.server.sample();
+        let started = Moment::now(&self.cores, self.fleet.stopped());
+        let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
+        if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
+            watcher.abort_after(&self.plan.expectations, after);
+        }
+        let tally = self.fleet.run(phase, &mut |live| watcher.look(live))?;
+        let samples = watcher.into_samples();
+        let ended = Moment::now(&self.cores, self.fleet.stopped());
+        let after = self.server.sample();
+        Ok(Concluding {
+            tally,
+            rhythm: phase.rhythm.clone(),
+            started,
+            ended,
+            server: before.zip(after),
+            samples,
+            interrupted: self.is_stopped(),
+        })
+    }
+}

@@ -1,0 +1,438 @@
+//! The tables of what only a load has: outcomes, windows, offered rates, requests of a scenario, expectations,
+//! the baseline and the assessment. Each is there only if a result has its figures.
+
+use std::collections::BTreeMap;
+
+use super::model::{
+    AssessmentThreshold, BaselineFigure, ExpectationResult, RateStep, Spread, TargetFigures,
+    TestResult,
+};
+use super::number;
+use super::table::{self, ABSENT};
+
+/// A table with its title.
+pub(super) struct Block {
+    pub(super) title: String,
+    pub(super) header: Vec<&'static str>,
+    pub(super) rows: Vec<Vec<String>>,
+    /// The first columns are text, the others numbers.
+    pub(super) text_columns: usize,
+}
+
+/// The tables of all results of a test. With several results each title says whose it is.
+pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
+    let is_alone = results.len() == 1;
+    let of_one = |result: &&TestResult| {
+        let whose = (!is_alone).then(|| table::label(result));
+        let named = move |mut block: Block| {
+            if let Some(whose) = &whose {
+                block.title = format!("{}, {whose}", block.title);
+            }
+            block
+        };
+        all_of(result).into_iter().map(named).collect::<Vec<_>>()
+    };
+    results.iter().flat_map(of_one).collect()
+}
+
+/// What decides comes first: what was expected, then what was seen.
+fn all_of(result: &TestResult) -> Vec<Block> {
+    let load = &result.load;
+    let blocks = [
+        expectations(&load.expectations),
+        baseline(&load.baseline),
+        assessment(result),
+        outcomes(result),
+        times(result),
+        windows(result),
+        by_rate(&load.latency_by_rate),
+        targets(&load.targets),
+    ];
+    blocks
+        .into_iter()
+        .filter(|block| !block.rows.is_empty())
+        .collect()
+}
+
+fn expectations(all: &[ExpectationResult]) -> Block {
+    let row = |one: &ExpectationResult| {
+        let state = if one.kept { "kept" } else { "broken" };
+        let why = one.reason.clone().unwrap_or_default();
+        vec![
+            one.text.clone(),
+            shown(one.seen.clone()),
+            state.to_owned(),
+            why,
+        ]
+    };
+    without_empty(Block {
+        title: "Expectations".to_owned(),
+        header: vec!["Expected", "Seen", "State", "Why"],
+        rows: all.iter().map(row).collect(),
+        text_columns: 4,
+    })
+}
+
+fn baseline(all: &[BaselineFigure]) -> Block {
+    let row = |one: &BaselineFigure| {
+        let value = |value: f64| match one.figure.as_str() {
+            "rate" => format!("{}/s", number::si(value)),
+            _ => number::us(value),
+        };
+        let interval = one
+            .interval
+            .map(|(low, high)| format!("{} to {}", change(low), change(high)));
+        vec![
+            one.figure.clone(),
+            one.finding.as_str().to_owned(),
+            value(one.before),
+            value(one.after),
+            change(one.change),
+            shown(interval),
+            one.reason.clone().unwrap_or_default(),
+        ]
+    };
+    without_empty(Block {
+        title: "Against the baseline".to_owned(),
+        header: vec![
+            "Figure",
+            "Finding",
+            "Before",
+            "Now",
+            "Change",
+            "95 % interval",
+            "Why",
+        ],
+        rows: all.iter().map(row).collect(),
+        text_columns: 2,
+    })
+}
+
+fn assessment(result: &TestResult) -> Block {
+    let thresholds = result
+        .load
+        .assessment
+        .as_ref()
+        .map(|assessment| assessment.thresholds.as_slice());
+    let row = |one: &AssessmentThreshold| {
+        let value = |value: f64| match one.unit.as_str() {
+            "" => number::si(value),
+            unit => format!("{} {unit}", number::si(value)),
+        };
+        vec![
+            one.figure.clone(),
+            one.word.as_str().to_owned(),
+            value(one.seen),
+            value(one.excellent),
+            value(one.good),
+            value(one.degraded),
+        ]
+    };
+    let word = result
+        .load
+        .assessment
+        .as_ref()
+        .map_or("", |assessment| assessment.word.as_str());
+    Block {
+        title: format!("Assessment: {word}"),
+        header: vec![
+            "Figure",
+            "Word",
+            "Seen",
+            "Excellent up to",
+            "Good up to",
+            "Degraded up to",
+        ],
+        rows: thresholds.unwrap_or_default().iter().map(row).collect(),
+        text_columns: 2,
+    }
+}
+
+/// What became of the requests, each status and each error, with its share of all.
+fn outcomes(result: &TestResult) -> Block {
+    let load = &result.load;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if let Some(requests) = load.requests {
+        let sent = requests.sent;
+        let always = [
+            ("sent", sent),
+            ("succeeded", requests.succeeded),
+            ("failed", requests.failed),
+        ];
+        let sometimes = [
+            ("of them timed out", requests.timeouts),
+            ("unfinished", requests.unfinished),
+            ("sent again", requests.retried),
+            ("redirects", requests.redirects),
+        ];
+        let sometimes = sometimes.into_iter().filter(|(_, count)| *count > 0);
+        let all = always.into_iter().chain(sometimes);
+        rows.extend(all.map(|(name, count)| counted(name.to_owned(), count, sent)));
+    }
+    let of = load.requests.map_or(0, |requests| requests.sent);
+    let statuses = load.statuses.iter();
+    rows.extend(statuses.map(|(status, count)| counted(format!("status {status}"), *count, of)));
+    let errors = load.errors.iter();
+    rows.extend(errors.map(|(name, count)| counted(format!("error {name}"), *count, of)));
+    if let Some(connecting) = &load.connecting {
+        let all = [
+            ("connections opened", connecting.opened),
+            ("connections open at once", connecting.peak),
+            ("connections failed", connecting.failed),
+        ];
+        let known = all.into_iter().filter(|(_, count)| *count > 0);
+        rows.extend(known.map(|(name, count)| counted(name.to_owned(), count, 0)));
+    }
+    if let Some(received) = load.received {
+        rows.push(counted(
+            "messages received".to_owned(),
+            received.messages,
+            0,
+        ));
+        if received.unsolicited > 0 {
+            let name = "of them unsolicited".to_owned();
+            rows.push(counted(name, received.unsolicited, received.messages));
+        }
+    }
+    if let Some(bytes) = load.bytes {
+        let sides = [
+            ("bytes sent", bytes.sent),
+            ("bytes received", bytes.received),
+        ];
+        rows.extend(sides.map(|(name, side)| {
+            let wire = number::bytes(side.wire as f64);
+            vec![name.to_owned(), wire, ABSENT.to_owned()]
+        }));
+    }
+    Block {
+        title: "Outcomes".to_owned(),
+        header: vec!["Outcome", "Count", "Share"],
+        rows,
+        text_columns: 1,
+    }
+}
+
+fn counted(name: String, count: u64, of: u64) -> Vec<String> {
+    let share = (of > 0).then(|| number::percent(count as f64 / of as f64 * 100.0));
+    vec![name, number::grouped(count), shown(share)]
+}
+
+/// Times that are no latency of a request.
+fn times(result: &TestResult) -> Block {
+    let load = &result.load;
+    let connect = load
+        .connecting
+        .as_ref()
+        .and_then(|connecting| connecting.latency_us.as_ref());
+    let all = [
+        ("connect", connect),
+        ("first byte", load.first_byte_us.as_ref()),
+        ("failed requests", load.failed_latency_us.as_ref()),
+    ];
+    let rows = all.into_iter().filter_map(|(name, latency)| {
+        let latency = latency?;
+        let values = [
+            latency.min,
+            latency.mean,
+            latency.p50,
+            latency.p95,
+            latency.p99,
+            latency.max,
+        ];
+        let cells = values.into_iter().map(number::us);
+        Some(std::iter::once(name.to_owned()).chain(cells).collect())
+    });
+    Block {
+        title: "Other times".to_owned(),
+        header: vec!["Time", "Min", "Mean", "p50", "p95", "p99", "Max"],
+        rows: rows.collect(),
+        text_columns: 1,
+    }
+}
+
+fn windows(result: &TestResult) -> Block {
+    let row = |name: &str, spread: &Spread, text: fn(f64) -> String| {
+        let values = [
+            spread.min,
+            spread.p1,
+            spread.p2_5,
+            spread.p50,
+            spread.p97_5,
+            spread.mean,
+            spread.stdev,
+        ];
+        std::iter::once(name.to_owned())
+            .chain(values.into_iter().map(text))
+            .collect()
+    };
+    let windows = result.load.windows.as_ref();
+    let rows = windows.map(|windows| {
+        vec![
+            row("requests/s", &windows.requests_per_s, number::si),
+            row("bytes/s", &windows.bytes_per_s, number::decimal_bytes),
+        ]
+    });
+    let title = windows.map_or_else(String::new, |windows| {
+        let count = windows.requests_per_s.count;
+        format!(
+            "{} windows of {}",
+            number::grouped(count),
+            number::seconds(windows.window_s)
+        )
+    });
+    Block {
+        title,
+        header: vec![
+            "In a window",
+            "Min",
+            "1 %",
+            "2.5 %",
+            "50 %",
+            "97.5 %",
+            "Mean",
+            "Std dev",
+        ],
+        rows: rows.unwrap_or_default(),
+        text_columns: 1,
+    }
+}
+
+fn by_rate(steps: &[RateStep]) -> Block {
+    let row = |step: &RateStep| {
+        let held = step
+            .held
+            .map(|held| if held { "yes" } else { "no" }.to_owned());
+        vec![
+            format!("{}/s", number::si(step.offered_per_s)),
+            format!("{}/s", number::si(step.achieved_per_s)),
+            shown(step.p50.map(number::us)),
+            shown(step.p99.map(number::us)),
+            number::grouped(step.errors),
+            number::seconds(step.duration_s),
+            shown(held),
+        ]
+    };
+    Block {
+        title: "Latency by offered rate".to_owned(),
+        header: vec![
+            "Offered", "Achieved", "p50", "p99", "Errors", "Time", "Held",
+        ],
+        rows: steps.iter().map(row).collect(),
+        text_columns: 1,
+    }
+}
+
+fn targets(targets: &[TargetFigures]) -> Block {
+    let row = |target: &TargetFigures| {
+        let latency = target.latency_us.as_ref();
+        vec![
+            target.name.clone(),
+            statuses(&target.statuses),
+            number::grouped(target.requests.sent),
+            number::grouped(target.requests.failed),
+            shown(latency.map(|latency| number::us(latency.p50))),
+            shown(latency.map(|latency| number::us(latency.p99))),
+            shown(latency.map(|latency| number::us(latency.max))),
+        ]
+    };
+    Block {
+        title: "Requests of the scenario".to_owned(),
+        header: vec!["Request", "Statuses", "Sent", "Failed", "p50", "p99", "Max"],
+        rows: targets.iter().map(row).collect(),
+        text_columns: 2,
+    }
+}
+
+fn statuses(counts: &BTreeMap<u16, u64>) -> String {
+    let each = counts
+        .iter()
+        .map(|(status, count)| format!("{status}: {}", number::grouped(*count)));
+    let text = each.collect::<Vec<_>>().join(", ");
+    if text.is_empty() {
+        ABSENT.to_owned()
+    } else {
+        text
+    }
+}
+
+/// `+2.1 %`, `-0.3 %`.
+fn change(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+fn shown(text: Option<String>) -> String {
+    text.unwrap_or_else(|| ABSENT.to_owned())
+}
+
+/// Leaves out a last column that says nothing.
+fn without_empty(mut block: Block) -> Block {
+    let last = block.header.len() - 1;
+    if block.rows.iter().all(|row| row[last].is_empty()) {
+        block.header.pop();
+        block.rows.iter_mut().for_each(|row| row.truncate(last));
+        block.text_columns = block.text_columns.min(last);
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::model::{LoadFigures, Requests};
+
+    fn with(load: LoadFigures) -> TestResult {
+        TestResult {
+            load,
+            ..TestResult::new("http", 10)
+        }
+    }
+
+    #[test]
+    fn only_figures_that_exist_have_a_table() {
+        assert!(blocks(&[&with(LoadFigures::default())]).is_empty());
+        let result = with(LoadFigures {
+            statuses: [(200, 5)].into(),
+            ..LoadFigures::default()
+        });
+        let blocks = blocks(&[&result]);
+        assert_eq!(blocks.len(), 1);
+        assert_eq!(blocks[0].rows, [["status 200", "5", ABSENT]]);
+    }
+
+    #[test]
+    fn outcomes_are_shares_of_what_was_sent() {
+        let result = with(LoadFigures {
+            requests: Some(Requests {
+                sent: 100_000,
+                succeeded: 99_999,
+                failed: 1,
+                timeouts: 1,
+                ..Requests::default()
+            }),
+            errors: [("timeout".to_owned(), 1)].into(),
+            ..LoadFigures::default()
+        });
+        let rows = &blocks(&[&result])[0].rows;
+        assert_eq!(rows[1], ["succeeded", "99,999", "99.99 %"]);
+        assert_eq!(rows[3], ["of them timed out", "1", "0.0010 %"]);
+        assert_eq!(rows[4][0], "error timeout");
+        assert_eq!(rows.len(), 5);
+    }
+
+    #[test]
+    fn several_results_are_told_apart_and_empty_reasons_left_out() {
+        let result = with(LoadFigures {
+            expectations: vec![ExpectationResult {
+                text: "p99<1s".into(),
+                seen: Some("3 ms".into()),
+                kept: true,
+                reason: None,
+            }],
+            ..LoadFigures::default()
+        });
+        let blocks = blocks(&[&result, &result]);
+        assert_eq!(blocks[0].title, "Expectations, 10 connections");
+        assert_eq!(blocks[1].header, ["Expected", "Seen", "State"]);
+        assert_eq!(blocks[1].rows[0], ["p99<1s", "3 ms", "kept"]);
+    }
+}
