@@ -1,8 +1,8 @@
 """Measures `tidewire load` and other HTTP load testers in turns, and writes bench/HTTP.md.
 
-The server has the first core, the tool the second. A round runs every tool once, so that a drift of the machine meets all
-of them; the figures are medians over the rounds, and a ratio is the median of the ratios within a round. A tool that is not
-installed is left out, and the page says so.
+The server has the first core, the tool the second. A round runs every tool once, so that a drift of the machine
+meets all of them; the figures are medians over the rounds, and a ratio is the median of the ratios within a round.
+A tool that is not installed is left out, and the page says so.
 """
 
 import argparse
@@ -161,7 +161,8 @@ def open_loop(page, _tools, _rounds, seconds):
         load = Load(server.url, seconds)
         capacity = measure(OURS, load, server).rate
         runs = [measure(OURS, load, server, "--rate-per-s", int(capacity / 2)) for _ in range(5)]
-    page.table("Open loop at half the capacity, test-server", "run", "requests/s", "late p99", "late p99.9", "p99.9", "verdict")
+    columns = ["run", "requests/s", "late p99", "late p99.9", "p99.9", "verdict"]
+    page.table("Open loop at half the capacity, test-server", *columns)
     late = []
     for number, run in enumerate(runs, 1):
         lateness = run.report["generator"]["late_us"]
@@ -171,8 +172,8 @@ def open_loop(page, _tools, _rounds, seconds):
         page.row(str(number), *cells, f"{latency:,.0f} µs", run.report["verdict"])
     value = median(late)
     page.end(
-        f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. The median "
-        f"is {value:,.0f} µs: {reached(value < 1000)}."
+        f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. "
+        f"The median is {value:,.0f} µs: {reached(value < 1000)}."
     )
 
 
@@ -194,8 +195,8 @@ def stalls(page, _tools, _rounds, seconds):
         page.row(name, *cells)
     page.end(
         "A user who comes at any time meets a stall with a chance of a tenth, and waits for what is left of it, evenly "
-        "distributed from 0 to 100 ms. Only an open loop that counts from the intended time shows that; a closed loop stops "
-        "sending while the server stalls."
+        "distributed from 0 to 100 ms. Only an open loop that counts from the intended time shows that; a closed loop "
+        "stops sending while the server stalls."
     )
 
 
@@ -244,12 +245,15 @@ def versions(tools):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], help="all by default")
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--tools", help="with commas; all that are installed by default")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     options = parser.parse_args()
+    unknown = [name for name in options.sections if name not in SECTIONS]
+    if unknown:
+        parser.error(f"no section is called {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
     missing = http_tools.missing()
     if OURS in missing:
         raise SystemExit(f"{http_tools.TIDEWIRE} is missing: cargo build --release --package tidewire-cli")
@@ -258,8 +262,8 @@ def main():
     page = Page(PAGE if options.write else None)
     page.add("# HTTP load testers", "")
     page.add(
-        f"By `make bench-http`, {datetime.date.today()}, {platform.machine()}, Linux {platform.release()}: the server on one "
-        f"core, the tool on another. Medians of {options.rounds} runs of {options.seconds} s, in turns.",
+        f"By `make bench-http`, {datetime.date.today()}, {platform.machine()}, Linux {platform.release()}: the server "
+        f"on one core, the tool on another. Medians of {options.rounds} runs of {options.seconds} s, in turns.",
         "",
     )
     page.add(f"Versions: {'; '.join(versions(tools))}.", "")
