@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-peers check conformance conformance-quick fuzz-smoke hostility simulation soak test
+.PHONY: help bench bench-http bench-peers check conformance conformance-quick fuzz-smoke hostility simulation soak test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +21,12 @@ bench: ## Build the engine, load it with every test, write a report to target/be
 	  *) exit $$status ;; \
 	esac; \
 	echo "The report is in $(REPORT)/report.html (also .json and .md)."
+
+bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench/HTTP.md
+	cargo build --release --package tidewire-cli
+	cargo build --release --manifest-path bench/peers/Cargo.toml --package peer-bareloop
+	npm ci --prefix bench/peers/http --no-audit --no-fund --silent || echo "autocannon and loadtest cannot be installed" >&2
+	python3 bench/http_load.py --write
 
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 	bench/run

@@ -1,7 +1,5 @@
 //! Field lines of a head, and the values in them (RFC 9110, section 5).
 
-use std::ops::ControlFlow;
-
 /// A version of HTTP that this crate reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
@@ -152,16 +150,22 @@ impl TransferCoding {
     }
 }
 
-/// Whether one element of a comma-separated list is `token`, in any case.
-pub(crate) fn list_has(value: &[u8], token: &str) -> bool {
-    let found = value.split(|byte| *byte == b',').try_for_each(|element| {
-        if element.trim_ascii().eq_ignore_ascii_case(token.as_bytes()) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+/// What the `Connection` fields of a head say together (RFC 9110, section 7.6.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConnectionOptions {
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+}
+
+impl ConnectionOptions {
+    /// Adds the value of one more field.
+    pub(crate) fn add(&mut self, value: &[u8]) {
+        for option in value.split(|byte| *byte == b',') {
+            let option = option.trim_ascii();
+            self.close |= option.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
         }
-    });
-    found.is_break()
+    }
 }
 
 /// A token of RFC 9110, section 5.6.2.

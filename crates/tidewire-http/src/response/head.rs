@@ -1,7 +1,7 @@
 //! The head of a response: status line, fields, and the framing of the body that they mean.
 
 use super::{Expected, HEADERS_MAX, ResponseError};
-use crate::fields::{ContentLength, Fields, TransferCoding, Version, list_has};
+use crate::fields::{ConnectionOptions, ContentLength, Fields, TransferCoding, Version};
 use std::mem::MaybeUninit;
 
 /// A whole head, where it lies in the received bytes.
@@ -67,8 +67,7 @@ pub(super) struct Facts {
     version: Version,
     length: ContentLength,
     coding: TransferCoding,
-    says_close: bool,
-    says_keep_alive: bool,
+    connection: ConnectionOptions,
 }
 
 impl Default for Facts {
@@ -78,8 +77,7 @@ impl Default for Facts {
             version: Version::Http11,
             length: ContentLength::Absent,
             coding: TransferCoding::Absent,
-            says_close: false,
-            says_keep_alive: false,
+            connection: ConnectionOptions::default(),
         }
     }
 }
@@ -92,7 +90,7 @@ impl Facts {
     /// RFC 9112, section 9.3.
     pub(super) fn keeps_alive(&self) -> bool {
         let by_default = self.version == Version::Http11;
-        !self.says_close && (by_default || self.says_keep_alive) && !self.is_suspect()
+        !self.connection.close && (by_default || self.connection.keep_alive) && !self.is_suspect()
     }
 
     /// RFC 9112, section 6.1: a length beside a transfer coding, or a transfer coding in HTTP/1.0.
@@ -166,10 +164,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, ResponseError> {
         match name.len() {
             14 if name.eq_ignore_ascii_case("content-length") => facts.length.add(value),
             17 if name.eq_ignore_ascii_case("transfer-encoding") => facts.coding.add(value),
-            10 if name.eq_ignore_ascii_case("connection") => {
-                facts.says_close |= list_has(value, "close");
-                facts.says_keep_alive |= list_has(value, "keep-alive");
-            }
+            10 if name.eq_ignore_ascii_case("connection") => facts.connection.add(value),
             _ => {}
         }
     }

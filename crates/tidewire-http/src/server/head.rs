@@ -1,7 +1,9 @@
 //! The head of a request: request line, fields, and the framing of the body that they mean.
 
 use super::{HEADERS_MAX, RequestError};
-use crate::fields::{ContentLength, Fields, TransferCoding, Version, is_token_byte, list_has};
+use crate::fields::{
+    ConnectionOptions, ContentLength, Fields, TransferCoding, Version, is_token_byte,
+};
 use crate::request::BodyLength;
 use std::mem::MaybeUninit;
 
@@ -145,7 +147,8 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
         target_bytes: target.len(),
         version,
         body,
-        keeps_alive: !said.close && (version == Version::Http11 || said.keep_alive),
+        keeps_alive: !said.connection.close
+            && (version == Version::Http11 || said.connection.keep_alive),
         expects_continue: said.expects_continue
             && version == Version::Http11
             && !matches!(body, BodyLength::None | BodyLength::Bytes(0)),
@@ -156,8 +159,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
 #[derive(Default)]
 struct Said {
     has_host: bool,
-    close: bool,
-    keep_alive: bool,
+    connection: ConnectionOptions,
     expects_continue: bool,
     length: ContentLength,
     coding: TransferCoding,
@@ -182,10 +184,7 @@ impl Said {
                     }
                     said.expects_continue = true;
                 }
-                10 if name.eq_ignore_ascii_case("connection") => {
-                    said.close |= list_has(value, "close");
-                    said.keep_alive |= list_has(value, "keep-alive");
-                }
+                10 if name.eq_ignore_ascii_case("connection") => said.connection.add(value),
                 14 if name.eq_ignore_ascii_case("content-length") => {
                     if said.length != ContentLength::Absent || value.contains(&b',') {
                         return Err(RequestError::ConflictingLengths);

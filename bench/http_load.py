@@ -1,0 +1,278 @@
+"""Measures `tidewire load` and other HTTP load testers in turns, and writes bench/HTTP.md.
+
+The server has the first core, the tool the second. A round runs every tool once, so that a drift of the machine
+meets all of them; the figures are medians over the rounds, and a ratio is the median of the ratios within a round.
+A tool that is not installed is left out, and the page says so.
+"""
+
+import argparse
+import contextlib
+import datetime
+import platform
+import statistics
+import subprocess
+import tempfile
+
+import http_tools
+from http_tools import ROOT, TOOLS, CannotDo, Load, certificate, measure, nginx, test_server
+
+PAGE = ROOT / "bench/HTTP.md"
+OURS = "tidewire load"
+# A server that is busier than this was the limit, and not the tool.
+SERVER_BUSY = 0.95
+
+
+class Page:
+    """The lines of HTTP.md, printed as they come; `path` is None where nothing is to be written."""
+
+    def __init__(self, path):
+        self.path = path
+        self.lines = []
+
+    def add(self, *lines):
+        self.lines += lines
+        print(*lines, sep="\n", flush=True)
+
+    def table(self, title, *columns):
+        self.add(f"## {title}", "", f"| {' | '.join(columns)} |", "|---" * len(columns) + "|")
+
+    def row(self, *cells):
+        self.add(f"| {' | '.join(cells)} |")
+
+    def end(self, *sentences):
+        self.add("", *sentences, "")
+        if self.path:
+            self.path.write_text("\n".join(self.lines))
+
+
+def median(values):
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else float("nan")
+
+
+def ratio(ours, theirs, figure):
+    return median(figure(a) / figure(b) for a, b in zip(ours, theirs, strict=True))
+
+
+def reached(holds):
+    return "reached" if holds else "**not reached**"
+
+
+def in_turns(tools, load, server, rounds):
+    """The runs of each tool that can do such a load."""
+    runs = {}
+    for tool in tools:
+        with contextlib.suppress(CannotDo):
+            TOOLS[tool][0](load)
+            runs[tool] = []
+    for _ in range(rounds):
+        for tool, its_runs in runs.items():
+            its_runs.append(measure(tool, load, server))
+    return runs
+
+
+def compare(page, title, runs, sentences):
+    columns = ["tool", "requests/s", "to wrk", "CPU per request", "to wrk", "server's CPU per request", "server busy"]
+    page.table(title, *columns)
+    wrk = runs.get("wrk")
+    for tool, its_runs in runs.items():
+        cells = [f"{median(run.rate for run in its_runs):,.0f}"]
+        cells.append(f"{ratio(its_runs, wrk, lambda run: run.rate):.2f}" if wrk else "-")
+        cells.append(f"{median(run.tool_us for run in its_runs):.2f} µs")
+        cells.append(f"{ratio(its_runs, wrk, lambda run: run.tool_us):.2f}" if wrk else "-")
+        cells.append(f"{median(run.server_us for run in its_runs):.2f} µs")
+        cells.append(f"{median(run.server_share for run in its_runs):.0%}")
+        page.row(tool, *cells)
+    page.end(*sentences)
+
+
+def target(runs, other, name, most, figure=lambda run: run.tool_us):
+    """A sentence about CPU per request beside another tool's, or that it is not here."""
+    if other not in runs:
+        return f"No target: {other} is not installed here."
+    value = ratio(runs[OURS], runs[other], figure)
+    return f"Target: {name} at most {most} of {other}'s. It is {value:.2f}: {reached(value <= most)}."
+
+
+def rate_target(runs):
+    if "wrk" not in runs:
+        return ""
+    value = ratio(runs[OURS], runs["wrk"], lambda run: run.rate)
+    if median(run.server_share for run in runs[OURS]) >= SERVER_BUSY:
+        return f"The server was the limit of the rate, which is {value:.2f} of wrk's."
+    return f"Target: a rate of at least 1.1 times wrk's. It is {value:.2f}: {reached(value >= 1.1)}."
+
+
+def keep_alive(page, tools, rounds, seconds):
+    with tempfile.TemporaryDirectory() as folder, nginx(folder) as server:
+        runs = in_turns(tools, Load(server.url, seconds), server, rounds)
+    cpu = target(runs, "wrk", "CPU per request", 0.85)
+    compare(page, "Keep-alive, 100 connections, nginx", runs, [cpu, rate_target(runs)])
+    with test_server() as server:
+        runs = in_turns(tools, Load(server.url, seconds), server, rounds)
+    cpu = target(runs, "wrk", "CPU per request", 0.85)
+    compare(page, "Keep-alive, 100 connections, test-server", runs, [cpu, rate_target(runs)])
+
+
+def pipelining(page, tools, rounds, seconds):
+    with test_server() as server:
+        deep = in_turns(tools, Load(server.url, seconds, pipelining=16), server, rounds)
+        plain = in_turns([OURS], Load(server.url, seconds), server, rounds)
+    value = ratio(deep[OURS], plain[OURS], lambda run: run.rate)
+    sentence = f"Target: at least 4 times our rate without. It is {value:.2f}: {reached(value >= 4)}."
+    compare(page, "Pipelining 16, 100 connections, test-server", deep, [sentence])
+
+
+def new_connections(page, tools, rounds, seconds):
+    with tempfile.TemporaryDirectory() as folder, nginx(folder) as server:
+        runs = in_turns(tools, Load(server.url, seconds, keep_alive=False), server, rounds)
+    sentence = target(runs, "ab", "CPU per request", 0.83)
+    compare(page, "A new connection for each request, nginx", runs, [sentence])
+
+
+def secure(page, tools, rounds, seconds):
+    with tempfile.TemporaryDirectory() as folder, nginx(folder, certificate(folder)) as server:
+        runs = in_turns(tools, Load(server.url, seconds), server, rounds)
+    sentence = target(runs, "wrk", "CPU per request", 0.9)
+    compare(page, "HTTPS, keep-alive, 100 connections, nginx", runs, [sentence])
+
+
+def own_server(page, _tools, rounds, seconds):
+    """The same load by wrk on both servers."""
+    if "wrk" in http_tools.missing():
+        return
+    ours, theirs = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for runs, start in ((ours, test_server), (theirs, lambda: nginx(folder))):
+                with start() as server:
+                    runs.append(measure("wrk", Load(server.url, seconds), server))
+    page.table("Servers under wrk, 100 connections", "server", "requests/s", "CPU per request")
+    for name, runs in (("tidewire test-server", ours), ("nginx, `return 200`", theirs)):
+        cells = [f"{median(run.rate for run in runs):,.0f}", f"{median(run.server_us for run in runs):.2f} µs"]
+        page.row(name, *cells)
+    value = ratio(ours, theirs, lambda run: run.server_us)
+    page.end(f"Target: CPU per request at most 0.83 of nginx's. It is {value:.2f}: {reached(value <= 0.83)}.")
+
+
+def open_loop(page, _tools, _rounds, seconds):
+    """Five runs at half of what a closed loop reaches."""
+    with test_server() as server:
+        load = Load(server.url, seconds)
+        capacity = measure(OURS, load, server).rate
+        runs = [measure(OURS, load, server, "--rate-per-s", int(capacity / 2)) for _ in range(5)]
+    columns = ["run", "requests/s", "late p99", "late p99.9", "p99.9", "verdict"]
+    page.table("Open loop at half the capacity, test-server", *columns)
+    late = []
+    for number, run in enumerate(runs, 1):
+        lateness = run.report["generator"]["late_us"]
+        late.append(lateness["p99_9"])
+        latency = run.report["latency_us"]["p99_9"]
+        cells = [f"{run.rate:,.0f}", f"{lateness['p99']:,.0f} µs", f"{lateness['p99_9']:,.0f} µs"]
+        page.row(str(number), *cells, f"{latency:,.0f} µs", run.report["verdict"])
+    value = median(late)
+    page.end(
+        f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. "
+        f"The median is {value:,.0f} µs: {reached(value < 1000)}."
+    )
+
+
+def stalls(page, _tools, _rounds, seconds):
+    """A server that does nothing for 100 ms in each second: a tenth of all requests meet it, or wait behind it."""
+    seconds = max(seconds, 5)
+    with test_server("--stall-every-ms", 1000, "--stall-ms", 100) as server:
+        load = Load(server.url, seconds, connections=20)
+        paced = measure(OURS, load, server, "--rate-per-s", 5000).report["latency_us"]
+        closed = measure(OURS, load, server).report["latency_us"]
+        others = []
+        if "wrk" not in http_tools.missing():
+            others.append(("wrk --latency", wrk_percentiles(load)))
+    page.table("A server that stalls for 100 ms each second", "tool", "p50", "p90", "p99", "p99.9")
+    page.row("what a user sees", "~0 ms", "~0 ms", "~90 ms", "~99 ms")
+    for name, latency in (("tidewire load, 5,000/s", paced), ("tidewire load, closed loop", closed)):
+        page.row(name, *(f"{latency[key] / 1000:.2f} ms" for key in ("p50", "p90", "p99", "p99_9")))
+    for name, cells in others:
+        page.row(name, *cells)
+    page.end(
+        "A user who comes at any time meets a stall with a chance of a tenth, and waits for what is left of it, evenly "
+        "distributed from 0 to 100 ms. Only an open loop that counts from the intended time shows that; a closed loop "
+        "stops sending while the server stalls."
+    )
+
+
+def wrk_percentiles(load):
+    command = ["taskset", "-c", http_tools.CLIENT_CORE, *http_tools.wrk(load), "--latency"]
+    output = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True).stdout
+    found = {}
+    for line in output.splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0].endswith("%"):
+            found[words[0]] = words[1]
+    return [found.get("50%", "-"), found.get("90%", "-"), found.get("99%", "-"), "-"]
+
+
+def many_connections(page, _tools, _rounds, seconds):
+    with test_server() as server:
+        run = measure(OURS, Load(server.url, seconds, connections=19_000), server)
+    peak = run.report["connecting"]["peak"]
+    page.table("19,000 connections of one process", "open at once", "requests/s", "verdict", "target")
+    page.row(f"{peak:,}", f"{run.rate:,.0f}", run.report["verdict"], reached(peak >= 19_000))
+    page.end()
+
+
+SECTIONS = {
+    "keep-alive": keep_alive,
+    "pipelining": pipelining,
+    "new-connections": new_connections,
+    "https": secure,
+    "test-server": own_server,
+    "open-loop": open_loop,
+    "stalls": stalls,
+    "connections": many_connections,
+}
+
+
+def versions(tools):
+    """How each tool calls itself, in its first line."""
+    flags = {"wrk": ["wrk", "-v"], "ab": ["ab", "-V"], "h2load": ["h2load", "--version"], "oha": ["oha", "--version"]}
+    for tool, command in flags.items():
+        if tool in tools:
+            said = subprocess.run(command, capture_output=True, text=True)
+            yield (said.stdout or said.stderr).splitlines()[0].strip(" <>")
+    said = subprocess.run(["nginx", "-v"], capture_output=True, text=True)
+    yield said.stderr.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {', '.join(SECTIONS)}; all by default")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--tools", help="with commas; all that are installed by default")
+    parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
+    options = parser.parse_args()
+    unknown = [name for name in options.sections if name not in SECTIONS]
+    if unknown:
+        parser.error(f"no section is called {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    missing = http_tools.missing()
+    if OURS in missing:
+        raise SystemExit(f"{http_tools.TIDEWIRE} is missing: cargo build --release --package tidewire-cli")
+    wanted = options.tools.split(",") if options.tools else [*TOOLS]
+    tools = [OURS, *(tool for tool in wanted if tool not in (*missing, OURS))]
+    page = Page(PAGE if options.write else None)
+    page.add("# HTTP load testers", "")
+    page.add(
+        f"By `make bench-http`, {datetime.date.today()}, {platform.machine()}, Linux {platform.release()}: the server "
+        f"on one core, the tool on another. Medians of {options.rounds} runs of {options.seconds} s, in turns.",
+        "",
+    )
+    page.add(f"Versions: {'; '.join(versions(tools))}.", "")
+    left_out = [tool for tool in wanted if tool in missing]
+    if left_out:
+        page.add(f"Left out, because they are not installed here: {', '.join(left_out)}.", "")
+    for name in options.sections or SECTIONS:
+        SECTIONS[name](page, tools, options.rounds, options.seconds)
+
+
+if __name__ == "__main__":
+    main()
