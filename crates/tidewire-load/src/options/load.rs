@@ -10,6 +10,7 @@ use tidewire_net::{Address, tls};
 use super::OptionError;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
+use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
 use crate::fleet::service::Rhythm;
 use crate::plan::load::{FindLimit, LoadPlan};
@@ -79,6 +80,9 @@ pub struct LoadOptions {
     pub expectations: Vec<Expectation>,
     /// Ends the load when an expectation has been broken for so long.
     pub abort_after: Option<Duration>,
+    /// Ends the load when a figure is known so well; at the latest after the duration, which is then 5 minutes by
+    /// default.
+    pub precision: Option<Precision>,
     /// The server's process, if its listening port does not tell.
     pub server_pid: Option<u32>,
     /// What random choices are drawn from. Default 1.
@@ -136,6 +140,7 @@ impl LoadOptions {
             resolve: Vec::new(),
             expectations: Vec::new(),
             abort_after: None,
+            precision: None,
             server_pid: None,
             seed: 1,
             command: None,
@@ -189,6 +194,7 @@ impl LoadOptions {
             warm_up: self.warm_up,
             expectations: self.expectations.clone(),
             abort_after: self.abort_after,
+            precision: self.precision.clone(),
             find_limit: self.find_limit.clone(),
             server_pid: self.server_pid,
             command: self.command.clone(),
@@ -288,7 +294,11 @@ impl LoadOptions {
             _ => None,
         };
         let given = self.duration.or(of_stages).or(of_growth);
-        given.or_else(|| self.requests.is_none().then_some(DURATION))
+        let usual = match self.precision {
+            Some(_) => DURATION_UNTIL_KNOWN,
+            None => DURATION,
+        };
+        given.or_else(|| self.requests.is_none().then_some(usual))
     }
 
     fn script(&self, parts: &Parts<'_>) -> Result<Script, OptionError> {
@@ -436,6 +446,7 @@ fn check_rate(name: &str, rate: f64) -> Result<(), OptionError> {
 }
 
 const DURATION: Duration = Duration::from_secs(10);
+const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);
 const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
 const IN_FLIGHT_MAX: u32 = 10_000;
 

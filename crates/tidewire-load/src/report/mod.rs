@@ -13,6 +13,7 @@ pub(crate) mod number;
 pub(crate) mod buckets;
 mod load_tables;
 mod plots;
+pub(crate) mod statistics;
 mod summary;
 mod svg;
 mod table;

@@ -1,6 +1,7 @@
 //! A load of a service: connects its users, sends as planned, judges what came of it, and reports.
 
 mod conclude;
+mod ending;
 mod limit;
 mod watch;
 
@@ -11,6 +12,7 @@ use tidewire_net::Address;
 
 use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::live::ServiceLive;
+use crate::accounting::precision::Precision;
 use crate::accounting::resources;
 use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::tally::Tally;
@@ -46,6 +48,8 @@ pub struct LoadPlan {
     pub expectations: Vec<Expectation>,
     /// Ends the load when an expectation has been broken for this long.
     pub abort_after: Option<Duration>,
+    /// Ends the load when a figure is known so well.
+    pub precision: Option<Precision>,
     /// Searches the highest rate at which every expectation is kept.
     pub find_limit: Option<FindLimit>,
     /// The server's process, if its listening port does not tell.
@@ -311,7 +315,10 @@ impl Loading<'_> {
         let started = Moment::now(&self.cores, self.fleet.stopped());
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
-            watcher.abort_after(&self.plan.expectations, after);
+            watcher.ending().abort_after(&self.plan.expectations, after);
+        }
+        if let Some(precision) = self.plan.precision.as_ref().filter(|_| may_abort) {
+            watcher.ending().when_known(precision);
         }
         let tally = self.fleet.run(phase, &mut |live| watcher.look(live))?;
         let samples = watcher.into_samples();
