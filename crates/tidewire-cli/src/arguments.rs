@@ -7,6 +7,7 @@ use crate::load::LoadFlags;
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::{self, Ranks};
+use crate::test_server::TestServerFlags;
 use crate::token::TokenFlags;
 use crate::top::TopFlags;
 use clap::error::ErrorKind;
@@ -32,6 +33,8 @@ pub(crate) enum Parsed {
     Load(Box<LoadFlags>),
     /// `report`
     Report(ReportFlags),
+    /// `test-server`
+    TestServer(Box<TestServerFlags>),
 }
 
 /// A WebSocket server for live data, and the load lab that measures it
@@ -59,6 +62,9 @@ enum Command {
     /// Show one report, or several side by side
     #[command(after_help = REPORT_NOTES)]
     Report(ReportFlags),
+    /// Run an HTTP server to try load on
+    #[command(after_help = TEST_SERVER_NOTES)]
+    TestServer(Box<TestServerFlags>),
     /// Make a JSON Web Token for trying things
     #[command(after_help = TOKEN_NOTES)]
     Token(Box<TokenFlags>),
@@ -70,8 +76,7 @@ enum Command {
 /// A mistake in any of them, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage =
-            "say what to do: serve, top, bench, load, report or token (see `tidewire --help`)";
+        let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
@@ -112,6 +117,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Load(flags) => Parsed::Load(flags),
         Command::Report(flags) => Parsed::Report(flags),
+        Command::TestServer(flags) => Parsed::TestServer(flags),
         Command::Token(flags) => Parsed::Token(flags, ranks),
     })
 }
@@ -206,6 +212,19 @@ const REPORT_NOTES: &str = "Examples:
   tidewire report before/report.json after/report.json --out comparison
 
 Exit codes: 0 shown, 2 a file that cannot be read or is not a report.";
+
+const TEST_SERVER_NOTES: &str = "Every path gets the same response, /ws echoes WebSocket messages, and \
+/.tidewire/counts gives what was served so far as JSON (requests for it are not counted). SIGTERM or SIGINT \
+ends the server, which then prints what it served; a second signal ends it at once. Responses have no Date, so \
+that all are equal.
+
+Examples:
+  tidewire test-server
+  tidewire test-server --delay-ms exp:10 --error-percent 1
+  tidewire test-server --port 0 --body-bytes 65536 --chunked --json
+  tidewire test-server --stall-every-ms 1000 --stall-ms 100
+
+Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
 
 const TOKEN_NOTES: &str = "Examples:
   TIDEWIRE_JWT_SECRET=$SECRET tidewire token --subject user-1

@@ -9,6 +9,7 @@ mod report;
 mod serve;
 mod sources;
 mod stop;
+mod test_server;
 mod token;
 mod top;
 
@@ -39,6 +40,7 @@ fn run() -> Result<u8, Failure> {
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),
         Parsed::Load(flags) => load::run(&flags),
         Parsed::Report(flags) => report::run(&flags),
+        Parsed::TestServer(flags) => test_server::run(&flags),
     }
 }
 

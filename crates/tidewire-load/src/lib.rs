@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod options;
 pub mod plan;
 pub mod report;
+pub mod test_server;
 pub mod verdict;
 pub mod worker;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidewire_load::plan::bench::TestKind;
 use tidewire_load::plan::run::{DURATION, PAYLOAD_BYTES};
 use tidewire_load::worker::pace::RATE_PER_S;
+use tidewire_load::worker::websocket::profile::Profile;
 
 /// All options of `bench`.
 #[derive(Debug, Args)]
@@ -152,6 +153,15 @@ pub(crate) struct OutputFlags {
 pub(crate) enum ProfileFlag {
     Raw,
     V1,
+}
+
+impl From<ProfileFlag> for Profile {
+    fn from(flag: ProfileFlag) -> Self {
+        match flag {
+            ProfileFlag::Raw => Self::Raw,
+            ProfileFlag::V1 => Self::V1,
+        }
+    }
 }
 
 /// What a message tells.

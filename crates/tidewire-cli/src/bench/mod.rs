@@ -7,7 +7,7 @@ mod progress;
 mod server;
 mod tiers;
 
-pub(crate) use flags::BenchFlags;
+pub(crate) use flags::{BenchFlags, ProfileFlag};
 
 use crate::failure::Failure;
 use crate::sources::Ranks;

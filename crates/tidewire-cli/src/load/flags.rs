@@ -1,13 +1,15 @@
 //! The options of `tidewire load`.
 
+use crate::bench::ProfileFlag;
 use clap::Args;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use tidewire_load::accounting::precision::Precision;
-use tidewire_load::options::{quantity, request};
+use tidewire_load::options::{message, quantity, request};
 use tidewire_load::verdict::expectation::Expectation;
+use tidewire_load::worker::messages::{Matching, Pointer};
 
 /// All options of `load`.
 #[derive(Debug, Args)]
@@ -18,6 +20,8 @@ pub(crate) struct LoadFlags {
     pub(crate) plan: PlanFlags,
     #[command(flatten)]
     pub(crate) request: RequestFlags,
+    #[command(flatten)]
+    pub(crate) message: MessageFlags,
     #[command(flatten)]
     pub(crate) check: CheckFlags,
     #[command(flatten)]
@@ -124,6 +128,38 @@ pub(crate) struct RequestFlags {
     pub(crate) redirects: Option<u32>,
 }
 
+/// What a WebSocket session says.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "WebSocket")]
+pub(crate) struct MessageFlags {
+    /// The message, with values such as {{seq}}, {{user}}, {{now_ms}}, {{rand:1:100}} and {{uuid}}
+    /// [default: a small JSON object]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// Messages from this file, one a line, in turn
+    #[arg(long, value_name = "FILE", conflicts_with = "message")]
+    pub(crate) message_file: Option<PathBuf>,
+    /// A message that each connection sends first, such as a subscription; several times for several
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) subscribe: Vec<String>,
+    /// How a message is known to have arrived: by the pong to a ping behind it (pong), by the next message from
+    /// the server (order), or by one with the same value in a field (field:NAME) [default: pong]
+    #[arg(long, value_name = "HOW", value_parser = message::matching)]
+    pub(crate) reply: Option<Matching>,
+    /// The field of messages from the server that says when they were made, for their age
+    #[arg(long, value_name = "FIELD", value_parser = pointer)]
+    pub(crate) timestamp_field: Option<Pointer>,
+    /// Send binary messages
+    #[arg(long)]
+    pub(crate) binary: bool,
+    /// What a session says: nothing but its messages, or Tidewire's protocol version 1 [default: raw]
+    #[arg(long, value_enum)]
+    pub(crate) profile: Option<ProfileFlag>,
+    /// A token for Authorization: Bearer
+    #[arg(long, value_name = "JWT")]
+    pub(crate) token: Option<String>,
+}
+
 /// What is expected.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checks")]
@@ -223,6 +259,10 @@ pub(crate) type Stages = std::sync::Arc<[(Duration, f64)]>;
 
 /// Ranges of statuses.
 pub(crate) type Statuses = std::sync::Arc<[RangeInclusive<u16>]>;
+
+fn pointer(text: &str) -> Result<Pointer, String> {
+    Ok(Pointer::new(text))
+}
 
 fn stages(text: &str) -> Result<Stages, String> {
     let stages = quantity::stages(text).map_err(|error| error.to_string())?;

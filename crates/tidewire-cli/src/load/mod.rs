@@ -1,15 +1,18 @@
 //! `tidewire load`: loads a service, shows the run and reports.
 
+mod board;
 mod flags;
 mod progress;
+mod screen;
 
 pub(crate) use flags::LoadFlags;
 
 use crate::failure::Failure;
 use crate::{print, stop, table_width};
-use flags::{CheckFlags, ConnectionFlags, RequestFlags};
+use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
 use std::io::Write;
 use tidewire_load::options::load::{LoadOptions, TlsOptions};
+use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
 use tidewire_load::report::{Report, Reservation, baseline, save_all, terminal, try_directory};
@@ -32,7 +35,7 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
         .map_err(Failure::usage)?;
     let plan = options(flags)?.plan().map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
-    let mut progress = progress::for_stderr(flags.output.quiet);
+    let mut progress = progress::for_stderr(flags.output.quiet, &plan.url);
     let mut report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
     drop(progress);
     if let Some((path, before)) = baseline.zip(before) {
@@ -91,6 +94,7 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     options.abort_after = flags.check.abort_after_s;
     options.precision.clone_from(&plan.confidence);
     options.command = Some(crate::bench::command_line());
+    options.messages = messages(&flags.message);
     connections(&mut options, &flags.connection);
     Ok(options)
 }
@@ -114,6 +118,19 @@ fn connections(options: &mut LoadOptions, flags: &ConnectionFlags) {
     options.source_addresses.clone_from(&flags.source_address);
     options.resolve.clone_from(&flags.resolve);
     options.server_pid = flags.server_pid;
+}
+
+fn messages(flags: &MessageFlags) -> MessageOptions {
+    MessageOptions {
+        message: flags.message.clone(),
+        file: flags.message_file.clone(),
+        subscribe: flags.subscribe.clone(),
+        matching: flags.reply.clone().unwrap_or_default(),
+        stamp: flags.timestamp_field.clone(),
+        is_binary: flags.binary,
+        profile: flags.profile.map(Into::into),
+        token: flags.token.clone(),
+    }
 }
 
 fn request(flags: &RequestFlags, checks: &CheckFlags) -> Result<RequestOptions, Failure> {

@@ -11,6 +11,7 @@ mod robust;
 mod serve;
 #[cfg(target_os = "linux")]
 mod starved;
+mod test_server;
 mod token;
 mod top;
 mod topics;

@@ -43,11 +43,13 @@ impl<'a> Request<'a> {
     /// authority.
     #[must_use]
     pub fn path(&self) -> &'a str {
-        let origin_form = match self.target.split_once("://") {
-            Some((_, rest)) if !self.target.starts_with('/') => {
-                rest.find(['/', '?']).map_or("/", |at| &rest[at..])
+        let origin_form = if self.target.starts_with('/') {
+            self.target
+        } else {
+            match self.target.split_once("://") {
+                Some((_, rest)) => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
+                None => self.target,
             }
-            _ => self.target,
         };
         let path = origin_form.split('?').next().unwrap_or_default();
         if path.is_empty() { "/" } else { path }

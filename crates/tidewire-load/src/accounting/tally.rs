@@ -42,6 +42,8 @@ pub struct Tally {
     pub first_byte: Recorder,
     /// Latency of failures with a response.
     pub failed_latency: Recorder,
+    /// Age of messages from the server that say when they were made.
+    pub stamped: Recorder,
     /// How late requests left although a connection was free; only at given times.
     pub late: Recorder,
     /// From the start of a connection to its readiness.
@@ -138,6 +140,7 @@ impl Tally {
             service: Recorder::new(),
             first_byte: Recorder::new(),
             failed_latency: Recorder::new(),
+            stamped: Recorder::new(),
             late: Recorder::new(),
             connect: Recorder::new(),
             opened: 0,
@@ -182,11 +185,15 @@ impl Tally {
         let at_ns = now_ns.saturating_sub(self.start_ns);
         self.series.succeed(at_ns, latency_ns, bytes);
         self.count_quarter(at_ns);
-        self.statuses.add(status);
+        if status > 0 {
+            self.statuses.add(status);
+        }
         self.last_done_ns = now_ns;
         if let Some(step) = self.steps.get_mut(exchange.step as usize) {
             step.requests.succeeded += 1;
-            step.statuses.add(status);
+            if status > 0 {
+                step.statuses.add(status);
+            }
             step.latency.record_ns(latency_ns);
         }
     }
@@ -278,6 +285,7 @@ impl Tally {
         self.service.merge(&other.service);
         self.first_byte.merge(&other.first_byte);
         self.failed_latency.merge(&other.failed_latency);
+        self.stamped.merge(&other.stamped);
         self.late.merge(&other.late);
         self.connect.merge(&other.connect);
         self.opened += other.opened;

@@ -13,9 +13,10 @@ use super::{FleetError, preflight};
 use crate::accounting::live::{self, ServiceCell, ServiceLive};
 use crate::accounting::tally::Tally;
 use crate::worker::http::Http;
+use crate::worker::messages::Messages;
 use crate::worker::pace::{Pace, Share};
 use crate::worker::service::order::{
-    Budget, ServiceCommand, ServiceOutcome, ServicePhase, ServiceSetup, Tempo,
+    Budget, DialogueKind, ServiceCommand, ServiceOutcome, ServicePhase, ServiceSetup, Tempo,
 };
 use crate::worker::service::{Dialogue, ServiceWorker};
 
@@ -92,10 +93,16 @@ impl ServiceFleet {
             pulse: Pulse::start(),
         };
         preflight::make_room_for(fleet.setup.users as u64);
-        for index in 0..fleet.setup.workers.max(1) {
-            fleet
-                .start_worker(index, Http::default(), &sender)
-                .map_err(FleetError::Start)?;
+        let setup = Arc::clone(&fleet.setup);
+        for index in 0..setup.workers.max(1) {
+            let started = match &setup.dialogue {
+                DialogueKind::Http => fleet.start_worker(index, Http::default(), &sender),
+                DialogueKind::Messages(messages) => {
+                    let dialogue = Messages::new(Arc::clone(messages));
+                    fleet.start_worker(index, dialogue, &sender)
+                }
+            };
+            started.map_err(FleetError::Start)?;
         }
         Ok(fleet)
     }
@@ -201,6 +208,15 @@ impl ServiceFleet {
         self.wait(watch)
     }
 
+    /// Ends all connections.
+    ///
+    /// # Errors
+    /// [`FleetError`].
+    pub fn close(&mut self) -> Result<(), FleetError> {
+        self.send_all(|| ServiceCommand::Close)?;
+        self.wait(&mut |_| Wish::GoOn).map(|_| ())
+    }
+
     /// Waits for one outcome of each worker.
     fn wait(&self, watch: &mut dyn FnMut(&ServiceLive) -> Wish) -> Result<Tally, FleetError> {
         let mut all: Option<Tally> = None;
@@ -212,7 +228,12 @@ impl ServiceFleet {
             let wait = next_tick.saturating_duration_since(Instant::now());
             match self.outcomes.recv_timeout(wait) {
                 Ok((_, ServiceOutcome::Died(error))) => return Err(FleetError::Loop(error)),
-                Ok((_, ServiceOutcome::Connected(tally) | ServiceOutcome::Done(tally))) => {
+                Ok((
+                    _,
+                    ServiceOutcome::Connected(tally)
+                    | ServiceOutcome::Done(tally)
+                    | ServiceOutcome::Closed(tally),
+                )) => {
                     missing -= 1;
                     match &mut all {
                         Some(all) => all.merge(&tally),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::{Address, tls};
 
 use super::OptionError;
+use super::message::MessageOptions;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
 use crate::accounting::precision::Precision;
@@ -15,11 +16,15 @@ use crate::fleet::preflight;
 use crate::fleet::service::Rhythm;
 use crate::plan::load::{FindLimit, LoadPlan};
 use crate::verdict::expectation::Expectation;
+use crate::worker::messages::MessagesSetup;
 use crate::worker::pace::{Pace, RATE_PER_S};
 use crate::worker::script::Script;
-use crate::worker::service::order::{Endpoint, Growth, ServiceSetup, ServiceTimeouts};
-use crate::worker::target::{Parts, TargetTls, first_reachable, redacted};
+use crate::worker::service::order::{
+    DialogueKind, Endpoint, Growth, ServiceSetup, ServiceTimeouts,
+};
+use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::Names;
+use crate::worker::websocket::profile::Profile;
 
 /// Everything that a load of a service can be told.
 #[derive(Debug, Clone)]
@@ -28,7 +33,9 @@ pub struct LoadOptions {
     pub url: String,
     /// The request, if there is no scenario.
     pub request: RequestOptions,
-    /// A file with several requests.
+    /// The messages of a WebSocket load.
+    pub messages: MessageOptions,
+    /// A file with several requests or messages.
     pub scenario: Option<PathBuf>,
     /// Connections in all. Default 50.
     pub connections: usize,
@@ -114,6 +121,7 @@ impl LoadOptions {
         Self {
             url: url.to_owned(),
             request: RequestOptions::default(),
+            messages: MessageOptions::default(),
             scenario: None,
             connections: 50,
             ramp_per_s: None,
@@ -153,12 +161,10 @@ impl LoadOptions {
     /// An option that is wrong, or that does not go with another.
     pub fn plan(&self) -> Result<LoadPlan, OptionError> {
         let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
-        if parts.is_websocket {
-            return Err(OptionError::new("WebSocket is not loaded by this yet"));
-        }
         let (users, growth) = self.growth()?;
         self.check_numbers(users)?;
         let script = self.script(&parts)?;
+        let dialogue = self.dialogue(&parts)?;
         let has_think = script.steps.iter().any(|step| step.think.is_some());
         if self.in_flight > 1 && (has_think || script.is_journey()) {
             return Err(OptionError::new(
@@ -170,6 +176,7 @@ impl LoadOptions {
         let threads = self.threads.clamp(1, users.max(1));
         let setup = ServiceSetup {
             endpoint,
+            dialogue,
             script: Arc::new(script),
             users,
             workers: threads,
@@ -185,7 +192,7 @@ impl LoadOptions {
             epoch: Instant::now(),
         };
         Ok(LoadPlan {
-            test: "http",
+            test: if parts.is_websocket { WEBSOCKET } else { HTTP },
             url: redacted(&self.url),
             longest: self.longest(&setup.growth),
             setup,
@@ -255,7 +262,9 @@ impl LoadOptions {
             ("--rate-per-s", self.rate_per_s),
             ("--messages-per-s", self.each_per_s),
         ] {
-            if let Some(rate) = rate {
+            // Connections that only listen send nothing.
+            let listens = name == "--messages-per-s" && rate == Some(0.0);
+            if let Some(rate) = rate.filter(|_| !listens) {
                 check_rate(name, rate)?;
             }
         }
@@ -313,12 +322,42 @@ impl LoadOptions {
             accepts_encoded: self.compressed,
         };
         match &self.scenario {
+            Some(file) if parts.is_websocket => Scenario::read(file)?.message_script(),
+            None if parts.is_websocket => self.messages.script(),
             Some(file) => Scenario::read(file)?.script(&frame),
             None => Ok(Script {
                 steps: vec![self.request.step(&frame, &Names::default())?],
                 ..Script::default()
             }),
         }
+    }
+
+    /// What users and the service say to each other.
+    fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
+        if !parts.is_websocket {
+            return Ok(DialogueKind::Http);
+        }
+        if self.proxy.is_some() || !self.keep_alive || self.requests_per_connection.is_some() {
+            return Err(OptionError::new(
+                "--proxy, --no-keepalive and --requests-per-connection are for HTTP",
+            ));
+        }
+        let messages = &self.messages;
+        Ok(DialogueKind::Messages(Arc::new(MessagesSetup {
+            host: parts.authority.to_owned(),
+            path: parts.path_and_query(),
+            headers: self.request.headers.clone(),
+            token: match &messages.token {
+                Some(token) => TokenSource::Fixed(token.clone()),
+                None => TokenSource::None,
+            },
+            token_place: TokenPlace::Bearer,
+            profile: messages.profile.unwrap_or(Profile::Raw),
+            openings: messages.openings()?,
+            is_binary: messages.is_binary,
+            matching: messages.matching.clone(),
+            stamp: messages.stamp.clone(),
+        })))
     }
 
     /// What requests through a proxy begin with, and the headers that it wants.
@@ -444,6 +483,10 @@ fn check_rate(name: &str, rate: f64) -> Result<(), OptionError> {
         "{name} of {rate} is out of bounds: from {least} to {most}"
     )))
 }
+
+/// Names of results.
+const HTTP: &str = "http";
+const WEBSOCKET: &str = "websocket";
 
 const DURATION: Duration = Duration::from_secs(10);
 const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);

@@ -1,6 +1,7 @@
 //! Options: what a user writes, read into the values of a plan.
 
 pub mod load;
+pub mod message;
 pub mod quantity;
 pub mod request;
 pub mod scenario;

@@ -57,7 +57,7 @@ impl BodyOptions {
         }
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         match self {
             Self::Bytes(bytes) => bytes.clone(),
             Self::Json(json) => json.clone().into_bytes(),
@@ -359,7 +359,7 @@ mod tests {
         let step = options.step(&frame(), &Names::default()).unwrap();
         match step.request {
             Encoded::Fixed { bytes, .. } => String::from_utf8(bytes).unwrap(),
-            Encoded::Patched { .. } => panic!("it has values"),
+            other => panic!("it has values: {other:?}"),
         }
     }
 

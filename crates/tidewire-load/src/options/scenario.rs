@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::request::{BodyOptions, RequestFrame, RequestOptions, statuses};
 use super::{OptionError, quantity};
-use crate::worker::script::{Capture, CaptureFrom, Script, StepOrder};
+use crate::worker::script::{Capture, CaptureFrom, Script, Step, StepOrder};
 use crate::worker::template::{Feed, Names};
 
 /// A scenario as a file holds it.
@@ -123,6 +123,21 @@ impl Scenario {
     /// # Errors
     /// A request, a template or a data file is wrong: which and why.
     pub fn script(&self, frame: &RequestFrame<'_>) -> Result<Script, OptionError> {
+        self.script_of(|options, names| options.step(frame, names))
+    }
+
+    /// The same for a WebSocket load: the bodies of the requests are the messages.
+    ///
+    /// # Errors
+    /// A message, a template or a data file is wrong: which and why.
+    pub fn message_script(&self) -> Result<Script, OptionError> {
+        self.script_of(RequestOptions::message_step)
+    }
+
+    fn script_of(
+        &self,
+        step_of: impl Fn(&RequestOptions, &Names) -> Result<Step, OptionError>,
+    ) -> Result<Script, OptionError> {
         let feeds: Result<Vec<Feed>, OptionError> =
             self.data.values().map(|path| read_feed(path)).collect();
         let feeds = feeds?;
@@ -140,7 +155,7 @@ impl Scenario {
         for (number, request) in (1..).zip(&self.requests) {
             let step = request
                 .options(&variables)
-                .and_then(|options| options.step(frame, &names));
+                .and_then(|options| step_of(&options, &names));
             steps.push(step.map_err(|error| {
                 let name = request.name.as_deref().unwrap_or_default();
                 OptionError::new(format_args!("request {number} {name}: {error}"))

@@ -8,7 +8,7 @@ pub mod compare;
 pub mod html;
 pub mod markdown;
 pub mod model;
-pub(crate) mod number;
+pub mod number;
 
 pub(crate) mod buckets;
 mod load_tables;

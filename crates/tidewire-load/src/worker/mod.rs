@@ -1,6 +1,7 @@
 //! Workers: one thread each, with an event loop and its share of the connections.
 
 pub(crate) mod http;
+pub mod messages;
 mod meter;
 pub mod order;
 pub mod pace;

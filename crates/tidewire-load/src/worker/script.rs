@@ -66,6 +66,8 @@ pub enum Encoded {
         /// How many of them are the head.
         head_bytes: usize,
     },
+    /// A message, which has no head.
+    Message(Template),
     /// With values.
     Patched {
         /// The head without its end, and without the length of the body.
@@ -218,6 +220,10 @@ impl Script {
             Encoded::Fixed { bytes, head_bytes } => {
                 out.extend_from_slice(bytes);
                 *head_bytes
+            }
+            Encoded::Message(message) => {
+                message.write(values, out);
+                0
             }
             Encoded::Patched {
                 head,

@@ -189,7 +189,7 @@ impl Loading<'_> {
                 _ => Aim::Keep,
             },
             account: Accounting {
-                sends: true,
+                sends: !matches!(seen.rhythm, Rhythm::Each { per_s } if per_s <= 0.0),
                 offered,
                 confirmed: requests.succeeded,
                 connections_attempted: self.connected.attempted + tally.attempted,

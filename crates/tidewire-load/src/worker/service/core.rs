@@ -17,7 +17,10 @@ use crate::accounting::tally::Tally;
 use crate::report::model::ByteCounts;
 use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
-use crate::worker::template::Values;
+use crate::worker::template::{Template, Values};
+
+/// Makes a frame of a message.
+pub(crate) type Wrap<'a> = &'a mut dyn FnMut(&mut SmallRng, &[u8], &mut Vec<u8>);
 
 /// What users share.
 #[derive(Debug)]
@@ -138,7 +141,7 @@ impl Core {
         io: &mut Io,
         user: &mut User<S>,
         pending: &mut Pending,
-        wrap: Option<fn(&mut SmallRng, &[u8], &mut Vec<u8>)>,
+        wrap: Option<Wrap<'_>>,
     ) {
         let Some(id) = user.socket else { return };
         let setup = Arc::clone(&self.setup);
@@ -186,9 +189,35 @@ impl Core {
         }
     }
 
-    fn render<S>(&mut self, io: &Io, user: &User<S>, step: usize, out: &mut Vec<u8>) -> ByteCounts {
+    /// Appends a text of the user's that is no request.
+    pub(crate) fn render_template<S>(
+        &mut self,
+        io: &Io,
+        user: &User<S>,
+        template: &Template,
+        out: &mut Vec<u8>,
+    ) {
+        let sequence = self.next_sequence();
+        let mut values = Values {
+            sequence,
+            user: user.number as u64,
+            unix_ms: io.now().unix_ms,
+            random: &mut self.random,
+            captured: &user.script.captured,
+            feeds: &self.setup.script.feeds,
+            rows: &user.script.rows,
+        };
+        template.write(&mut values, out);
+    }
+
+    fn next_sequence(&mut self) -> u64 {
         let sequence = self.sequence;
         self.sequence += self.setup.workers as u64;
+        sequence
+    }
+
+    fn render<S>(&mut self, io: &Io, user: &User<S>, step: usize, out: &mut Vec<u8>) -> ByteCounts {
+        let sequence = self.next_sequence();
         let script = &self.setup.script;
         let mut values = Values {
             sequence,

@@ -48,6 +48,11 @@ pub(crate) trait Dialogue: Send + 'static {
 
     /// The connection of a user has ended, and the requests on it with it.
     fn end(&mut self, core: &mut Core, user: &mut User<Self::Session>, end: ConnectionEnd<'_>);
+
+    /// The load is over: a user says goodbye.
+    fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>) {
+        core.drop_connection(io, user);
+    }
 }
 
 /// Why a connection that was ready has ended.
@@ -220,6 +225,15 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             ServiceCommand::Abandon => {
                 self.core.stop_phase();
                 self.core.abandon(io, &mut self.users);
+            }
+            ServiceCommand::Close => {
+                for user in &mut self.users {
+                    match user.state {
+                        UserState::Open => self.dialogue.part(&mut self.core, io, user),
+                        _ => self.core.drop_connection(io, user),
+                    }
+                }
+                self.core.end_closing();
             }
             ServiceCommand::Quit => io.stop(),
         }

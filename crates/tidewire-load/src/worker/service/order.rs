@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::Address;
 
 use crate::accounting::tally::Tally;
+use crate::worker::messages::MessagesSetup;
 use crate::worker::pace::Share;
 use crate::worker::script::Script;
 use crate::worker::target::TargetTls;
@@ -17,6 +18,8 @@ use crate::worker::target::TargetTls;
 pub struct ServiceSetup {
     /// Where connections go.
     pub endpoint: Endpoint,
+    /// What users and the service say to each other.
+    pub dialogue: DialogueKind,
     /// What is sent, and what its answer has to be.
     pub script: Arc<Script>,
     /// Users: each has one connection at a time.
@@ -52,6 +55,15 @@ impl ServiceSetup {
     pub fn now_ns(&self) -> u64 {
         self.epoch.elapsed().as_nanos() as u64
     }
+}
+
+/// What users and a service say to each other.
+#[derive(Debug, Clone)]
+pub enum DialogueKind {
+    /// HTTP/1.1.
+    Http,
+    /// WebSocket.
+    Messages(Arc<MessagesSetup>),
 }
 
 /// Where connections go, and how they begin.
@@ -205,6 +217,8 @@ pub(crate) enum ServiceCommand {
     Stop,
     /// Ends everything at once.
     Abandon,
+    /// Ends all connections.
+    Close,
     Quit,
 }
 
@@ -213,6 +227,7 @@ pub(crate) enum ServiceCommand {
 pub(crate) enum ServiceOutcome {
     Connected(Box<Tally>),
     Done(Box<Tally>),
+    Closed(Box<Tally>),
     /// The event loop failed.
     Died(std::io::Error),
 }

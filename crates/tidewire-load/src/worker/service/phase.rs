@@ -56,7 +56,11 @@ impl Core {
             user.script.at = 0;
             if let Tempo::Each { per_s } = &order.tempo {
                 let part = user.number as f64 / self.setup.users.max(1) as f64;
-                user.next_ns = start_ns + (part * 1e9 / per_s) as u64;
+                // Without a rate, never.
+                user.next_ns = start_ns.saturating_add((part * 1e9 / per_s) as u64);
+                if *per_s <= 0.0 {
+                    user.next_ns = u64::MAX;
+                }
             }
             if self.setup.growth.is_constant() && user.state == UserState::Retired {
                 user.state = UserState::Absent;
@@ -140,6 +144,12 @@ impl Core {
         self.publish_now();
         let tally = self.restart_tally(self.now_ns());
         self.report(ServiceOutcome::Done(tally));
+    }
+
+    /// All connections have been told to end.
+    pub(super) fn end_closing(&mut self) {
+        let tally = self.restart_tally(self.now_ns());
+        self.report(ServiceOutcome::Closed(tally));
     }
 
     /// Gives up what is not answered.

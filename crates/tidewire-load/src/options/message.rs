@@ -1,0 +1,180 @@
+//! The messages of a WebSocket load as a user writes them.
+
+use std::path::PathBuf;
+
+use tidewire_http::response::Expected;
+
+use super::OptionError;
+use super::request::{BodyOptions, RequestOptions};
+use crate::worker::messages::{Matching, Pointer};
+use crate::worker::script::{Checks, Encoded, Script, Step};
+use crate::worker::template::{Escape, Feed, Names, Template};
+use crate::worker::websocket::profile::Profile;
+
+/// What a session of a WebSocket load is like.
+#[derive(Debug, Clone, Default)]
+pub struct MessageOptions {
+    /// The message, as a template; [`DEFAULT_MESSAGE`] without this and without a file.
+    pub message: Option<String>,
+    /// A file with one message a line, sent in turn.
+    pub file: Option<PathBuf>,
+    /// Messages that each connection sends once, before anything else.
+    pub subscribe: Vec<String>,
+    /// How a message is known to have arrived.
+    pub matching: Matching,
+    /// The field of a message from the server that says when it was made.
+    pub stamp: Option<Pointer>,
+    /// Messages are binary, and not text.
+    pub is_binary: bool,
+    /// What a session says besides its messages; RFC 6455 and nothing else by default.
+    pub profile: Option<Profile>,
+    /// Sent as `Authorization: Bearer …`.
+    pub token: Option<String>,
+}
+
+impl MessageOptions {
+    /// The script of all users.
+    ///
+    /// # Errors
+    /// A template or a file is wrong.
+    pub fn script(&self) -> Result<Script, OptionError> {
+        let Some(path) = &self.file else {
+            let text = self.message.as_deref().unwrap_or(DEFAULT_MESSAGE);
+            return Ok(Script {
+                steps: vec![step("message", text.as_bytes(), &Names::default())?],
+                ..Script::default()
+            });
+        };
+        let shown = path.display();
+        let lines = std::fs::read(path)
+            .map_err(|error| OptionError::new(format_args!("{shown}: cannot be read: {error}")))?;
+        let rows: Vec<Vec<Vec<u8>>> = lines
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .filter(|line| !line.is_empty())
+            .map(|line| vec![line.to_vec()])
+            .collect();
+        if rows.is_empty() {
+            return Err(OptionError::new(format_args!("{shown}: it has no message")));
+        }
+        let names = Names {
+            captured: Vec::new(),
+            columns: vec![vec![LINE.to_owned()]],
+        };
+        Ok(Script {
+            steps: vec![step("message", b"{{line}}", &names)?],
+            feeds: vec![Feed {
+                columns: vec![LINE.to_owned()],
+                rows,
+            }],
+            ..Script::default()
+        })
+    }
+
+    /// What each connection sends first.
+    ///
+    /// # Errors
+    /// A template is wrong.
+    pub fn openings(&self) -> Result<Vec<Template>, OptionError> {
+        let texts = self.subscribe.iter();
+        texts
+            .map(|text| template(text.as_bytes(), &Names::default()))
+            .collect()
+    }
+}
+
+impl RequestOptions {
+    /// The step of a message: its body.
+    ///
+    /// # Errors
+    /// There is no body, or it is a wrong template.
+    pub(super) fn message_step(&self, names: &Names) -> Result<Step, OptionError> {
+        let body = self.body.as_ref().map(BodyOptions::bytes).ok_or_else(|| {
+            OptionError::new("a message needs a content: give body, body_file or json")
+        })?;
+        let name = self.name.as_deref().unwrap_or("message");
+        let step = step(name, &body, names)?;
+        Ok(Step {
+            think: self.think.clone(),
+            ..step
+        })
+    }
+}
+
+fn step(name: &str, text: &[u8], names: &Names) -> Result<Step, OptionError> {
+    Ok(Step {
+        name: name.to_owned(),
+        request: Encoded::Message(template(text, names)?),
+        expected: Expected::Ordinary,
+        is_idempotent: false,
+        is_safe: false,
+        checks: Checks::default(),
+        captures: Vec::new(),
+        think: None,
+    })
+}
+
+fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
+    let mut template = Template::default();
+    template
+        .push(text, names, Escape::None)
+        .map_err(OptionError::new)?;
+    Ok(template)
+}
+
+/// How a message is known to have arrived: `pong`, `order` or `field:NAME`.
+///
+/// # Errors
+/// It is none of them.
+pub fn matching(text: &str) -> Result<Matching, OptionError> {
+    match text.split_once(':') {
+        None if text == "pong" => Ok(Matching::None),
+        None if text == "order" => Ok(Matching::Order),
+        Some(("field", name)) if !name.is_empty() => Ok(Matching::Field(Pointer::new(name))),
+        _ => Err(OptionError::new(format_args!(
+            "`{text}` is no way to match replies: write pong, order, or field:NAME such as field:id or field:/p/id"
+        ))),
+    }
+}
+
+/// What is sent if nothing else is asked for.
+pub const DEFAULT_MESSAGE: &str =
+    r#"{"type":"message","seq":{{seq}},"user":{{user}},"at":{{now_ms}}}"#;
+
+const LINE: &str = "line";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_match_have_names() {
+        assert_eq!(matching("pong").unwrap(), Matching::None);
+        assert_eq!(matching("order").unwrap(), Matching::Order);
+        let field = Matching::Field(Pointer::new("/p/id"));
+        assert_eq!(matching("field:/p/id").unwrap(), field);
+        for wrong in ["", "field:", "fields", "order:1"] {
+            assert!(
+                matching(wrong).unwrap_err().0.contains("field:id"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_message_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("m.txt");
+        std::fs::write(&path, "one\r\n\ntwo {{seq}}\n").unwrap();
+        let options = MessageOptions {
+            file: Some(path.clone()),
+            ..MessageOptions::default()
+        };
+        let script = options.script().unwrap();
+        assert_eq!(script.feeds[0].rows.len(), 2);
+        // A line is sent as it is.
+        assert_eq!(script.feeds[0].rows[1][0], b"two {{seq}}");
+        std::fs::write(&path, "\n").unwrap();
+        assert!(options.script().unwrap_err().0.contains("no message"));
+    }
+}

@@ -1,0 +1,104 @@
+//! Which message from the server answers which of the user's, and when it was made.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+/// How a message is known to have arrived.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Matching {
+    /// By a WebSocket ping behind it: the pong proves that it was read. Nothing answers it.
+    #[default]
+    None,
+    /// The next message from the server answers the oldest that is open.
+    Order,
+    /// The answer has the same value in this field.
+    Field(Pointer),
+}
+
+/// A field of a JSON message: a JSON pointer (RFC 6901), or the name of a field of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pointer(String);
+
+impl Pointer {
+    /// From `/a/b`, or from a name.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        match text.starts_with('/') {
+            true => Self(text.to_owned()),
+            false => Self(format!("/{}", text.replace('~', "~0").replace('/', "~1"))),
+        }
+    }
+
+    fn value(&self, message: &[u8]) -> Option<Value> {
+        let mut whole: Value = serde_json::from_slice(message).ok()?;
+        whole.pointer_mut(&self.0).map(Value::take)
+    }
+
+    /// What a message is known by: the same number for equal values.
+    pub(super) fn key(&self, message: &[u8]) -> Option<u64> {
+        let value = self.value(message)?;
+        let mut hasher = DefaultHasher::new();
+        match &value {
+            Value::String(text) => text.hash(&mut hasher),
+            other => other.to_string().hash(&mut hasher),
+        }
+        Some(hasher.finish())
+    }
+
+    /// A time in microseconds since 1970. Its unit is told by its size.
+    pub(super) fn time_us(&self, message: &[u8]) -> Option<u64> {
+        let time = self.value(message)?.as_f64().filter(|time| *time > 0.0)?;
+        let us = if time < SECONDS_BELOW {
+            time * 1e6
+        } else if time < MILLISECONDS_BELOW {
+            time * 1e3
+        } else if time < MICROSECONDS_BELOW {
+            time
+        } else {
+            time / 1e3
+        };
+        Some(us as u64)
+    }
+}
+
+/// Microseconds since 1970.
+pub(super) fn unix_us() -> u64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    since_1970.unwrap_or_default().as_micros() as u64
+}
+
+/// Seconds are below this until the year 5138, and milliseconds are above it since 1973.
+const SECONDS_BELOW: f64 = 1e11;
+const MILLISECONDS_BELOW: f64 = 1e14;
+const MICROSECONDS_BELOW: f64 = 1e17;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_are_known_by_the_same_key() {
+        let id = Pointer::new("id");
+        let key = |text: &str| id.key(text.as_bytes());
+        assert_eq!(key(r#"{"id":7,"x":1}"#), key(r#"{"y":[],"id": 7}"#));
+        assert_ne!(key(r#"{"id":7}"#), key(r#"{"id":8}"#));
+        assert_eq!(key(r#"{"x":7}"#), None);
+        assert_eq!(key("no json"), None);
+        let nested = Pointer::new("/p/n");
+        assert!(nested.key(br#"{"p":{"n":"a"}}"#).is_some());
+    }
+
+    #[test]
+    fn the_unit_of_a_time_is_told_by_its_size() {
+        let at = Pointer::new("at");
+        let us = |text: &str| at.time_us(text.as_bytes());
+        let expected = Some(1_700_000_000_000_000);
+        assert_eq!(us(r#"{"at":1700000000}"#), expected);
+        assert_eq!(us(r#"{"at":1700000000000}"#), expected);
+        assert_eq!(us(r#"{"at":1700000000000000}"#), expected);
+        assert_eq!(us(r#"{"at":1700000000000000000}"#), expected);
+        assert_eq!(us(r#"{"at":"soon"}"#), None);
+    }
+}

@@ -1,0 +1,433 @@
+//! WebSocket as a user of a service load speaks it: messages that are answered, or confirmed by pongs.
+
+mod matching;
+
+use std::sync::Arc;
+
+use rand::Rng;
+use rand::rngs::SmallRng;
+use tidewire_net::{Closed, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
+use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
+use tidewire_wire::message::{Event, Input, MessageReader};
+
+use super::service::user::{Pending, User, UserState};
+use super::service::{ConnectionEnd, Core, Dialogue};
+use super::target::{TokenPlace, TokenSource};
+use super::template::Template;
+use super::websocket::profile::{Heard, Profile, hear, write_hello, write_pong};
+use crate::accounting::failure::Failure;
+use crate::accounting::tally::TIMEOUT;
+use matching::unix_us;
+pub use matching::{Matching, Pointer};
+
+/// What the sessions of a WebSocket service have in common.
+#[derive(Debug, Clone)]
+pub struct MessagesSetup {
+    /// The value of `Host`.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// Further headers of the upgrade.
+    pub headers: Vec<(String, String)>,
+    /// What proves who connects.
+    pub token: TokenSource,
+    /// How it travels.
+    pub token_place: TokenPlace,
+    /// What a session says besides its messages.
+    pub profile: Profile,
+    /// Sent once by each connection before anything else, such as subscriptions.
+    pub openings: Vec<Template>,
+    /// Messages are binary, and not text.
+    pub is_binary: bool,
+    /// How a message is known to have arrived.
+    pub matching: Matching,
+    /// Where a message from the server says when it was made, in milliseconds, microseconds or nanoseconds
+    /// since 1970.
+    pub stamp: Option<Pointer>,
+}
+
+/// The dialogue of WebSocket messages.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    setup: Arc<MessagesSetup>,
+    frame: Vec<u8>,
+}
+
+/// What is remembered of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct MessagesSession {
+    reader: Option<MessageReader>,
+    key: [u8; 16],
+    is_upgraded: bool,
+    /// Messages that the ping on its way confirms; none is on its way if 0.
+    pinged: usize,
+    ping_token: u64,
+    /// The server has said that it closes.
+    closed_by: Option<&'static str>,
+}
+
+type MessagesUser = User<MessagesSession>;
+
+impl Messages {
+    pub(crate) fn new(setup: Arc<MessagesSetup>) -> Self {
+        Self {
+            setup,
+            frame: Vec::new(),
+        }
+    }
+
+    /// Writes a frame of its own.
+    fn write_frame(&mut self, core: &mut Core, io: &mut Io, user: &MessagesUser, frame: Frame<'_>) {
+        let Some(id) = user.socket else { return };
+        self.frame.clear();
+        let mask = core.draw();
+        match frame {
+            Frame::Of(opcode, payload) => write_frame(&mut self.frame, opcode, payload, Some(mask)),
+            Frame::Close(code) => write_close(&mut self.frame, Some(code), "", Some(mask)),
+            Frame::Hello => write_hello(&mut self.frame, mask),
+            Frame::AppPong => write_pong(&mut self.frame, io.now().unix_ms, mask, None),
+        }
+        core.tally.traffic.sent.wire += self.frame.len() as u64;
+        io.send(id, &self.frame);
+    }
+
+    fn upgrade(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        let setup = Arc::clone(&self.setup);
+        let token = setup
+            .token
+            .token(user.number)
+            .map(|token| match &setup.token_place {
+                TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
+                TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
+            });
+        let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let given = setup
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers: Vec<(&str, &str)> = token.into_iter().chain(given).collect();
+        user.session.key = core.random.random();
+        let head = RequestHead {
+            host: &setup.host,
+            target: &setup.path,
+            offer: offer(&user.session.key),
+            headers: &headers,
+        };
+        let mut bytes = Vec::new();
+        let is_written = head.write(&mut bytes).is_ok();
+        match user.socket.filter(|_| is_written) {
+            Some(id) => {
+                core.tally.traffic.sent.wire += bytes.len() as u64;
+                core.tally.traffic.sent.head += bytes.len() as u64;
+                io.send(id, &bytes);
+            }
+            None => core.refuse(io, user, "bad-header"),
+        }
+    }
+
+    /// The answer to the upgrade; how many bytes it took.
+    fn take_response(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        data: &[u8],
+    ) -> usize {
+        let key = user.session.key;
+        match parse_response(data, &offer(&key), HEAD_BYTES_MAX) {
+            Ok(None) => 0,
+            Ok(Some(response)) => {
+                core.tally.traffic.received.head += response.head_bytes as u64;
+                if core.tally.server.is_none() {
+                    core.tally.server = response.server;
+                }
+                user.session.is_upgraded = true;
+                user.session.reader = Some(MessageReader::new(Role::Client, MESSAGE_BYTES_MAX));
+                if self.setup.profile == Profile::Raw {
+                    self.open(core, io, user);
+                }
+                response.head_bytes
+            }
+            Err(error) => {
+                core.refuse(io, user, upgrade_error(&error));
+                data.len()
+            }
+        }
+    }
+
+    /// The session has begun.
+    fn open(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        core.ready(user);
+        if self.setup.profile == Profile::V1 {
+            self.write_frame(core, io, user, Frame::Hello);
+        }
+        let setup = Arc::clone(&self.setup);
+        for opening in &setup.openings {
+            let mut message = Vec::new();
+            core.render_template(io, user, opening, &mut message);
+            self.write_frame(core, io, user, Frame::Of(self.opcode(), &message));
+        }
+    }
+
+    fn opcode(&self) -> OpCode {
+        match self.setup.is_binary {
+            true => OpCode::Binary,
+            false => OpCode::Text,
+        }
+    }
+
+    /// Asks by a ping whether everything so far was read, one at a time.
+    fn ping(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        if user.session.pinged > 0 || user.pending.is_empty() {
+            return;
+        }
+        user.session.pinged = user.pending.len();
+        user.session.ping_token = core.random.random();
+        let token = user.session.ping_token.to_be_bytes();
+        self.write_frame(core, io, user, Frame::Of(OpCode::Ping, &token));
+    }
+
+    fn take_pong(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser, token: &[u8]) {
+        let session = &mut user.session;
+        if session.pinged == 0 || token != session.ping_token.to_be_bytes() {
+            return;
+        }
+        let now_ns = core.now_ns();
+        for _ in 0..std::mem::take(&mut session.pinged) {
+            let Some(pending) = user.pending.pop_front() else {
+                break;
+            };
+            succeed(core, user, &pending, 0, now_ns);
+        }
+        self.ping(core, io, user);
+    }
+
+    fn take_event(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        event: Event<'_>,
+    ) {
+        match event {
+            Event::Text(text) => self.take_message(core, io, user, OpCode::Text, text.as_bytes()),
+            Event::Binary(bytes) => self.take_message(core, io, user, OpCode::Binary, bytes),
+            Event::Pong(payload) => self.take_pong(core, io, user, payload),
+            Event::Ping(payload) => {
+                self.write_frame(core, io, user, Frame::Of(OpCode::Pong, payload));
+            }
+            // Nothing was offered.
+            Event::Compressed(_) => self.break_off(core, io, user, "bad-frame"),
+            Event::Close(..) => {
+                user.session.closed_by = Some("closed-by-server");
+                self.write_frame(core, io, user, Frame::Close(CloseCode::NORMAL));
+                user.is_spent = true;
+            }
+        }
+    }
+
+    fn take_message(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        opcode: OpCode,
+        message: &[u8],
+    ) {
+        if self.setup.profile == Profile::V1 {
+            match hear(opcode, message) {
+                Heard::Application => {}
+                Heard::Ready if user.state == UserState::Greeting => {
+                    return self.open(core, io, user);
+                }
+                Heard::Ping => return self.write_frame(core, io, user, Frame::AppPong),
+                Heard::Error => return core.tally.add_error("error-message"),
+                _ => return,
+            }
+        }
+        core.tally.received += 1;
+        core.tally.traffic.received.body += message.len() as u64;
+        if let Some(made_us) = self
+            .setup
+            .stamp
+            .as_ref()
+            .and_then(|stamp| stamp.time_us(message))
+        {
+            let age_us = unix_us().saturating_sub(made_us);
+            core.tally.stamped.record_ns(age_us.saturating_mul(1_000));
+        }
+        let now_ns = core.now_ns();
+        let answered = match &self.setup.matching {
+            Matching::None => None,
+            Matching::Order => user.pending.pop_front(),
+            Matching::Field(pointer) => pointer.key(message).and_then(|key| {
+                let at = user.pending.iter().position(|pending| pending.key == key)?;
+                user.pending.remove(at)
+            }),
+        };
+        match answered {
+            Some(pending) => succeed(core, user, &pending, message.len() as u64, now_ns),
+            None => core.tally.unsolicited += 1,
+        }
+    }
+
+    fn break_off(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        name: &'static str,
+    ) {
+        if user.state != UserState::Open {
+            return core.refuse(io, user, name);
+        }
+        core.tally.add_error(name);
+        fail_all(core, user, name);
+        core.drop_connection(io, user);
+    }
+}
+
+impl Dialogue for Messages {
+    type Session = MessagesSession;
+
+    fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        self.upgrade(core, io, user);
+    }
+
+    fn send(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        mut pending: Pending,
+    ) {
+        let opcode = self.opcode();
+        let mut key = 0;
+        let field = match &self.setup.matching {
+            Matching::Field(pointer) => Some(pointer),
+            _ => None,
+        };
+        let mut wrap = |random: &mut SmallRng, message: &[u8], out: &mut Vec<u8>| {
+            key = field
+                .and_then(|pointer| pointer.key(message))
+                .unwrap_or_default();
+            write_frame(out, opcode, message, Some(random.random()));
+        };
+        core.write_request(io, user, &mut pending, Some(&mut wrap));
+        pending.key = key;
+        user.pending.push_back(pending);
+        if self.setup.matching == Matching::None {
+            self.ping(core, io, user);
+        }
+    }
+
+    fn receive(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        data: &mut [u8],
+    ) -> usize {
+        core.tally.traffic.received.wire += data.len() as u64;
+        let mut at = 0;
+        if !user.session.is_upgraded {
+            at = self.take_response(core, io, user, data);
+            if !user.session.is_upgraded {
+                // What is not whole comes again.
+                core.tally.traffic.received.wire -= (data.len() - at) as u64;
+                return at;
+            }
+        }
+        let Some(mut reader) = user.session.reader.take() else {
+            return data.len();
+        };
+        let mut input = Input::new(&mut data[at..]);
+        loop {
+            match reader.read(&mut input) {
+                Ok(Some(event)) => self.take_event(core, io, user, event),
+                Ok(None) => break,
+                Err(_) => {
+                    self.break_off(core, io, user, "bad-frame");
+                    break;
+                }
+            }
+            if user.socket.is_none() {
+                break;
+            }
+        }
+        at += input.consumed();
+        core.tally.traffic.received.wire -= (data.len() - at) as u64;
+        if user.socket.is_some() {
+            user.session.reader = Some(reader);
+        }
+        at
+    }
+
+    fn end(&mut self, core: &mut Core, user: &mut MessagesUser, end: ConnectionEnd<'_>) {
+        let name = match (user.session.closed_by, end) {
+            (_, ConnectionEnd::TimedOut) => TIMEOUT,
+            (Some(name), _) => name,
+            (None, ConnectionEnd::Closed(Closed::ByPeer)) => "closed-without-close-frame",
+            (None, ConnectionEnd::Closed(closed)) => Failure::of_closed(closed).name(),
+        };
+        if user.pending.is_empty() {
+            core.tally.add_error(name);
+        }
+        fail_all(core, user, name);
+    }
+
+    fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
+        self.write_frame(core, io, user, Frame::Close(CloseCode::NORMAL));
+        if let Some(id) = user.socket {
+            io.close(id);
+        }
+    }
+}
+
+/// A frame that is no message of the load.
+enum Frame<'a> {
+    Of(OpCode, &'a [u8]),
+    Close(CloseCode),
+    Hello,
+    AppPong,
+}
+
+fn offer(key: &[u8; 16]) -> Offer<'_> {
+    Offer {
+        key,
+        protocols: &[],
+        deflate: None,
+    }
+}
+
+fn upgrade_error(error: &tidewire_wire::handshake::client::ResponseError) -> &'static str {
+    match Failure::of_response(error) {
+        Failure::Status(401) => "upgrade-unauthorized",
+        Failure::Status(403) => "upgrade-forbidden",
+        Failure::Status(404) => "upgrade-not-found",
+        Failure::Status(429) => "upgrade-too-many-requests",
+        Failure::Status(500..) => "upgrade-server-error",
+        Failure::Status(_) => "upgrade-refused",
+        _ => "bad-upgrade",
+    }
+}
+
+fn succeed(core: &mut Core, user: &mut MessagesUser, pending: &Pending, bytes: u64, now_ns: u64) {
+    core.tally.succeed(&pending.exchange, 0, bytes, now_ns);
+    core.settle(user, now_ns);
+    core.think(user, pending.exchange.step, now_ns);
+}
+
+fn fail_all(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
+    while let Some(pending) = user.pending.pop_front() {
+        core.fail(user, &pending, name, 0);
+    }
+}
+
+/// The longest answer to an upgrade.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The largest message taken from a server.
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
