@@ -101,12 +101,14 @@ impl Core {
     /// A user has nothing to send now: it waits for its time, or for a request that is due.
     #[inline]
     pub(super) fn wait<S: Default>(&mut self, user: &mut User<S>) {
-        let Some(phase) = self.phase.as_ref().filter(|phase| !phase.is_stopped) else {
+        let now_ns = self.now_ns();
+        let Some(phase) = self.phase.as_ref().filter(|phase| !phase.is_over(now_ns)) else {
             return;
         };
         match &phase.order.tempo {
             Tempo::Closed => {}
-            Tempo::Each { .. } if self.has_room(user) => {
+            // One that is due and was not sent waits for something else than its time.
+            Tempo::Each { .. } if self.has_room(user) && user.next_ns > now_ns => {
                 let at_ns = user.next_ns;
                 self.wake_at(at_ns, user.index);
             }
