@@ -108,7 +108,11 @@ fn a_load_is_compared_with_an_earlier_one() {
 fn what_is_wrong_is_told_before_the_load() {
     let url = service();
     let missing = "/nonexistent/report.json";
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["-c", "100000000"],
+            &["100000000 connections", "open", "ulimit"],
+        ),
         (&["--expect", "p99<20"], &["--expect", "write p99<20ms"]),
         (
             &["--expect", "latency<1s"],

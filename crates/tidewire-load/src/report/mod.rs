@@ -11,6 +11,7 @@ pub mod model;
 pub mod number;
 
 pub(crate) mod buckets;
+mod load_plots;
 mod load_tables;
 mod plots;
 pub(crate) mod statistics;
