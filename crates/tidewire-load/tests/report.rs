@@ -244,6 +244,20 @@ fn the_page_is_self_contained_well_formed_and_made_for_every_medium() {
     assert!(page.contains("<figcaption>Confirmed msgs/s over time"));
     assert!(page.contains("<figcaption>Deliveries/s over connections"));
     assert!(page.contains("<figcaption>Skew by percentile"));
+    for load in [
+        "Requests/s over time",
+        "Latency over time",
+        "Latencies of each moment",
+        "Distribution of the latencies",
+        "Latency by offered rate",
+        "Processor time over time",
+        "Memory over time",
+    ] {
+        assert!(
+            page.contains(&format!("<figcaption>{load}")),
+            "{load} is missing"
+        );
+    }
     let compared = Comparison::new(&[("a".into(), fixture::report())]);
     balanced(&compared.html());
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+use tidewire_load::accounting::precision::Precision;
 use tidewire_load::options::{message, quantity, request};
 use tidewire_load::verdict::expectation::Expectation;
 use tidewire_load::worker::messages::{Matching, Pointer};
@@ -42,6 +43,10 @@ pub(crate) struct PlanFlags {
     /// Seconds to send for; with --requests, whichever ends first [default: 10, without --requests]
     #[arg(short = 'd', long, value_name = "S", value_parser = quantity::duration)]
     pub(crate) duration_s: Option<Duration>,
+    /// Send until a figure is known well enough, such as p99:5%, mean:2% or rate:1%: half of its 95 % confidence
+    /// interval is at most so much of it. At the latest after --duration-s [default: 300]
+    #[arg(long, value_name = "FIGURE", value_parser = precision, conflicts_with_all = ["find_limit", "stages", "connection_stages"])]
+    pub(crate) confidence: Option<Precision>,
     /// Seconds to send for before the measurement [default: 0]
     #[arg(long, value_name = "S", value_parser = quantity::duration)]
     pub(crate) warm_up_s: Option<Duration>,
@@ -231,13 +236,19 @@ pub(crate) struct ConnectionFlags {
     pub(crate) server_pid: Option<u32>,
 }
 
-/// What is shown and written.
+/// What is shown and written, and what the report is compared with.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct LoadOutputFlags {
     /// Where the report goes: report.json, report.html and report.md in this folder [default: no files]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+    /// Compare with this earlier report: faster, slower or cannot tell, figure by figure
+    #[arg(long, value_name = "REPORT.json")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// With --baseline: exit code 5 if a figure is slower
+    #[arg(long, requires = "baseline")]
+    pub(crate) fail_if_slower: bool,
     /// Print the report as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,
@@ -269,6 +280,11 @@ fn statuses(text: &str) -> Result<Statuses, String> {
 fn expectation(text: &str) -> Result<Expectation, String> {
     text.parse()
         .map_err(|error: tidewire_load::verdict::expectation::ExpectationError| error.to_string())
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    text.parse()
+        .map_err(|error: tidewire_load::accounting::precision::PrecisionError| error.to_string())
 }
 
 fn whole(text: &str) -> Result<u64, String> {

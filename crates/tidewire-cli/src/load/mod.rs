@@ -1,19 +1,21 @@
 //! `tidewire load`: loads a service, shows the run and reports.
 
+mod board;
 mod flags;
 mod progress;
+mod screen;
 
 pub(crate) use flags::LoadFlags;
 
 use crate::failure::Failure;
-use crate::{print, stop};
+use crate::{print, stop, table_width};
 use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
 use std::io::Write;
 use tidewire_load::options::load::{LoadOptions, TlsOptions};
 use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
-use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
+use tidewire_load::report::{Report, Reservation, baseline, save_all, terminal, try_directory};
 
 /// Runs the load and returns the exit code of its report.
 pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
@@ -25,11 +27,21 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
             Reservation::of(out).map_err(Failure::usage)
         })
         .transpose()?;
+    let baseline = flags.output.baseline.as_ref();
+    // Before the load and not after it, so that no figure is lost for a mistyped file.
+    let before = baseline
+        .map(|path| Report::load(path))
+        .transpose()
+        .map_err(Failure::usage)?;
     let plan = options(flags)?.plan().map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
-    let mut progress = progress::for_stderr(flags.output.quiet);
-    let report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
+    let mut progress = progress::for_stderr(flags.output.quiet, &plan.url);
+    let mut report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
     drop(progress);
+    if let Some((path, before)) = baseline.zip(before) {
+        let file = path.display().to_string();
+        baseline::compare(&mut report, &before, &file, flags.output.fail_if_slower);
+    }
     publish(&report, flags)?;
     Ok(report.exit_code())
 }
@@ -80,6 +92,7 @@ fn options(flags: &LoadFlags) -> Result<LoadOptions, Failure> {
     options.seed = plan.seed.unwrap_or(options.seed);
     options.expectations.clone_from(&flags.check.expect);
     options.abort_after = flags.check.abort_after_s;
+    options.precision.clone_from(&plan.confidence);
     options.command = Some(crate::bench::command_line());
     options.messages = messages(&flags.message);
     connections(&mut options, &flags.connection);
@@ -150,7 +163,7 @@ fn request(flags: &RequestFlags, checks: &CheckFlags) -> Result<RequestOptions, 
 
 /// Prints the tables, or the report itself, and writes the files.
 fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
-    let mut tables = format!("\n{}", terminal::render(report));
+    let mut tables = format!("\n{}", terminal::render_within(report, table_width()));
     if let Some(reason) = report.partial_reason.as_ref().filter(|_| report.partial) {
         tables.push_str(&format!("Partial  {reason}\n"));
     }

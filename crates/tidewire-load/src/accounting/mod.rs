@@ -6,6 +6,7 @@ pub(crate) mod generator;
 pub mod live;
 pub mod observation;
 pub mod outcome;
+pub mod precision;
 pub mod recorder;
 pub mod resources;
 pub(crate) mod server;

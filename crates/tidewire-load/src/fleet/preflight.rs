@@ -85,8 +85,8 @@ pub fn connections_room() -> usize {
     connections_in(raise_open_files().and_then(|limit| limit.soft))
 }
 
-/// Why this machine cannot open `connections` to `target` from so many source addresses of its own; `None` if it
-/// can. On the loopback there are source addresses enough.
+/// Why this machine cannot open `connections` to `target`; `None` if it can. Of 0 source addresses the system's is
+/// meant, and on the loopback, where there are addresses enough, as many as it takes.
 ///
 /// [`check`] finds what is tight; this finds what is impossible, whatever the server does.
 pub fn shortage(
@@ -96,7 +96,8 @@ pub fn shortage(
 ) -> Option<Shortage> {
     let open_files = raise_open_files().and_then(|limit| limit.soft);
     let is_loopback = target.is_some_and(|address| address.is_loopback());
-    let ports = (!is_loopback).then(|| all_ports(&port_range()) * source_addresses.max(1));
+    let is_free = is_loopback && source_addresses == 0;
+    let ports = (!is_free).then(|| all_ports(&port_range()) * source_addresses.max(1));
     shortage_in(connections, open_files, ports)
 }
 

@@ -11,6 +11,7 @@ use super::OptionError;
 use super::message::MessageOptions;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
+use crate::accounting::precision::Precision;
 use crate::fleet::preflight;
 use crate::fleet::service::Rhythm;
 use crate::plan::load::{FindLimit, LoadPlan};
@@ -88,6 +89,9 @@ pub struct LoadOptions {
     pub abort_after: Option<Duration>,
     /// Weighs both sides: memory of each connection, and of the server after they are closed.
     pub memory: bool,
+    /// Ends the load when a figure is known so well; at the latest after the duration, which is then 5 minutes by
+    /// default.
+    pub precision: Option<Precision>,
     /// The server's process, if its listening port does not tell.
     pub server_pid: Option<u32>,
     /// What random choices are drawn from. Default 1.
@@ -147,6 +151,7 @@ impl LoadOptions {
             expectations: Vec::new(),
             abort_after: None,
             memory: false,
+            precision: None,
             server_pid: None,
             seed: 1,
             command: None,
@@ -204,6 +209,7 @@ impl LoadOptions {
             warm_up: self.warm_up,
             expectations: self.expectations.clone(),
             abort_after: self.abort_after,
+            precision: self.precision.clone(),
             find_limit: self.find_limit.clone(),
             memory: self.memory,
             server_pid: self.server_pid,
@@ -306,7 +312,11 @@ impl LoadOptions {
             _ => None,
         };
         let given = self.duration.or(of_stages).or(of_growth);
-        given.or_else(|| self.requests.is_none().then_some(DURATION))
+        let usual = match self.precision {
+            Some(_) => DURATION_UNTIL_KNOWN,
+            None => DURATION,
+        };
+        given.or_else(|| self.requests.is_none().then_some(usual))
     }
 
     fn script(&self, parts: &Parts<'_>) -> Result<Script, OptionError> {
@@ -488,6 +498,7 @@ const HTTP: &str = "http";
 const WEBSOCKET: &str = "websocket";
 
 const DURATION: Duration = Duration::from_secs(10);
+const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);
 const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
 const IN_FLIGHT_MAX: u32 = 10_000;
 

@@ -274,7 +274,7 @@ fn shortage(options: &BenchOptions, test: TestKind, connections: usize) -> Optio
         TestKind::FanOut => connections + 1,
         _ => connections,
     };
-    preflight::shortage(connections as u64, Some(options.target.address.ip()), 1)
+    preflight::shortage(connections as u64, Some(options.target.address.ip()), 0)
 }
 
 /// Why nothing of the run is possible; `None` if some of it is.

@@ -128,13 +128,12 @@ fn assessment(result: &TestResult) -> Block {
             value(one.degraded),
         ]
     };
-    let word = result
-        .load
-        .assessment
-        .as_ref()
-        .map_or("", |assessment| assessment.word.as_str());
+    let title = result.load.assessment.as_ref().map(|assessment| {
+        let capacity = assessment.capacity.as_deref().unwrap_or_default();
+        format!("Assessment: {}. {capacity}", assessment.word.as_str())
+    });
     Block {
-        title: format!("Assessment: {word}"),
+        title: title.unwrap_or_default().trim_end().to_owned(),
         header: vec![
             "Figure",
             "Word",

@@ -8,11 +8,13 @@ pub mod compare;
 pub mod html;
 pub mod markdown;
 pub mod model;
-pub(crate) mod number;
+pub mod number;
 
 pub(crate) mod buckets;
+mod load_plots;
 mod load_tables;
 mod plots;
+pub(crate) mod statistics;
 mod summary;
 mod svg;
 mod table;

@@ -1,27 +1,27 @@
 //! Numbers as people read them: three significant digits and a unit.
 
 /// A rate or count with a decimal prefix: `15.2 M`, `950`, `0.52`.
-pub(crate) fn si(value: f64) -> String {
+pub fn si(value: f64) -> String {
     scaled(value, 1000.0, &["", " k", " M", " G", " T"])
 }
 
 /// Bytes in a second with a decimal prefix: `3.40 GB/s`.
-pub(crate) fn byte_rate(value: f64) -> String {
+pub fn byte_rate(value: f64) -> String {
     decimal_bytes(value) + "/s"
 }
 
 /// Bytes with a decimal prefix: `3.40 GB`.
-pub(crate) fn decimal_bytes(value: f64) -> String {
+pub fn decimal_bytes(value: f64) -> String {
     scaled(value, 1000.0, &[" B", " kB", " MB", " GB", " TB"])
 }
 
 /// A size of memory or of a payload with a binary prefix: `175 B`, `64 KiB`, `1.50 GiB`.
-pub(crate) fn bytes(value: f64) -> String {
+pub fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
 /// A time given in microseconds: `850 ns`, `52.4 µs`, `1.25 ms`, `2.50 s`.
-pub(crate) fn us(value: f64) -> String {
+pub fn us(value: f64) -> String {
     match value {
         v if v <= 0.0 => "0 µs".into(),
         v if v < 0.9995 => format!("{} ns", digits(v * 1e3)),
@@ -32,12 +32,12 @@ pub(crate) fn us(value: f64) -> String {
 }
 
 /// A time given in seconds.
-pub(crate) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     us(value * 1e6)
 }
 
 /// A whole number in groups of three: `10,000`.
-pub(crate) fn grouped(value: u64) -> String {
+pub fn grouped(value: u64) -> String {
     let plain = value.to_string();
     let mut text = String::with_capacity(plain.len() + plain.len() / 3);
     for (index, digit) in plain.chars().enumerate() {
@@ -50,7 +50,7 @@ pub(crate) fn grouped(value: u64) -> String {
 }
 
 /// A percentage from 0 to 100 with as many decimals as tell it from 100: `99.98 %`, `100 %`.
-pub(crate) fn percent(value: f64) -> String {
+pub fn percent(value: f64) -> String {
     if value == value.round() {
         return format!("{value:.0} %");
     }
@@ -67,7 +67,7 @@ pub(crate) fn percent(value: f64) -> String {
 }
 
 /// A ratio: `1.25×`.
-pub(crate) fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     match value.abs() {
         r if r >= 99.95 => format!("{value:.0}×"),
         r if r >= 9.995 => format!("{value:.1}×"),

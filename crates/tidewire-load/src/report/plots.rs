@@ -1,5 +1,6 @@
 //! Which charts a test has, and their axes.
 
+use super::load_plots;
 use super::model::{self, Latency, TestResult};
 use super::svg::{self, Axis, SERIES_MAX, Series};
 use super::table::{Section, label, rate_name};
@@ -19,7 +20,7 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
     match section.test {
         model::SIZE_MATRIX => figures.extend(matrix(results)),
         model::SUSTAINED_HOLD | model::CONNECTION_LIMIT => {}
-        test => figures.extend(rates(test, results)),
+        _ => figures.extend(rates(section.rate_name(), results)),
     }
     figures.extend(percentiles("Latency by percentile", results, |r| {
         r.latency_us.as_ref()
@@ -30,11 +31,12 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
     if matches!(section.test, model::THROUGHPUT | model::SUSTAINED_HOLD) {
         figures.extend(over_time(section.test, results));
     }
+    figures.extend(load_plots::figures(results));
     figures
 }
 
 /// Rate over connections: a group for each number of connections, a bar for each format and payload.
-fn rates(test: &str, results: &[&TestResult]) -> Option<Figure> {
+fn rates(rate_name: &'static str, results: &[&TestResult]) -> Option<Figure> {
     let rated: Vec<_> = results
         .iter()
         .filter(|r| r.rate_per_s.is_some_and(usable) && !is_given(r))
@@ -60,9 +62,9 @@ fn rates(test: &str, results: &[&TestResult]) -> Option<Figure> {
     if largest <= 0.0 {
         return None;
     }
-    let caption = format!("{} over connections", rate_name(test));
+    let caption = format!("{rate_name} over connections");
     let groups: Vec<String> = tiers.iter().map(|&tier| number::grouped(tier)).collect();
-    let y = linear(rate_name(test), largest, number::si);
+    let y = linear(rate_name, largest, number::si);
     let svg = svg::bars(&caption, "connections", &groups, &y, &series, number::si);
     Some(Figure {
         caption,
@@ -201,7 +203,7 @@ fn over_time(test: &str, results: &[&TestResult]) -> Option<Figure> {
 }
 
 /// Names for the colours; a single series needs none.
-fn legend(series: &[Series]) -> Vec<String> {
+pub(super) fn legend(series: &[Series]) -> Vec<String> {
     let mut names: Vec<String> = series
         .iter()
         .take(SERIES_MAX)
@@ -251,7 +253,7 @@ fn nines(latency: &Latency) -> Vec<(f64, f64)> {
 }
 
 /// The same series with the logarithm of y, for an axis made by [`logarithmic`].
-fn in_decades(series: &[Series]) -> Vec<Series> {
+pub(super) fn in_decades(series: &[Series]) -> Vec<Series> {
     let points = |one: &Series| {
         let positive = one.points.iter().filter(|point| point.1 > 0.0);
         positive.map(|&(x, y)| (x, y.log10())).collect()
@@ -281,7 +283,7 @@ fn nine_ticks(max: f64) -> Vec<(f64, String)> {
 }
 
 /// An axis from zero to a round number above `largest`, with about five ticks.
-fn linear(label: &'static str, largest: f64, text: fn(f64) -> String) -> Axis {
+pub(super) fn linear(label: &'static str, largest: f64, text: fn(f64) -> String) -> Axis {
     let rough = largest / 4.0;
     let magnitude = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 2.5, 5.0, 10.0]
@@ -305,7 +307,7 @@ fn linear(label: &'static str, largest: f64, text: fn(f64) -> String) -> Axis {
 
 /// An axis of log10 microseconds that holds `low` to `high`, with ticks at 1, 2 and 5 of each decade,
 /// or at the decades alone when there are many.
-fn logarithmic(label: &'static str, low: f64, high: f64) -> Axis {
+pub(super) fn logarithmic(label: &'static str, low: f64, high: f64) -> Axis {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first > 2 {
         &[1.0]
@@ -345,7 +347,7 @@ fn distinct(values: impl Iterator<Item = u64>) -> Vec<u64> {
 }
 
 /// True for a number that a chart can show: a report is a file that anyone may have written.
-fn usable(value: f64) -> bool {
+pub(super) fn usable(value: f64) -> bool {
     value.is_finite() && (1e-6..1e18).contains(&value)
 }
 

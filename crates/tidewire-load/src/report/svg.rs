@@ -39,20 +39,7 @@ impl Axis {
 pub(super) fn lines(label: &str, x: &Axis, y: &Axis, series: &[Series]) -> String {
     let mut canvas = Canvas::new(label, HEIGHT);
     canvas.grid(y);
-    for (value, text) in &x.ticks {
-        let left = plot_x(x, *value);
-        canvas.put(format_args!(
-            "<line class=\"tick\" x1=\"{left:.1}\" y1=\"{TOP}\" x2=\"{left:.1}\" y2=\"{BOTTOM}\"/>"
-        ));
-        canvas.text(left, BOTTOM + 18.0, "middle", "axis", text);
-    }
-    canvas.text(
-        (LEFT + RIGHT) / 2.0,
-        BOTTOM + 38.0,
-        "middle",
-        "label",
-        x.label,
-    );
+    canvas.x_ticks(x);
     for (index, one) in series.iter().take(SERIES_MAX).enumerate() {
         let path = path(x, y, &one.points);
         canvas.put(format_args!(
@@ -116,6 +103,31 @@ pub(super) fn bars(
             }
         }
         canvas.put(format_args!("</g>"));
+    }
+    canvas.finish()
+}
+
+/// Cells over two axes, darker for larger values: `cells[column][row]`, rows from the bottom. The columns fill the
+/// x axis from its start to `x_end`.
+pub(super) fn cloud(label: &str, x: &Axis, y: &Axis, x_end: f64, cells: &[&[f64]]) -> String {
+    let mut canvas = Canvas::new(label, HEIGHT);
+    canvas.grid(y);
+    canvas.x_ticks(x);
+    let all = || cells.iter().flat_map(|column| column.iter().copied());
+    let largest = all().filter(|cell| cell.is_finite()).fold(0.0, f64::max);
+    let width = (plot_x(x, x_end) - LEFT) / cells.len().max(1) as f64;
+    for (index, column) in cells.iter().enumerate() {
+        let left = LEFT + width * index as f64;
+        let height = (BOTTOM - TOP) / column.len().max(1) as f64;
+        for (row, cell) in column.iter().enumerate().filter(|(_, cell)| **cell > 0.0) {
+            // As in `heat`, the square root keeps small values apart.
+            let opacity = 0.06 + 0.90 * (cell / largest).sqrt().clamp(0.0, 1.0);
+            canvas.put(format_args!(
+                "<rect class=\"cell\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+                 fill-opacity=\"{opacity:.2}\"/>",
+                BOTTOM - height * (row + 1) as f64,
+            ));
+        }
     }
     canvas.finish()
 }
@@ -223,6 +235,24 @@ impl Canvas {
             ));
             self.text(LEFT - 10.0, top + 4.5, "end", "axis", text);
         }
+    }
+
+    /// Marks at the ticks of `x`, its label below them.
+    fn x_ticks(&mut self, x: &Axis) {
+        for (value, text) in &x.ticks {
+            let left = plot_x(x, *value);
+            self.put(format_args!(
+                "<line class=\"tick\" x1=\"{left:.1}\" y1=\"{TOP}\" x2=\"{left:.1}\" y2=\"{BOTTOM}\"/>"
+            ));
+            self.text(left, BOTTOM + 18.0, "middle", "axis", text);
+        }
+        self.text(
+            (LEFT + RIGHT) / 2.0,
+            BOTTOM + 38.0,
+            "middle",
+            "label",
+            x.label,
+        );
     }
 
     fn finish(mut self) -> String {

@@ -200,7 +200,7 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
-            interrupted: seen.interrupted || seen.samples.aborted.is_some(),
+            interrupted: seen.interrupted,
             pace: pace_kept(seen),
             generator,
             usage,
@@ -251,6 +251,7 @@ impl Loading<'_> {
                 "Ended early: `{expectation}` was broken for longer than it may be."
             ));
         }
+        notes.extend(seen.samples.precision.clone());
         if requests.unfinished > 0 {
             notes.push(format!(
                 "{} requests had no answer {} ms after the end of the sending; they are in no latency.",

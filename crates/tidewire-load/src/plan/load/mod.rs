@@ -2,9 +2,11 @@
 
 mod assess;
 mod conclude;
+mod ending;
 mod limit;
 mod watch;
 
+use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -12,11 +14,13 @@ use tidewire_net::Address;
 
 use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::live::ServiceLive;
+use crate::accounting::precision::Precision;
 use crate::accounting::resources;
 use crate::accounting::server::{ServerPidError, ServerWatch};
 use crate::accounting::tally::Tally;
+use crate::fleet::FleetError;
+use crate::fleet::preflight::{self, Shortage};
 use crate::fleet::service::{PhasePlan, Rhythm, ServiceFleet};
-use crate::fleet::{FleetError, preflight};
 use crate::plan::run::now_rfc3339;
 use crate::report::{self, Plan, Report, TestResult};
 use crate::verdict::expectation::Expectation;
@@ -48,6 +52,8 @@ pub struct LoadPlan {
     pub expectations: Vec<Expectation>,
     /// Ends the load when an expectation has been broken for this long.
     pub abort_after: Option<Duration>,
+    /// Ends the load when a figure is known so well.
+    pub precision: Option<Precision>,
     /// Searches the highest rate at which every expectation is kept.
     pub find_limit: Option<FindLimit>,
     /// Weighs both sides: memory of each connection, and of the server after they are closed.
@@ -99,7 +105,7 @@ pub struct LoadLive {
 pub enum LoadError {
     /// This machine cannot carry the load out.
     #[error("{0}")]
-    Impossible(String),
+    Impossible(Shortage),
     /// The process that was named as the server's is not.
     #[error(transparent)]
     ServerPid(#[from] ServerPidError),
@@ -184,30 +190,16 @@ fn begin_report(plan: &LoadPlan) -> Report {
 
 /// What this machine's limits forbid is said before the start.
 fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
-    let users = plan.setup.users as u64;
-    let limit = preflight::raise_open_files();
-    let room = preflight::connections_in(limit.and_then(|limit| limit.soft)) as u64;
-    if users > room {
-        return Err(LoadError::Impossible(format!(
-            "{users} connections are more than this process may open: its limit of open files leaves room for \
-             {room}. Raise it with `ulimit -n {}`, or ask for fewer connections",
-            users + preflight::OPEN_FILES_MARGIN as u64
-        )));
+    let setup = &plan.setup;
+    let (address, sources) = match setup.endpoint.address {
+        Address::Tcp(address) => (Some(address.ip()), setup.sources.len() as u64),
+        // A Unix socket needs no port, as a loopback address whose sources are free.
+        Address::Unix(_) => (Some(Ipv4Addr::LOCALHOST.into()), 0),
+    };
+    match preflight::shortage(setup.users as u64, address, sources) {
+        Some(shortage) => Err(LoadError::Impossible(shortage)),
+        None => Ok(()),
     }
-    if let Address::Tcp(_) = plan.setup.endpoint.address {
-        let range = preflight::port_range();
-        let ports = u64::from(range.end() - range.start()) + 1;
-        let sources = plan.setup.sources.len().max(1) as u64;
-        if users > ports * sources {
-            return Err(LoadError::Impossible(format!(
-                "{users} connections are more than {sources} source address{} ha{} ports for ({ports} each): give \
-                 more of them with --source-address, or ask for fewer connections",
-                if sources == 1 { "" } else { "es" },
-                if sources == 1 { "s" } else { "ve" },
-            )));
-        }
-    }
-    Ok(())
 }
 
 impl LoadPlan {
@@ -320,7 +312,10 @@ impl Loading<'_> {
         let started = Moment::now(&self.cores, self.fleet.stopped());
         let mut watcher = Watcher::new(self.stop, &mut *self.progress, &self.server, &self.cores);
         if let Some(after) = self.plan.abort_after.filter(|_| may_abort) {
-            watcher.abort_after(&self.plan.expectations, after);
+            watcher.ending().abort_after(&self.plan.expectations, after);
+        }
+        if let Some(precision) = self.plan.precision.as_ref().filter(|_| may_abort) {
+            watcher.ending().when_known(precision);
         }
         let tally = self.fleet.run(phase, &mut |live| watcher.look(live))?;
         let samples = watcher.into_samples();

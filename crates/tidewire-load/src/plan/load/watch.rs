@@ -3,15 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::ending::Ending;
 use super::{LoadLive, LoadProgress};
 use crate::accounting::generator::GeneratorCores;
 use crate::accounting::live::ServiceLive;
-use crate::accounting::observation::Observation;
 use crate::accounting::resources;
 use crate::accounting::server::{ServerSample, ServerWatch};
 use crate::fleet::service::Wish;
 use crate::report::ResourceSample;
-use crate::verdict::expectation::{Expectation, Patience};
 
 /// Looks at a phase about twenty times a second.
 pub(super) struct Watcher<'a> {
@@ -22,9 +21,7 @@ pub(super) struct Watcher<'a> {
     last: Option<Look>,
     samples: Vec<ResourceSample>,
     counts: Vec<(Duration, u64)>,
-    patience: Option<Patience<Observation>>,
-    windows_seen: usize,
-    aborted: Option<String>,
+    ending: Ending,
 }
 
 /// What both sides had used at one moment.
@@ -40,6 +37,8 @@ pub(super) struct Seen {
     pub(super) samples: Vec<ResourceSample>,
     /// The expectation for which the load was ended early.
     pub(super) aborted: Option<String>,
+    /// How well the figure is known that was to end the load, in a sentence.
+    pub(super) precision: Option<String>,
 }
 
 impl<'a> Watcher<'a> {
@@ -57,21 +56,21 @@ impl<'a> Watcher<'a> {
             last: None,
             samples: Vec::new(),
             counts: Vec::new(),
-            patience: None,
-            windows_seen: 0,
-            aborted: None,
+            ending: Ending::default(),
         }
     }
 
-    /// Ends the phase when an expectation has been broken for so long.
-    pub(super) fn abort_after(&mut self, expectations: &[Expectation], after: Duration) {
-        self.patience = Some(Patience::new(expectations, after.as_secs_f64()));
+    /// What may end the phase before its time.
+    pub(super) fn ending(&mut self) -> &mut Ending {
+        &mut self.ending
     }
 
     pub(super) fn into_samples(self) -> Seen {
+        let (aborted, precision) = self.ending.into_words();
         Seen {
             samples: self.samples,
-            aborted: self.aborted,
+            aborted,
+            precision,
         }
     }
 
@@ -88,28 +87,9 @@ impl<'a> Watcher<'a> {
         if self.stop.load(Ordering::Relaxed) {
             return Wish::Interrupt;
         }
-        self.lose_patience(service);
-        match self.aborted {
+        match self.ending.look(service) {
             Some(_) => Wish::Stop,
             None => Wish::GoOn,
-        }
-    }
-
-    fn lose_patience(&mut self, service: &ServiceLive) {
-        let Some((index, window)) = &service.window else {
-            return;
-        };
-        let (Some(patience), true) = (&mut self.patience, *index >= self.windows_seen) else {
-            return;
-        };
-        self.windows_seen = index + 1;
-        let observation = Observation {
-            seconds: WINDOW_S,
-            window: window.clone(),
-            ..Observation::default()
-        };
-        if let Some(broken) = patience.observe(&observation) {
-            self.aborted = Some(broken.to_string());
         }
     }
 
@@ -182,5 +162,4 @@ impl<'a> Watcher<'a> {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-const WINDOW_S: f64 = 1.0;
 const SAMPLES_MAX: usize = 7_200;

@@ -5,6 +5,7 @@ use rand::{Rng, SeedableRng};
 
 use super::super::buckets;
 use super::super::model::LatencyWindow;
+use super::super::statistics::{NORMAL_97_5, student_97_5};
 use super::series::{Figure, Series};
 
 /// The ends of an interval, as factors of the ratio that was measured: 0.95 and 1.05 are 5 % to both sides.
@@ -151,15 +152,6 @@ fn interval(ratios: &[f64], windows: usize) -> Result<Interval, String> {
     })
 }
 
-/// The 97.5 % quantile of Student's distribution: Abramowitz and Stegun, 26.7.5.
-fn student_97_5(freedom: f64) -> f64 {
-    let z: f64 = NORMAL_97_5;
-    let first = (z.powi(3) + z) / 4.0;
-    let second = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-    let third = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-    z + first / freedom + second / freedom.powi(2) + third / freedom.powi(3)
-}
-
 fn weighted_mean(values: &[f64], weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
     values
@@ -252,19 +244,10 @@ const GROUPS_MAX: usize = 120;
 const RESAMPLES: usize = 2_000;
 /// The same reports always give the same findings.
 const SEED: u64 = 1;
-const NORMAL_97_5: f64 = 1.959_964;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_quantiles_of_student_are_those_of_the_tables() {
-        for (freedom, expected) in [(9.0, 2.262), (29.0, 2.045), (119.0, 1.980)] {
-            let found = student_97_5(freedom);
-            assert!((found - expected).abs() < 0.002, "{found} for {freedom}");
-        }
-    }
 
     #[test]
     fn every_window_is_drawn_with_its_neighbours_and_as_often_as_any_other() {

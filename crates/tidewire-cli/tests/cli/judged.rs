@@ -1,0 +1,174 @@
+//! `tidewire load` and what is expected of its figures.
+
+use crate::program::{Said, assert_refused, run};
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+
+#[test]
+fn expectations_are_shown_as_kept_or_broken() {
+    let url = service();
+    let said = load(
+        &url,
+        &[
+            "-n",
+            "200",
+            "--expect",
+            "rate>1",
+            "--expect",
+            "p50 < 1ns",
+            "--json",
+        ],
+    );
+    // A generator that was the limit counts before a broken expectation.
+    assert!([5, 3].contains(&said.code), "{said:?}");
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let expectations = &report["results"][0]["expectations"];
+    assert_eq!(expectations[0]["kept"], true, "{expectations:#}");
+    assert!(expectations[0]["seen"].as_str().unwrap().ends_with("/s"));
+    assert_eq!(expectations[1]["kept"], false, "{expectations:#}");
+    assert_eq!(expectations[1]["text"], "p50 < 1ns");
+
+    let said = load(&url, &["-n", "50", "--expect", "p99.99<1s"]);
+    for words in [
+        "p99.99<1s",
+        "broken",
+        "cannot be told: it needs at least 10,000 values",
+    ] {
+        assert!(said.stdout.contains(words), "{words} in {}", said.stdout);
+    }
+}
+
+#[test]
+fn a_load_is_given_up_when_an_expectation_is_broken_for_too_long() {
+    let said = load(
+        &service(),
+        &[
+            "-r",
+            "50",
+            "-d",
+            "600",
+            "--expect",
+            "rate>1M",
+            "--abort-after-s",
+            "1",
+            "--json",
+        ],
+    );
+    assert!([5, 3].contains(&said.code), "{said:?}");
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let notes = report["results"][0]["notes"].to_string();
+    assert!(notes.contains("Ended early: `rate>1M`"), "{notes}");
+    assert_eq!(report["partial"], false);
+}
+
+#[test]
+fn a_load_is_compared_with_an_earlier_one() {
+    let url = service();
+    let folder = tempfile::tempdir().unwrap();
+    let before = folder.path().join("before");
+    load(&url, &["-n", "300", "--out", before.to_str().unwrap()]);
+    let file = before.join("report.json");
+    let file = file.to_str().unwrap();
+    let said = load(
+        &url,
+        &[
+            "-n",
+            "300",
+            "--baseline",
+            file,
+            "--fail-if-slower",
+            "--json",
+        ],
+    );
+    assert!(
+        [0, 3].contains(&said.code),
+        "what cannot be told is not slower: {said:?}"
+    );
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(report["baseline"]["file"], file);
+    let rate = &report["results"][0]["baseline"][0];
+    assert_eq!(rate["figure"], "rate");
+    assert_eq!(rate["finding"], "cannot_tell");
+    assert!(
+        rate["reason"].as_str().unwrap().contains("windows"),
+        "{rate:#}"
+    );
+
+    let other = load(&url, &["-c", "3", "-n", "30", "--baseline", file]);
+    assert!(
+        other.stdout.contains("3 connections, 1 in flight: not in"),
+        "{}",
+        other.stdout
+    );
+}
+
+#[test]
+fn what_is_wrong_is_told_before_the_load() {
+    let url = service();
+    let missing = "/nonexistent/report.json";
+    let cases: [(&[&str], &[&str]); 8] = [
+        (
+            &["-c", "100000000"],
+            &["100000000 connections", "open", "ulimit"],
+        ),
+        (&["--expect", "p99<20"], &["--expect", "write p99<20ms"]),
+        (
+            &["--expect", "latency<1s"],
+            &["there is no figure `latency`"],
+        ),
+        (
+            &["--confidence", "p99:1%"],
+            &["--confidence", "2 % at best"],
+        ),
+        (
+            &["--confidence", "p99:5%", "--find-limit"],
+            &["--find-limit"],
+        ),
+        (&["--abort-after-s", "5"], &["--expect"]),
+        (&["--fail-if-slower"], &["--baseline"]),
+        (&["--baseline", missing], &[missing]),
+    ];
+    for (flags, words) in cases {
+        assert_refused(&load(&url, flags), words);
+    }
+}
+
+fn load(url: &str, flags: &[&str]) -> Said {
+    run(&[&["load", url, "--quiet", "-t", "1"], flags].concat())
+}
+
+/// The URL of a service that answers every request with `OK`, until the end of the tests.
+fn service() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer(stream));
+        }
+    });
+    url
+}
+
+/// Answers each request, which has no body.
+fn answer(mut stream: TcpStream) {
+    let (mut buffer, mut end) = ([0; 4096], 0u8);
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        let mut answers = Vec::new();
+        for byte in &buffer[..count] {
+            // The empty line, in whatever pieces it comes.
+            end = match (byte, end) {
+                (b'\r', 0 | 2) | (b'\n', 1 | 3) => end + 1,
+                _ => 0,
+            };
+            if end == 4 {
+                answers.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK");
+                end = 0;
+            }
+        }
+        if stream.write_all(&answers).is_err() {
+            return;
+        }
+    }
+}
