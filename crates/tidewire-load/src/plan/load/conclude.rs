@@ -322,6 +322,7 @@ fn pace_of(rhythm: &Rhythm, in_flight: u32) -> report::Pace {
             _ => LoopKind::Open,
         },
         in_flight: matches!(rhythm, Rhythm::Closed).then(|| in_flight.into()),
+        unconfirmed_bytes_max: None,
         planned_per_s,
         offered_per_s: None,
         poisson,
