@@ -104,6 +104,48 @@ fn a_load_is_compared_with_an_earlier_one() {
 }
 
 #[test]
+fn the_flags_of_other_tools_are_understood_and_their_lines_printed() {
+    let url = service();
+    let cases: [(&[&str], &[&str]); 3] = [
+        (
+            &["ab", "-q", "-k", "-n100", "-c", "2"],
+            &[
+                "Complete requests:      100\n",
+                "Failed requests:        0\n",
+                "  50% ",
+            ],
+        ),
+        (
+            &["wrk", "-t1", "-c2", "-d1s", "--latency"],
+            &["  1 threads and 2 connections\n", "Requests/sec:"],
+        ),
+        (
+            &["loadtest", "--quiet", "-n", "50", "-c", "2"],
+            &["Completed requests:  50\n", "Total errors:        0\n"],
+        ),
+    ];
+    for (flags, lines) in cases {
+        let said = run(&[&["load", "--as"], flags, &[&url]].concat());
+        assert!([0, 3, 4].contains(&said.code), "{said:?}");
+        for line in lines {
+            assert!(
+                said.stdout.contains(line),
+                "no {line:?} in\n{}",
+                said.stdout
+            );
+        }
+    }
+    assert_refused(
+        &run(&["load", &url, "--as", "ab"]),
+        &["--as", "right after"],
+    );
+    assert_refused(
+        &run(&["load", "--as", "ab", "-g", "f", &url]),
+        &["--as ab", "-g"],
+    );
+}
+
+#[test]
 fn what_is_wrong_is_told_before_the_load() {
     let url = service();
     let missing = "/nonexistent/report.json";
