@@ -1,13 +1,17 @@
 //! What the load lab judges and writes, for `tidewire.bench`: the load itself is Python's.
 
 use crate::errors::{Failure, argument};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tidewire_load::accounting::resources;
 use tidewire_load::accounting::stats::StatsSource;
 use tidewire_load::fleet::preflight;
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::plan::load::{self, LoadLive, LoadProgress};
 use tidewire_load::report::{LatencyOrigin, Report, save_all, terminal};
 use tidewire_load::verdict::evidence::Evidence;
 use tidewire_load::{Recorder, judge};
@@ -187,4 +191,69 @@ fn parsed<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, Failure> {
 fn written(value: &impl serde::Serialize) -> String {
     // Strings, numbers and lists always have a JSON form.
     serde_json::to_string(value).unwrap_or_default()
+}
+
+/// Loads a service and gives the report in JSON and its exit code. Other threads of Python go on meanwhile, and a
+/// signal such as Ctrl-C ends the load early, with a partial report.
+#[pyfunction]
+#[pyo3(signature = (url, options, progress=None))]
+pub(crate) fn lab_load(
+    py: Python<'_>,
+    url: &str,
+    options: &str,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, u8)> {
+    let plan = LoadOptions::from_json(url, options)
+        .and_then(|options| options.plan())
+        .map_err(argument)?;
+    let stop = AtomicBool::new(false);
+    let mut watch = Watch {
+        progress,
+        stop: &stop,
+        raised: None,
+    };
+    let outcome = py.detach(|| load::run(&plan, &mut watch, &stop));
+    match watch.raised {
+        // Ctrl-C is told by the partial report: what was measured is not lost.
+        Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
+        _ => {}
+    }
+    let report = outcome.map_err(argument)?;
+    Ok((written(&report), report.exit_code()))
+}
+
+/// Shows a load to Python, and looks for signals.
+struct Watch<'a> {
+    progress: Option<Py<PyAny>>,
+    stop: &'a AtomicBool,
+    raised: Option<PyErr>,
+}
+
+impl LoadProgress for Watch<'_> {
+    fn tick(&mut self, live: &LoadLive) {
+        if self.raised.is_some() {
+            return;
+        }
+        let shown = Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(progress) = &self.progress {
+                let service = &live.service;
+                progress.call1(
+                    py,
+                    (
+                        service.elapsed.as_secs_f64(),
+                        live.rate_per_s,
+                        service.requests.succeeded,
+                        service.requests.failed,
+                        service.connected,
+                    ),
+                )?;
+            }
+            Ok(())
+        });
+        if let Err(error) = shown {
+            self.raised = Some(error);
+            self.stop.store(true, Ordering::Relaxed);
+        }
+    }
 }

@@ -34,8 +34,8 @@ mod _native {
     #[pymodule_export]
     use crate::lab::{
         LatencyRecorder, lab_check_pid, lab_connections_room, lab_cores, lab_counters, lab_judge,
-        lab_listener_pids, lab_machine, lab_preflight, lab_redacted, lab_save, lab_tables,
-        lab_tree, lab_try_out, lab_usage,
+        lab_listener_pids, lab_load, lab_machine, lab_preflight, lab_redacted, lab_save,
+        lab_tables, lab_tree, lab_try_out, lab_usage,
     };
     #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};

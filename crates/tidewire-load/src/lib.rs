@@ -17,6 +17,7 @@ pub mod worker;
 pub use accounting::recorder::Recorder;
 pub use accounting::server::{ServerPidError, check_server_pid};
 pub use fleet::preflight::OPEN_FILES_MARGIN;
+pub use options::builder::{Load, LoadOutcome, RunLoadError};
 pub use plan::run::{BenchOptions, Progress, RunError, run};
 pub use report::Report;
 pub use verdict::account::Accounting;

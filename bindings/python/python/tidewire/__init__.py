@@ -20,6 +20,7 @@ from ._client_results import (
 )
 from ._handlers import HandlerStatistics
 from ._json import RawJson
+from ._load import LoadProgress, LoadResult, load
 from ._native import Batch, ClientBatch, ClientMessage, Connection, Message, Published
 from ._native import version as __version__
 from ._options import ServerOptions, TopicRule
@@ -38,6 +39,8 @@ __all__ = [
     "Connection",
     "EndpointHealth",
     "HandlerStatistics",
+    "LoadProgress",
+    "LoadResult",
     "Member",
     "Message",
     "PublishResult",
@@ -54,6 +57,7 @@ __all__ = [
     "__version__",
     "connect",
     "jwt",
+    "load",
     "sync",
     *_errors,
     *_utilities,

@@ -24,6 +24,9 @@ from ._native import (
     lab_listener_pids as lab_listener_pids,
 )
 from ._native import (
+    lab_load as lab_load,
+)
+from ._native import (
     lab_machine as lab_machine,
 )
 from ._native import (

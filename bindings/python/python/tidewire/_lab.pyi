@@ -1,6 +1,6 @@
 """The types of what the load lab judges and writes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Literal, final
 
@@ -26,6 +26,13 @@ def lab_connections_room() -> int:
 
 def lab_listener_pids(address: str, port: int) -> list[int]:
     """The processes that listen on an address of this machine."""
+
+def lab_load(
+    url: str,
+    options: str,
+    progress: Callable[[float, float, int, int, int], None] | None = None,
+) -> tuple[str, int]:
+    """Loads a service with options in JSON: the report in JSON, and the exit code."""
 
 def lab_usage(pids: Sequence[int]) -> tuple[float, int] | None:
     """Processor time in seconds and resident memory in bytes, of some processes together."""

@@ -27,6 +27,9 @@ from ._lab import (
     lab_listener_pids as lab_listener_pids,
 )
 from ._lab import (
+    lab_load as lab_load,
+)
+from ._lab import (
     lab_machine as lab_machine,
 )
 from ._lab import (

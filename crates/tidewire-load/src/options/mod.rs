@@ -1,5 +1,7 @@
 //! Options: what a user writes, read into the values of a plan.
 
+pub mod builder;
+mod json;
 pub mod load;
 pub mod message;
 pub mod quantity;

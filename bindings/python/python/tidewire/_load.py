@@ -1,0 +1,207 @@
+"""Loading any HTTP or WebSocket service, and what came of it."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, cast
+
+from ._lab import lab_load, lab_save, lab_tables
+
+__all__ = ["LoadProgress", "LoadResult", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadProgress:
+    """The figures of a load while it runs."""
+
+    elapsed_s: float
+    """Seconds since the sending began."""
+    rate_per_s: float
+    """Successful requests a second, over the last second."""
+    succeeded: int
+    """Successful requests so far."""
+    failed: int
+    """Failed requests so far."""
+    connected: int
+    """Connections that are open now."""
+
+
+class LoadResult:
+    """What came of a load. `to_dict()` has everything; the properties are what is asked for most."""
+
+    __slots__ = ("_report", "_text", "exit_code")
+
+    exit_code: int
+    """What `tidewire load` would end with: 0 as expected, 1 failed, 3 the generator was the limit, 4 noisy,
+    5 an expectation was broken, 130 interrupted."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        self._text = text
+        self._report: dict[str, Any] = json.loads(text)
+        self.exit_code = exit_code
+
+    @property
+    def _result(self) -> dict[str, Any]:
+        return cast("dict[str, Any]", self._report["results"][0])
+
+    @property
+    def rate_per_s(self) -> float:
+        """Successful requests or messages in a second."""
+        return float(self._result.get("rate_per_s") or 0.0)
+
+    @property
+    def succeeded(self) -> int:
+        """Requests or messages whose response passed every check."""
+        return int(self._result.get("requests", {}).get("succeeded", 0))
+
+    @property
+    def failed(self) -> int:
+        """Requests or messages without a whole response, or with one that did not pass a check."""
+        return int(self._result.get("requests", {}).get("failed", 0))
+
+    @property
+    def statuses(self) -> dict[int, int]:
+        """Whole responses by status."""
+        return {int(status): count for status, count in self._result.get("statuses", {}).items()}
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """What went wrong, by name."""
+        return dict(self._result.get("errors", {}))
+
+    @property
+    def latency_ms(self) -> dict[str, float]:
+        """Latency of the successes in milliseconds: `p50`, `p90`, `p95`, `p99`, `p99_9`, `min`, `mean`, `max` and
+        more. Empty without a success."""
+        latency = self._result.get("latency_us") or {}
+        return {
+            name: value / 1000
+            for name, value in latency.items()
+            if isinstance(value, (int, float)) and name != "count"
+        }
+
+    @property
+    def verdict(self) -> str:
+        """`valid`, `generator_bound`, `noisy` or `failed`."""
+        return str(self._result["verdict"])
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether every expectation was kept."""
+        return all(one["kept"] for one in self._result.get("expectations", []))
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the load was ended early, such as by Ctrl-C."""
+        return bool(self._report.get("partial", False))
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know, in sentences."""
+        return list(self._result.get("notes", []))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The whole report, as `docs/report-format.md` describes it. A copy: changing it changes nothing here."""
+        return cast("dict[str, Any]", json.loads(self._text))
+
+    def tables(self) -> str:
+        """The tables that `tidewire load` prints."""
+        return lab_tables(self._text)[0]
+
+    def save(self, directory: str | PathLike[str]) -> Path:
+        """Writes report.json, report.html and report.md to a directory, which is made; returns the page's path."""
+        return Path(lab_save(self._text, Path(fspath(directory))))
+
+    def __repr__(self) -> str:
+        latency = self.latency_ms
+        parts = [f"{self.rate_per_s:,.0f}/s", f"{self.succeeded:,} succeeded", f"{self.failed:,} failed"]
+        parts += [f"{name} {latency[name]:.3g} ms" for name in ("p50", "p99") if name in latency]
+        broken = [one["text"] for one in self._result.get("expectations", []) if not one["kept"]]
+        parts += [f"broken: {', '.join(broken)}"] if broken else []
+        return f"<LoadResult {self.verdict}: {', '.join(parts)}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        latency = self.latency_ms
+        rows = {
+            "Verdict": self.verdict.replace("_", " "),
+            "Requests a second": f"{self.rate_per_s:,.0f}",
+            "Succeeded": f"{self.succeeded:,}",
+            "Failed": f"{self.failed:,}",
+            **{name: f"{latency[name]:.3g} ms" for name in ("p50", "p90", "p99", "max") if name in latency},
+            **{f"Error {name}": f"{count:,}" for name, count in self.errors.items()},
+            **{
+                one["text"]: "kept" if one["kept"] else "broken"
+                for one in self._result.get("expectations", [])
+            },
+        }
+        cells = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        return f"<table>{cells}</table>"
+
+
+def load(
+    url: str,
+    *,
+    connections: int | None = None,
+    requests: int | None = None,
+    duration_s: float | None = None,
+    rate_per_s: float | None = None,
+    messages_per_s: float | None = None,
+    method: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: str | None = None,
+    json_body: object = None,
+    scenario: str | PathLike[str] | None = None,
+    message: str | None = None,
+    reply: str | None = None,
+    expect: Sequence[str] = (),
+    on_progress: Callable[[LoadProgress], object] | None = None,
+    **options: object,
+) -> LoadResult:
+    """Loads an HTTP or WebSocket service and returns what came of it.
+
+    The arguments are the flags of `tidewire load`, with the same names, units and defaults; those that are not named
+    here go by name as well, such as `ramp_per_s=50`, `stages="10s:1k,30s:5k"`, `find_limit=True`, `in_flight=16`,
+    `keep_alive=False`, `insecure=True`, `memory=True` or `timeout_ms=1000`. See `docs/load.md`.
+
+    `url` begins with http://, https://, ws:// or wss://. Without `requests`, `duration_s` is 10. `on_progress` is
+    called about twenty times a second. Other threads of Python run on meanwhile. Ctrl-C ends the load early with a result
+    that is `interrupted`; what `on_progress` raises ends it, too, and is raised.
+
+    A service that refuses, lies or is not there is a result and no error. Raises `InvalidArgumentError` if an argument
+    is wrong or this machine cannot carry the load out.
+    """
+    given: dict[str, object] = {
+        "connections": connections,
+        "requests": requests,
+        "duration_s": duration_s,
+        "rate_per_s": rate_per_s,
+        "messages_per_s": messages_per_s,
+        "method": method,
+        "headers": None if headers is None else dict(headers),
+        "body": body,
+        "json_body": json_body,
+        "scenario": None if scenario is None else fspath(scenario),
+        "message": message,
+        "reply": reply,
+        "expect": [expect] if isinstance(expect, str) else list(expect),
+        **options,
+    }
+    text = json.dumps({name: value for name, value in given.items() if value is not None}, default=fspath)
+    progress = None
+    if on_progress is not None:
+        show = on_progress
+
+        def progress(*figures: Any) -> None:
+            show(LoadProgress(*figures))
+
+    report, exit_code = lab_load(url, text, progress)
+    return LoadResult(report, exit_code)

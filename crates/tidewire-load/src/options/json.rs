@@ -1,0 +1,248 @@
+//! The options of a load as JSON, with the names of the command line: what the bindings of other languages use.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::OptionError;
+use super::load::{LoadOptions, TlsOptions};
+use super::message::matching;
+use super::quantity::stages;
+use super::request::{BodyOptions, statuses};
+use crate::plan::load::FindLimit;
+use crate::worker::messages::Pointer;
+use crate::worker::websocket::profile::Profile;
+
+/// The options as they are written.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Written {
+    connections: Option<usize>,
+    requests: Option<u64>,
+    duration_s: Option<f64>,
+    warm_up_s: Option<f64>,
+    rate_per_s: Option<f64>,
+    messages_per_s: Option<f64>,
+    stages: Option<String>,
+    poisson: bool,
+    find_limit: bool,
+    from_per_s: Option<f64>,
+    to_per_s: Option<f64>,
+    step_s: Option<f64>,
+    ramp_per_s: Option<f64>,
+    connection_stages: Option<String>,
+    in_flight: Option<u32>,
+    threads: Option<usize>,
+    seed: Option<u64>,
+    method: Option<String>,
+    headers: BTreeMap<String, String>,
+    cookies: BTreeMap<String, String>,
+    body: Option<String>,
+    json_body: Option<serde_json::Value>,
+    form: Option<BTreeMap<String, String>>,
+    scenario: Option<PathBuf>,
+    compressed: bool,
+    redirects: Option<u32>,
+    message: Option<String>,
+    message_file: Option<PathBuf>,
+    subscribe: Vec<String>,
+    reply: Option<String>,
+    timestamp_field: Option<String>,
+    binary: bool,
+    profile: Option<String>,
+    token: Option<String>,
+    expect_status: Option<String>,
+    expect_body: Option<String>,
+    expect_length: Option<u64>,
+    expect: Vec<String>,
+    abort_after_s: Option<f64>,
+    confidence: Option<String>,
+    keep_alive: Option<bool>,
+    requests_per_connection: Option<u64>,
+    timeout_ms: Option<u64>,
+    connect_timeout_ms: Option<u64>,
+    drain_ms: Option<u64>,
+    ca: Option<PathBuf>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    sni: Option<String>,
+    insecure: bool,
+    proxy: Option<String>,
+    unix_socket: Option<PathBuf>,
+    source_address: Vec<std::net::IpAddr>,
+    resolve: Vec<String>,
+    memory: bool,
+    server_pid: Option<u32>,
+}
+
+impl LoadOptions {
+    /// Options from a JSON object with the names of the command line's flags; what is absent has its default.
+    ///
+    /// # Errors
+    /// A name that is none, or a value that is wrong.
+    pub fn from_json(url: &str, json: &str) -> Result<Self, OptionError> {
+        let written: Written = serde_json::from_str(json).map_err(OptionError::new)?;
+        written.options(url)
+    }
+}
+
+impl Written {
+    fn options(self, url: &str) -> Result<LoadOptions, OptionError> {
+        let mut options = LoadOptions::new(url);
+        self.plan(&mut options)?;
+        self.request(&mut options)?;
+        self.messages(&mut options)?;
+        self.connection(&mut options);
+        options.scenario = self.scenario;
+        Ok(options)
+    }
+
+    fn plan(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
+        options.connections = self.connections.unwrap_or(options.connections);
+        options.requests = self.requests;
+        options.duration = self.duration_s.map(seconds).transpose()?;
+        options.warm_up = seconds(self.warm_up_s.unwrap_or(0.0))?;
+        options.rate_per_s = self.rate_per_s;
+        options.each_per_s = self.messages_per_s;
+        options.stages = self.stages.as_deref().map(stages).transpose()?;
+        options.poisson = self.poisson;
+        options.ramp_per_s = self.ramp_per_s;
+        let growth = self.connection_stages.as_deref().map(stages);
+        options.connection_stages = growth.transpose()?;
+        options.in_flight = self.in_flight.unwrap_or(options.in_flight);
+        options.threads = self.threads.unwrap_or(options.threads);
+        options.seed = self.seed.unwrap_or(options.seed);
+        if self.find_limit {
+            let usual = FindLimit::default();
+            options.find_limit = Some(FindLimit {
+                from_per_s: self.from_per_s.unwrap_or(usual.from_per_s),
+                to_per_s: self.to_per_s.unwrap_or(usual.to_per_s),
+                step: self.step_s.map(seconds).transpose()?.unwrap_or(usual.step),
+                is_poisson: self.poisson,
+                ..usual
+            });
+        }
+        for text in &self.expect {
+            let expectation = text.parse().map_err(OptionError::new)?;
+            options.expectations.push(expectation);
+        }
+        options.abort_after = self.abort_after_s.map(seconds).transpose()?;
+        let precision = self.confidence.as_deref().map(str::parse).transpose();
+        options.precision = precision.map_err(OptionError::new)?;
+        options.memory = self.memory;
+        options.server_pid = self.server_pid;
+        Ok(())
+    }
+
+    fn request(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
+        let request = &mut options.request;
+        request.method = self.method.as_ref().map(|method| method.to_uppercase());
+        let owned = |map: &BTreeMap<String, String>| -> Vec<(String, String)> {
+            map.iter().map(|(n, v)| (n.clone(), v.clone())).collect()
+        };
+        request.headers = owned(&self.headers);
+        request.cookies = owned(&self.cookies);
+        let bodies = [
+            self.body
+                .clone()
+                .map(|text| BodyOptions::Bytes(text.into_bytes())),
+            self.json_body
+                .as_ref()
+                .map(|json| BodyOptions::Json(json.to_string())),
+            self.form
+                .as_ref()
+                .map(|form| BodyOptions::Form(owned(form))),
+        ];
+        let mut given = bodies.into_iter().flatten();
+        request.body = given.next();
+        if given.next().is_some() {
+            return Err(OptionError::new(
+                "several bodies: give one of body, json_body and form",
+            ));
+        }
+        request.statuses = self.expect_status.as_deref().map(statuses).transpose()?;
+        request.body_contains.clone_from(&self.expect_body);
+        request.body_bytes = self.expect_length;
+        options.compressed = self.compressed;
+        options.redirects = self.redirects.unwrap_or(0);
+        Ok(())
+    }
+
+    fn messages(&self, options: &mut LoadOptions) -> Result<(), OptionError> {
+        let messages = &mut options.messages;
+        messages.message.clone_from(&self.message);
+        messages.file.clone_from(&self.message_file);
+        messages.subscribe.clone_from(&self.subscribe);
+        if let Some(reply) = &self.reply {
+            messages.matching = matching(reply)?;
+        }
+        messages.stamp = self.timestamp_field.as_deref().map(Pointer::new);
+        messages.is_binary = self.binary;
+        messages.token.clone_from(&self.token);
+        messages.profile = match self.profile.as_deref() {
+            None => None,
+            Some("raw") => Some(Profile::Raw),
+            Some("v1") => Some(Profile::V1),
+            Some(other) => {
+                return Err(OptionError::new(format_args!(
+                    "`{other}` is no profile: write raw or v1"
+                )));
+            }
+        };
+        Ok(())
+    }
+
+    fn connection(&self, options: &mut LoadOptions) {
+        options.keep_alive = self.keep_alive.unwrap_or(true);
+        options.requests_per_connection = self.requests_per_connection;
+        let timeouts = &mut options.timeouts;
+        timeouts.request_ms = self.timeout_ms.unwrap_or(timeouts.request_ms);
+        timeouts.connect_ms = self.connect_timeout_ms.unwrap_or(timeouts.connect_ms);
+        timeouts.drain_ms = self.drain_ms.unwrap_or(timeouts.drain_ms);
+        options.tls = TlsOptions {
+            ca: self.ca.clone(),
+            cert: self.cert.clone(),
+            key: self.key.clone(),
+            sni: self.sni.clone(),
+            insecure: self.insecure,
+        };
+        options.proxy.clone_from(&self.proxy);
+        options.unix_socket.clone_from(&self.unix_socket);
+        options.source_addresses.clone_from(&self.source_address);
+        options.resolve.clone_from(&self.resolve);
+    }
+}
+
+fn seconds(seconds: f64) -> Result<Duration, OptionError> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| OptionError::new(format_args!("{seconds} is no time in seconds")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_command_line() {
+        let json = r#"{"connections":7,"rate_per_s":100,"expect":["p99<1s"],"headers":{"A":"b"},
+            "stages":null,"keep_alive":false,"reply":"field:id","profile":"v1"}"#;
+        let options = LoadOptions::from_json("http://127.0.0.1/", json).unwrap();
+        assert_eq!((options.connections, options.rate_per_s), (7, Some(100.0)));
+        assert!(!options.keep_alive && options.expectations.len() == 1);
+        assert_eq!(options.messages.profile, Some(Profile::V1));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        let error = |json| {
+            let options = LoadOptions::from_json("http://127.0.0.1/", json);
+            options.unwrap_err().to_string()
+        };
+        assert!(error(r#"{"conections":1}"#).contains("unknown field `conections`"));
+        assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
+        assert!(error(r#"{"body":"a","form":{}}"#).contains("several bodies"));
+        assert!(error(r#"{"duration_s":-1}"#).contains("no time"));
+    }
+}
