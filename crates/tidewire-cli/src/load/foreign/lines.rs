@@ -155,6 +155,10 @@ fn ab(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
         format!("{kib_per_s:.2} [Kbytes/sec] received"),
     )?;
     connection_times(out, of)?;
+    served_within(out, of)
+}
+
+fn served_within(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     writeln!(
         out,
         "\nPercentage of the requests served within a certain time (ms)"
