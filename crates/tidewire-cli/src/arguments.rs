@@ -3,7 +3,7 @@
 use crate::bench::BenchFlags;
 use crate::config_file::{self, Rule};
 use crate::failure::Failure;
-use crate::load::LoadFlags;
+use crate::load::{self, LoadFlags};
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::{self, Ranks};
@@ -79,6 +79,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
+    let words = load::translate(words)?;
     let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
     let mut matches = match matches(&command, &words) {
         Ok(matches) => matches,

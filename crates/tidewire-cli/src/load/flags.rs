@@ -1,5 +1,6 @@
 //! The options of `tidewire load`.
 
+use super::foreign::Tool;
 use crate::bench::ProfileFlag;
 use clap::Args;
 use std::net::IpAddr;
@@ -249,6 +250,12 @@ pub(crate) struct LoadOutputFlags {
     /// With --baseline: exit code 5 if a figure is slower
     #[arg(long, requires = "baseline")]
     pub(crate) fail_if_slower: bool,
+    /// First of all words: the words after it are the flags of that tool, and its report lines are printed
+    #[arg(long = "as", value_name = "TOOL", value_enum)]
+    pub(crate) foreign: Option<Tool>,
+    /// What the words of --as become
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) lines_of: Option<Tool>,
     /// Print the report as JSON instead of tables
     #[arg(long)]
     pub(crate) json: bool,

@@ -2,10 +2,12 @@
 
 mod board;
 mod flags;
+mod foreign;
 mod progress;
 mod screen;
 
 pub(crate) use flags::LoadFlags;
+pub(crate) use foreign::translate;
 
 use crate::failure::Failure;
 use crate::{print, stop, table_width};
@@ -19,6 +21,10 @@ use tidewire_load::report::{Report, Reservation, baseline, save_all, terminal, t
 
 /// Runs the load and returns the exit code of its report.
 pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
+    if flags.output.foreign.is_some() {
+        let advice = "--as stands right after `load`: tidewire load --as ab -n 1000 -c 10 URL";
+        return Err(Failure::usage(advice));
+    }
     let out = flags.output.out.as_deref();
     let _reservation = out
         .map(|out| {
@@ -169,6 +175,8 @@ fn publish(report: &Report, flags: &LoadFlags) -> Result<(), Failure> {
     }
     if flags.output.json {
         print(&report.to_json())?;
+    } else if let Some(tool) = flags.output.lines_of {
+        print(&foreign::report(tool, report))?;
     } else {
         print(&tables)?;
     }

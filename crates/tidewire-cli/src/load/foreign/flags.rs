@@ -1,0 +1,241 @@
+//! What the flags of other load generators are in ours.
+
+use super::Tool;
+use tidewire_load::options::quantity;
+
+/// A flag of another tool.
+pub(super) struct Flag {
+    /// How it is written; the first is shown.
+    pub(super) names: &'static [&'static str],
+    pub(super) meaning: Meaning,
+}
+
+/// What a flag is in ours.
+pub(super) enum Meaning {
+    /// It changes nothing that is measured.
+    Nothing,
+    /// The same, with a value.
+    NothingWithValue,
+    /// These words.
+    Words(&'static [&'static str]),
+    /// Ours with the same value.
+    Value(&'static str),
+    /// What is made of the value.
+    Made(fn(&str) -> Result<Vec<String>, String>),
+    /// There is no counterpart; this is what to do instead.
+    Missing(&'static str),
+}
+
+impl Flag {
+    pub(super) fn takes_value(&self) -> bool {
+        matches!(
+            self.meaning,
+            Meaning::NothingWithValue | Meaning::Value(_) | Meaning::Made(_)
+        )
+    }
+}
+
+/// The flags of a tool, and those of ours that may stand among them.
+pub(super) fn of(tool: Tool) -> &'static [Flag] {
+    match tool {
+        Tool::Ab => AB,
+        Tool::Wrk => WRK,
+        Tool::Loadtest => LOADTEST,
+    }
+}
+
+/// What the tool does when nothing else is said.
+pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
+    let has = |name: &str| seen.contains(&name);
+    let mut add = |ours: &[&str]| words.extend(ours.iter().map(|&word| word.to_owned()));
+    match tool {
+        Tool::Ab => {
+            // Neither of them fails a response for its status, and ab has one thread.
+            add(&["-t", "1", "--expect-status", "any"]);
+            if !has("-k") {
+                add(&["--no-keepalive"]);
+            }
+            match (has("-n"), has("-t")) {
+                (true, _) => {}
+                (false, true) => add(&["-n", "50000"]),
+                (false, false) => add(&["-n", "1"]),
+            }
+            if !has("-c") {
+                add(&["-c", "1"]);
+            }
+        }
+        Tool::Wrk => {
+            add(&["--expect-status", "any"]);
+            for (name, usual) in [("-c", "10"), ("-d", "10s"), ("-t", "2")] {
+                if !has(name) {
+                    add(&[name, usual]);
+                }
+            }
+        }
+        Tool::Loadtest => {
+            if !has("-k") && !has("--tcp") {
+                add(&["--no-keepalive"]);
+            }
+            if !has("-c") {
+                add(&["-c", "10"]);
+            }
+        }
+    }
+}
+
+const fn flag(names: &'static [&'static str], meaning: Meaning) -> Flag {
+    Flag { names, meaning }
+}
+
+const AB: &[Flag] = &[
+    flag(&["-n"], Meaning::Value("-n")),
+    flag(&["-c"], Meaning::Value("-c")),
+    flag(&["-t"], Meaning::Value("-d")),
+    flag(&["-s"], Meaning::Made(timeout)),
+    flag(&["-k"], Meaning::Nothing),
+    flag(&["-i"], Meaning::Words(&["-m", "HEAD"])),
+    flag(&["-m"], Meaning::Value("-m")),
+    flag(&["-p"], Meaning::Made(|file| body_file("POST", file))),
+    flag(&["-u"], Meaning::Made(|file| body_file("PUT", file))),
+    flag(&["-T"], Meaning::Made(content_type)),
+    flag(&["-C"], Meaning::Value("--cookie")),
+    flag(&["-H"], Meaning::Value("-H")),
+    flag(
+        &["-X"],
+        Meaning::Made(|proxy| Ok(vec!["--proxy".to_owned(), format!("http://{proxy}")])),
+    ),
+    flag(&["-B"], Meaning::Value("--source-address")),
+    flag(&["-q"], Meaning::Words(&["--quiet"])),
+    flag(&["-l"], Meaning::Nothing),
+    flag(&["-r"], Meaning::Nothing),
+    flag(&["-d"], Meaning::Nothing),
+    flag(&["-S"], Meaning::Nothing),
+    flag(&["-v"], Meaning::NothingWithValue),
+    flag(&["-b"], Meaning::NothingWithValue),
+    flag(
+        &["-A", "-P"],
+        Meaning::Missing("write -H 'Authorization: Basic …' or -H 'Proxy-Authorization: Basic …'"),
+    ),
+    flag(&["-g"], Meaning::Missing(SERIES)),
+    flag(&["-e"], Meaning::Missing(SERIES)),
+    flag(&["-w"], Meaning::Missing("write --out DIR for a page")),
+    OUT,
+    EXPECT,
+    BASELINE,
+    FAIL_IF_SLOWER,
+    JSON,
+];
+
+const WRK: &[Flag] = &[
+    flag(&["-c", "--connections"], Meaning::Value("-c")),
+    flag(&["-d", "--duration"], Meaning::Value("-d")),
+    flag(&["-t", "--threads"], Meaning::Value("-t")),
+    flag(&["-H", "--header"], Meaning::Value("-H")),
+    flag(&["-R", "--rate"], Meaning::Value("--rate-per-s")),
+    flag(&["-T", "--timeout"], Meaning::Made(timeout)),
+    flag(&["-L", "--latency"], Meaning::Nothing),
+    flag(&["-U", "--u_latency"], Meaning::Nothing),
+    flag(
+        &["-s", "--script"],
+        Meaning::Missing("there is no Lua; write a --scenario of `tidewire load`"),
+    ),
+    OUT,
+    EXPECT,
+    BASELINE,
+    FAIL_IF_SLOWER,
+    JSON,
+];
+
+const LOADTEST: &[Flag] = &[
+    flag(&["-n", "--maxRequests"], Meaning::Value("-n")),
+    flag(&["-t", "--maxSeconds"], Meaning::Value("-d")),
+    flag(&["-c", "--concurrency"], Meaning::Value("-c")),
+    flag(&["-d", "--timeout"], Meaning::Value("--timeout-ms")),
+    flag(&["-k", "--keepalive"], Meaning::Nothing),
+    flag(&["--tcp"], Meaning::Nothing),
+    flag(&["-C", "--cookies", "--cookie"], Meaning::Value("--cookie")),
+    flag(&["-H", "--headers", "--header"], Meaning::Value("-H")),
+    flag(&["-T", "--contentType"], Meaning::Made(content_type)),
+    flag(
+        &["-P", "--postBody"],
+        Meaning::Made(|body| inline("POST", body)),
+    ),
+    flag(
+        &["-A", "--patchBody"],
+        Meaning::Made(|body| inline("PATCH", body)),
+    ),
+    flag(
+        &["-p", "--postFile"],
+        Meaning::Made(|file| body_file("POST", file)),
+    ),
+    flag(
+        &["-u", "--putFile"],
+        Meaning::Made(|file| body_file("PUT", file)),
+    ),
+    flag(
+        &["-a", "--patchFile"],
+        Meaning::Made(|file| body_file("PATCH", file)),
+    ),
+    flag(&["--data"], Meaning::Value("--body")),
+    flag(&["-m", "--method"], Meaning::Value("-m")),
+    flag(
+        &["--rps", "--requestsPerSecond"],
+        Meaning::Value("--rate-per-s"),
+    ),
+    flag(&["--cores"], Meaning::Value("-t")),
+    flag(&["--insecure"], Meaning::Words(&["--insecure"])),
+    flag(&["--cert"], Meaning::Value("--cert")),
+    flag(&["--key"], Meaning::Value("--key")),
+    flag(&["--proxy"], Meaning::Value("--proxy")),
+    flag(&["--quiet"], Meaning::Words(&["--quiet"])),
+    flag(&["-r", "--recover"], Meaning::Nothing),
+    flag(&["--agent"], Meaning::Nothing),
+    flag(&["--debug"], Meaning::Nothing),
+    flag(
+        &["-s", "--secureProtocol"],
+        Meaning::Missing("TLS 1.2 and 1.3 are used, as the server wants it"),
+    ),
+    flag(
+        &["-R", "--requestGenerator"],
+        Meaning::Missing("write a --scenario of `tidewire load`"),
+    ),
+    flag(
+        &["--index"],
+        Meaning::Missing("write a --scenario of `tidewire load` with a counter"),
+    ),
+    OUT,
+    EXPECT,
+    BASELINE,
+    FAIL_IF_SLOWER,
+    JSON,
+];
+
+const OUT: Flag = flag(&["--out"], Meaning::Value("--out"));
+const EXPECT: Flag = flag(&["--expect"], Meaning::Value("--expect"));
+const BASELINE: Flag = flag(&["--baseline"], Meaning::Value("--baseline"));
+const FAIL_IF_SLOWER: Flag = flag(&["--fail-if-slower"], Meaning::Words(&["--fail-if-slower"]));
+const JSON: Flag = flag(&["--json"], Meaning::Words(&["--json"]));
+const SERIES: &str = "write --out DIR, and read the series in report.json";
+
+/// A time in seconds, or with its unit.
+fn timeout(text: &str) -> Result<Vec<String>, String> {
+    let time = quantity::duration(text).map_err(|error| error.to_string())?;
+    Ok(vec![
+        "--timeout-ms".to_owned(),
+        time.as_millis().max(1).to_string(),
+    ])
+}
+
+fn content_type(value: &str) -> Result<Vec<String>, String> {
+    Ok(vec!["-H".to_owned(), format!("content-type: {value}")])
+}
+
+fn body_file(method: &str, file: &str) -> Result<Vec<String>, String> {
+    Ok(["--body-file", file, "-m", method]
+        .map(str::to_owned)
+        .to_vec())
+}
+
+fn inline(method: &str, body: &str) -> Result<Vec<String>, String> {
+    Ok(["--body", body, "-m", method].map(str::to_owned).to_vec())
+}

@@ -1,0 +1,467 @@
+//! A report in the lines of other load generators.
+
+use super::Tool;
+use std::fmt::Write;
+use tidewire_load::Report;
+use tidewire_load::report::{Latency, Requests, TestResult};
+
+/// The report as the tool prints its own.
+pub(crate) fn report(tool: Tool, report: &Report) -> String {
+    let mut out = String::new();
+    let Some(result) = report.results.last() else {
+        return out;
+    };
+    let figures = Figures::of(report, result);
+    match tool {
+        Tool::Ab => ab(&mut out, &figures),
+        Tool::Wrk => wrk(&mut out, &figures),
+        Tool::Loadtest => loadtest(&mut out, &figures),
+    }
+    .expect("writing to a string does not fail");
+    out
+}
+
+/// What all of them print.
+struct Figures<'a> {
+    url: &'a str,
+    server: &'a str,
+    result: &'a TestResult,
+    threads: u32,
+    requests: Requests,
+    seconds: f64,
+    rate_per_s: f64,
+    latency: Latency,
+    /// Everything that was received.
+    wire: u64,
+    body: u64,
+    /// Responses that are neither 2xx nor 3xx.
+    refused: u64,
+}
+
+impl<'a> Figures<'a> {
+    fn of(report: &'a Report, result: &'a TestResult) -> Self {
+        let load = &result.load;
+        let received = load.bytes.unwrap_or_default().received;
+        let refused = load.statuses.iter().filter(|(status, _)| **status > 399);
+        Self {
+            url: &report.target.url,
+            server: report.target.server.as_deref().unwrap_or_default(),
+            result,
+            threads: report
+                .plan
+                .as_ref()
+                .and_then(|plan| plan.threads)
+                .unwrap_or(1),
+            requests: load.requests.unwrap_or_default(),
+            seconds: result.duration_s.unwrap_or(0.0),
+            rate_per_s: result.rate_per_s.unwrap_or(0.0),
+            latency: result.latency_us.clone().unwrap_or_default(),
+            wire: received.wire,
+            body: received.body,
+            refused: refused.map(|(_, count)| count).sum(),
+        }
+    }
+
+    /// Milliseconds that a share of the latencies do not exceed.
+    fn ms(&self, percentile: f64) -> f64 {
+        let latency = &self.latency;
+        let known = [
+            (50.0, latency.p50),
+            (90.0, latency.p90),
+            (95.0, latency.p95),
+            (99.0, latency.p99),
+            (100.0, latency.max),
+        ];
+        if let Some((_, us)) = known.iter().find(|known| known.0 == percentile) {
+            return us / 1e3;
+        }
+        let buckets = &self.result.load.histogram;
+        let total: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+        let mut left = (total as f64 * percentile / 100.0).ceil();
+        for (upper_us, count) in buckets {
+            left -= *count as f64;
+            if left <= 0.0 {
+                return upper_us.min(latency.max) / 1e3;
+            }
+        }
+        latency.max / 1e3
+    }
+
+    /// The part of the latencies within one standard deviation of the mean, in per cent.
+    fn near_the_mean(&self) -> f64 {
+        let latency = &self.latency;
+        let near = (latency.mean - latency.stdev)..=(latency.mean + latency.stdev);
+        let buckets = &self.result.load.histogram;
+        let within = buckets.iter().filter(|bucket| near.contains(&bucket.0));
+        let total: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+        within.map(|bucket| bucket.1).sum::<u64>() as f64 / total.max(1) as f64 * 100.0
+    }
+}
+
+fn ab(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    let rest = of.url.split_once("://").map_or(of.url, |(_, rest)| rest);
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let usual = if of.url.starts_with("https") {
+        "443"
+    } else {
+        "80"
+    };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (authority, usual),
+    };
+    let (done, requests) = (of.requests.succeeded + of.requests.failed, &of.requests);
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<24}{value}");
+    line("\nServer Software:", format!(" {}", of.server))?;
+    line("Server Hostname:", host.to_owned())?;
+    line("Server Port:", port.to_owned())?;
+    line("\nDocument Path:", format!(" /{path}"))?;
+    line(
+        "Document Length:",
+        format!("{} bytes", of.body / requests.succeeded.max(1)),
+    )?;
+    line(
+        "\nConcurrency Level:",
+        format!(" {}", of.result.connections),
+    )?;
+    line(
+        "Time taken for tests:",
+        format!("{:.3} seconds", of.seconds),
+    )?;
+    line("Complete requests:", done.to_string())?;
+    line("Failed requests:", requests.failed.to_string())?;
+    if of.refused > 0 {
+        line("Non-2xx responses:", of.refused.to_string())?;
+    }
+    line("Total transferred:", format!("{} bytes", of.wire))?;
+    line("HTML transferred:", format!("{} bytes", of.body))?;
+    line(
+        "Requests per second:",
+        format!("{:.2} [#/sec] (mean)", of.rate_per_s),
+    )?;
+    let each_ms = of.seconds * 1e3 / done.max(1) as f64;
+    let users = of.result.connections as f64;
+    line(
+        "Time per request:",
+        format!("{:.3} [ms] (mean)", each_ms * users),
+    )?;
+    line(
+        "Time per request:",
+        format!("{each_ms:.3} [ms] (mean, across all concurrent requests)"),
+    )?;
+    let kib_per_s = of.wire as f64 / 1024.0 / of.seconds.max(f64::MIN_POSITIVE);
+    line(
+        "Transfer rate:",
+        format!("{kib_per_s:.2} [Kbytes/sec] received"),
+    )?;
+    connection_times(out, of)?;
+    served_within(out, of)
+}
+
+fn served_within(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    writeln!(
+        out,
+        "\nPercentage of the requests served within a certain time (ms)"
+    )?;
+    for percentile in [50.0, 66.0, 75.0, 80.0, 90.0, 95.0, 98.0, 99.0, 100.0] {
+        let end = if percentile == 100.0 {
+            " (longest request)"
+        } else {
+            ""
+        };
+        writeln!(out, " {percentile:>3}% {:>6.0}{end}", of.ms(percentile))?;
+    }
+    Ok(())
+}
+
+fn connection_times(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    let load = &of.result.load;
+    let connect = load
+        .connecting
+        .as_ref()
+        .and_then(|connecting| connecting.latency_us.clone());
+    let first_byte = load.first_byte_us.clone().unwrap_or_default();
+    writeln!(out, "\nConnection Times (ms)")?;
+    writeln!(out, "              min  mean[+/-sd] median   max")?;
+    let rows = [
+        ("Connect:", connect.unwrap_or_default()),
+        ("Processing:", of.latency.clone()),
+        ("Waiting:", first_byte),
+        ("Total:", of.latency.clone()),
+    ];
+    for (name, latency) in rows {
+        let [min, mean, stdev, median, max] = [
+            latency.min,
+            latency.mean,
+            latency.stdev,
+            latency.p50,
+            latency.max,
+        ]
+        .map(|us| us / 1e3);
+        writeln!(
+            out,
+            "{name:<12}{min:>5.0} {mean:>4.0} {stdev:>5.1} {median:>6.0} {max:>7.0}"
+        )?;
+    }
+    Ok(())
+}
+
+fn wrk(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    let latency = &of.latency;
+    writeln!(out, "Running {:.0}s test @ {}", of.seconds, of.url)?;
+    writeln!(
+        out,
+        "  {} threads and {} connections",
+        of.threads, of.result.connections
+    )?;
+    writeln!(out, "  Thread Stats   Avg      Stdev     Max   +/- Stdev")?;
+    let (mean, stdev, max) = (
+        wrk_time(latency.mean),
+        wrk_time(latency.stdev),
+        wrk_time(latency.max),
+    );
+    writeln!(
+        out,
+        "    Latency   {mean:>8} {stdev:>9} {max:>8} {:>7.2}%",
+        of.near_the_mean()
+    )?;
+    let each = f64::from(of.threads.max(1));
+    if let Some(rates) = of.result.load.windows.map(|windows| windows.requests_per_s) {
+        let [mean, stdev, max] =
+            [rates.mean, rates.stdev, rates.max].map(|rate| wrk_count(rate / each));
+        writeln!(out, "    Req/Sec   {mean:>8} {stdev:>9} {max:>8}")?;
+    }
+    writeln!(out, "  Latency Distribution")?;
+    for percentile in [50.0, 75.0, 90.0, 99.0] {
+        writeln!(
+            out,
+            "     {percentile}% {:>8}",
+            wrk_time(of.ms(percentile) * 1e3)
+        )?;
+    }
+    let done = of.requests.succeeded;
+    writeln!(
+        out,
+        "  {done} requests in {:.2}s, {} read",
+        of.seconds,
+        wrk_bytes(of.wire as f64)
+    )?;
+    socket_errors(out, of)?;
+    if of.refused > 0 {
+        writeln!(out, "  Non-2xx or 3xx responses: {}", of.refused)?;
+    }
+    writeln!(out, "Requests/sec: {:>10.2}", of.rate_per_s)?;
+    let per_s = of.wire as f64 / of.seconds.max(f64::MIN_POSITIVE);
+    writeln!(out, "Transfer/sec: {:>10}", wrk_bytes(per_s))
+}
+
+fn socket_errors(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    let connect = of.result.failed.unwrap_or(0);
+    let timeouts = of.requests.timeouts;
+    let read = of.requests.failed.saturating_sub(timeouts);
+    if connect + read + timeouts == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  Socket errors: connect {connect}, read {read}, write 0, timeout {timeouts}"
+    )
+}
+
+fn wrk_time(us: f64) -> String {
+    match us {
+        us if us < 1e3 => format!("{us:.2}us"),
+        us if us < 1e6 => format!("{:.2}ms", us / 1e3),
+        us => format!("{:.2}s", us / 1e6),
+    }
+}
+
+fn wrk_count(count: f64) -> String {
+    match count {
+        count if count < 1e3 => format!("{count:.2}"),
+        count if count < 1e6 => format!("{:.2}k", count / 1e3),
+        count => format!("{:.2}M", count / 1e6),
+    }
+}
+
+fn wrk_bytes(bytes: f64) -> String {
+    let units = ["B", "KB", "MB", "GB", "TB"];
+    let mut value = bytes;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.2}{}", units[unit])
+}
+
+fn loadtest(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
+    let requests = &of.requests;
+    let mut line = |name: &str, value: String| writeln!(out, "{name:<21}{value}");
+    line("\nTarget URL:", format!(" {}", of.url))?;
+    line("Concurrent clients:", of.result.connections.to_string())?;
+    line(
+        "\nCompleted requests:",
+        format!(" {}", requests.succeeded + requests.failed),
+    )?;
+    line("Total errors:", requests.failed.to_string())?;
+    line("Total time:", format!("{:.3} s", of.seconds))?;
+    line("Mean latency:", format!("{:.3} ms", of.latency.mean / 1e3))?;
+    line("Effective rps:", format!("{:.0}", of.rate_per_s))?;
+    writeln!(out, "\nPercentage of requests served within a certain time")?;
+    for percentile in [50.0, 90.0, 95.0, 99.0] {
+        writeln!(out, "  {percentile}%      {:.3} ms", of.ms(percentile))?;
+    }
+    writeln!(out, " 100%      {:.3} ms (longest request)", of.ms(100.0))?;
+    let errors = &of.result.load.errors;
+    if !errors.is_empty() {
+        writeln!(out)?;
+    }
+    for (name, count) in errors {
+        writeln!(out, " {name:>4}:   {count} errors")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidewire_load::report::{LoadFigures, Machine, Spread, Target, Traffic, Windows};
+
+    fn sample() -> Report {
+        let target = Target {
+            url: "http://127.0.0.1:8080/a/b".into(),
+            server: Some("test/1".into()),
+            embedded: false,
+        };
+        let mut report = Report::new(Machine::default(), target);
+        let mut traffic = Traffic::default();
+        (traffic.received.wire, traffic.received.body) = (2_097_152, 20_000);
+        report.results.push(TestResult {
+            duration_s: Some(2.0),
+            rate_per_s: Some(5_000.0),
+            latency_us: Some(Latency {
+                p50: 1_500.0,
+                p90: 2_000.0,
+                p95: 2_500.0,
+                p99: 9_000.0,
+                max: 20_000.0,
+                mean: 1_600.0,
+                stdev: 500.0,
+                count: 10_000,
+                ..Latency::default()
+            }),
+            load: LoadFigures {
+                requests: Some(Requests {
+                    sent: 10_000,
+                    succeeded: 9_990,
+                    failed: 10,
+                    timeouts: 4,
+                    ..Requests::default()
+                }),
+                statuses: [(200, 9_980), (503, 10)].into(),
+                errors: [("timeout".to_owned(), 4)].into(),
+                bytes: Some(traffic),
+                histogram: vec![
+                    (1_500.0, 7_400),
+                    (1_800.0, 1_600),
+                    (9_000.0, 990),
+                    (20_000.0, 10),
+                ],
+                windows: Some(Windows {
+                    window_s: 1.0,
+                    requests_per_s: Spread {
+                        mean: 5_000.0,
+                        max: 6_000.0,
+                        ..Spread::default()
+                    },
+                    ..Windows::default()
+                }),
+                ..LoadFigures::default()
+            },
+            ..TestResult::new("http", 10)
+        });
+        report
+    }
+
+    #[track_caller]
+    fn assert_lines(tool: Tool, lines: &[&str]) {
+        let text = report(tool, &sample());
+        for line in lines {
+            assert!(
+                text.lines().any(|found| found == *line),
+                "no {line:?} in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_lines_of_ab() {
+        assert_lines(
+            Tool::Ab,
+            &[
+                "Server Software:        test/1",
+                "Server Hostname:        127.0.0.1",
+                "Server Port:            8080",
+                "Document Path:          /a/b",
+                "Document Length:        2 bytes",
+                "Concurrency Level:      10",
+                "Time taken for tests:   2.000 seconds",
+                "Complete requests:      10000",
+                "Failed requests:        10",
+                "Non-2xx responses:      10",
+                "Requests per second:    5000.00 [#/sec] (mean)",
+                "Time per request:       2.000 [ms] (mean)",
+                "Transfer rate:          1024.00 [Kbytes/sec] received",
+                "  80%      2",
+                " 100%     20 (longest request)",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_lines_of_wrk() {
+        assert_lines(
+            Tool::Wrk,
+            &[
+                "Running 2s test @ http://127.0.0.1:8080/a/b",
+                "  1 threads and 10 connections",
+                "    Latency     1.60ms  500.00us  20.00ms   90.00%",
+                "    Req/Sec      5.00k      0.00    6.00k",
+                "     75%   1.80ms",
+                "     99%   9.00ms",
+                "  9990 requests in 2.00s, 2.00MB read",
+                "  Socket errors: connect 0, read 6, write 0, timeout 4",
+                "  Non-2xx or 3xx responses: 10",
+                "Requests/sec:    5000.00",
+                "Transfer/sec:     1.00MB",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_lines_of_loadtest() {
+        assert_lines(
+            Tool::Loadtest,
+            &[
+                "Target URL:          http://127.0.0.1:8080/a/b",
+                "Concurrent clients:  10",
+                "Completed requests:  10000",
+                "Total errors:        10",
+                "Total time:          2.000 s",
+                "Mean latency:        1.600 ms",
+                "Effective rps:       5000",
+                "  99%      9.000 ms",
+                " 100%      20.000 ms (longest request)",
+                " timeout:   4 errors",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_report_without_results_has_no_lines() {
+        let mut empty = sample();
+        empty.results.clear();
+        assert_eq!(report(Tool::Wrk, &empty), "");
+    }
+}

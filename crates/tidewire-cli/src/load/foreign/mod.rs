@@ -1,0 +1,256 @@
+//! `tidewire load --as TOOL`: the command line of another load generator, and its report lines.
+//!
+//! The tool's flags become ours, word by word, so that every check of ours holds for them. What has no counterpart is
+//! refused and never ignored, unless it changes nothing that is measured.
+
+mod flags;
+mod lines;
+
+use crate::failure::Failure;
+use clap::ValueEnum;
+use flags::{Flag, Meaning};
+use std::ffi::OsString;
+
+pub(crate) use lines::report;
+
+/// A tool whose command line is understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tool {
+    /// Apache's ab
+    Ab,
+    /// wrk, and wrk2 with its -R
+    Wrk,
+    /// The npm package loadtest
+    Loadtest,
+}
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ab => "ab",
+            Self::Wrk => "wrk",
+            Self::Loadtest => "loadtest",
+        }
+    }
+}
+
+/// The command line with a tool's flags as ours; any other command line as it is.
+///
+/// # Errors
+/// The tool is not known, or a flag of it has no counterpart.
+pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    let is_load = words.get(1).is_some_and(|word| word == "load");
+    let second = words.get(2).and_then(|word| word.to_str());
+    let (tool, rest) = match second {
+        Some("--as") if is_load => (words.get(3).and_then(|word| word.to_str()), 4),
+        Some(word) if is_load && word.starts_with("--as=") => (word.strip_prefix("--as="), 3),
+        _ => return Ok(words),
+    };
+    let tool = tool
+        .and_then(|name| Tool::from_str(name, false).ok())
+        .ok_or_else(|| {
+            Failure::usage("--as: expected ab, wrk or loadtest, and then the flags of that tool")
+        })?;
+    let rest: Option<Vec<String>> = words
+        .iter()
+        .skip(rest)
+        .map(|word| word.to_str().map(str::to_owned))
+        .collect();
+    let rest = rest.ok_or_else(|| Failure::usage("--as: the words have to be UTF-8"))?;
+    let translated = Translation::of(tool, &rest)
+        .map_err(|words| Failure::usage(format!("--as {}: {words}", tool.name())))?;
+    let ours = [
+        "load".to_owned(),
+        "--lines-of".to_owned(),
+        tool.name().to_owned(),
+    ];
+    let ours = ours.into_iter().chain(translated.words).map(OsString::from);
+    Ok(words.into_iter().take(1).chain(ours).collect())
+}
+
+/// Our words for a tool's.
+struct Translation {
+    words: Vec<String>,
+}
+
+impl Translation {
+    fn of(tool: Tool, theirs: &[String]) -> Result<Self, String> {
+        let known = flags::of(tool);
+        let mut words = Vec::new();
+        let mut seen = Vec::new();
+        let mut rest = theirs.iter();
+        while let Some(word) = rest.next() {
+            if !word.starts_with('-') || word == "-" {
+                words.push(url(tool, word));
+                continue;
+            }
+            let (flag, attached) = find(known, word).ok_or_else(|| {
+                format!(
+                    "{word} is not among the flags that are understood: {}",
+                    names(known)
+                )
+            })?;
+            seen.push(flag.names[0]);
+            let mut value = || {
+                let next = attached.map(str::to_owned).or_else(|| rest.next().cloned());
+                next.ok_or_else(|| format!("{word} needs a value"))
+            };
+            match flag.meaning {
+                Meaning::Nothing => {}
+                Meaning::NothingWithValue => drop(value()?),
+                Meaning::Words(ours) => words.extend(ours.iter().map(|&word| word.to_owned())),
+                Meaning::Value(ours) => words.extend([ours.to_owned(), value()?]),
+                Meaning::Made(make) => words.extend(make(&value()?)?),
+                Meaning::Missing(instead) => {
+                    return Err(format!("{word} is not understood: {instead}"));
+                }
+            }
+        }
+        flags::add_defaults(tool, &seen, &mut words);
+        Ok(Self { words })
+    }
+}
+
+/// The flag of a word, and a value that is attached to it as in `-n100`, `-n=100` or `--requests=100`.
+fn find<'w>(known: &'static [Flag], word: &'w str) -> Option<(&'static Flag, Option<&'w str>)> {
+    let exact = |name: &str| known.iter().find(|flag| flag.names.contains(&name));
+    if let Some(flag) = exact(word) {
+        return Some((flag, None));
+    }
+    if let Some((name, value)) = word.split_once('=') {
+        return exact(name).map(|flag| (flag, Some(value)));
+    }
+    let (name, value) = word.split_at_checked(2)?;
+    exact(name)
+        .filter(|flag| flag.takes_value())
+        .map(|flag| (flag, Some(value)))
+}
+
+/// ab and wrk take a host without `http://`.
+fn url(tool: Tool, word: &str) -> String {
+    match word.contains("://") || tool == Tool::Loadtest {
+        true => word.to_owned(),
+        false => format!("http://{word}"),
+    }
+}
+
+fn names(known: &[Flag]) -> String {
+    let understood = known
+        .iter()
+        .filter(|flag| !matches!(flag.meaning, Meaning::Missing(_)));
+    understood
+        .map(|flag| flag.names[0])
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ours(words: &str) -> String {
+        let words = words.split(' ').map(OsString::from).collect();
+        let translated = translate(words).unwrap();
+        let text: Vec<String> = translated
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        text.join(" ")
+    }
+
+    fn refused(words: &str) -> String {
+        let words = words.split(' ').map(OsString::from).collect();
+        translate(words).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn other_command_lines_stay_as_they_are() {
+        for words in [
+            "tidewire",
+            "tidewire load http://h/ -n 5",
+            "tidewire bench --as ab",
+        ] {
+            assert_eq!(ours(words), words);
+        }
+    }
+
+    #[test]
+    fn the_flags_of_ab() {
+        assert_eq!(
+            ours("tidewire load --as ab -n100 -c 10 -k -H Accept:a h:80/"),
+            "tidewire load --lines-of ab -n 100 -c 10 -H Accept:a http://h:80/ -t 1 --expect-status any"
+        );
+        assert_eq!(
+            ours("tidewire load --as=ab http://h/"),
+            "tidewire load --lines-of ab http://h/ -t 1 --expect-status any --no-keepalive -n 1 -c 1"
+        );
+        let timed = ours("tidewire load --as ab -t 5 -s 2 -k -c 3 http://h/");
+        assert!(timed.contains("-d 5 --timeout-ms 2000"), "{timed}");
+        assert!(timed.ends_with("-n 50000"), "{timed}");
+        let posted =
+            ours("tidewire load --as ab -p body.json -T application/json -C a=b http://h/");
+        assert!(posted.contains(
+            "--body-file body.json -m POST -H content-type: application/json --cookie a=b"
+        ));
+    }
+
+    #[test]
+    fn the_flags_of_wrk_and_wrk2() {
+        assert_eq!(
+            ours("tidewire load --as wrk -t2 -c100 -d30s --latency http://h/"),
+            "tidewire load --lines-of wrk -t 2 -c 100 -d 30s http://h/ --expect-status any"
+        );
+        assert_eq!(
+            ours("tidewire load --as wrk -R 2k --timeout 500ms http://h/"),
+            "tidewire load --lines-of wrk --rate-per-s 2k --timeout-ms 500 http://h/ --expect-status any -c 10 \
+             -d 10s -t 2"
+        );
+    }
+
+    #[test]
+    fn the_flags_of_loadtest() {
+        assert_eq!(
+            ours("tidewire load --as loadtest -n 200 -c 20 -k --rps 50 http://h/"),
+            "tidewire load --lines-of loadtest -n 200 -c 20 --rate-per-s 50 http://h/"
+        );
+        assert_eq!(
+            ours("tidewire load --as loadtest -P {} -T application/json --expect p99<1s http://h/"),
+            "tidewire load --lines-of loadtest --body {} -m POST -H content-type: application/json --expect p99<1s \
+             http://h/ --no-keepalive -c 10"
+        );
+    }
+
+    #[test]
+    fn what_has_no_counterpart_is_refused_in_one_line() {
+        for (words, expected) in [
+            (
+                "tidewire load --as ab -g out.tsv http://h/",
+                "-g is not understood",
+            ),
+            (
+                "tidewire load --as wrk -s script.lua http://h/",
+                "--scenario",
+            ),
+            (
+                "tidewire load --as loadtest -R module.js http://h/",
+                "-R is not understood",
+            ),
+            ("tidewire load --as ab -n", "-n needs a value"),
+            (
+                "tidewire load --as ab --bogus http://h/",
+                "--bogus is not among the flags",
+            ),
+            (
+                "tidewire load --as k6 http://h/",
+                "expected ab, wrk or loadtest",
+            ),
+            (
+                "tidewire load --as wrk --timeout x http://h/",
+                "`x` is no time",
+            ),
+        ] {
+            let said = refused(words);
+            assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+        }
+    }
+}
