@@ -65,6 +65,13 @@ pub fn port_range() -> RangeInclusive<u16> {
         .unwrap_or(PORT_RANGE_DEFAULT)
 }
 
+/// Whether the system gives a port on loopback again a second after its connection was closed
+/// (`net.ipv4.tcp_tw_reuse`).
+#[must_use]
+pub fn reuses_ports() -> bool {
+    platform::read("net/ipv4/tcp_tw_reuse").is_some_and(|text| text.trim() != "0")
+}
+
 /// What the kernel has for all of TCP before it begins to press connections, in bytes (`net.ipv4.tcp_mem`).
 pub(super) fn tcp_memory_bytes() -> Option<u64> {
     let text = platform::read("net/ipv4/tcp_mem")?;

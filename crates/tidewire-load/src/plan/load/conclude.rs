@@ -7,12 +7,12 @@ use super::Loading;
 use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
-use crate::accounting::tally::Tally;
+use crate::accounting::tally::{SURPLUS, Tally};
 use crate::fleet::service::Rhythm;
 use crate::plan::sides::both_sides;
 use crate::report::{
-    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, TargetFigures,
-    TestResult, number,
+    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, ReplyFaults,
+    TargetFigures, TestResult, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
@@ -199,6 +199,11 @@ impl Loading<'_> {
                     connections_failed
                 },
                 ..Accounting::default()
+            },
+            // What was sent without being asked for is no request's failure, and nothing to rely on.
+            replies: ReplyFaults {
+                unsent: tally.errors.get(SURPLUS).copied().unwrap_or(0),
+                ..ReplyFaults::default()
             },
             interrupted: seen.interrupted,
             pace: pace_kept(seen),
