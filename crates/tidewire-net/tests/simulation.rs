@@ -423,7 +423,10 @@ fn nothing_real_is_connected_to() {
     let World { mut driver, .. } = world(Faults::default(), 1);
     let refused = driver.call(0, |_, io| {
         io.connect(Connect {
-            address: "127.0.0.1:9".parse().unwrap().into(),
+            address: "127.0.0.1:9"
+                .parse::<std::net::SocketAddr>()
+                .unwrap()
+                .into(),
             source: None,
             tls: None,
         })
