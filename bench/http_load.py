@@ -91,7 +91,7 @@ def target(runs, other, name, most, figure=lambda run: run.tool_us):
     if other not in runs:
         return f"No target: {other} is not installed here."
     value = ratio(runs[OURS], runs[other], figure)
-    return f"Target: {name} at most {most} of {other}'s. It is {value:.2f}: {reached(value <= most)}."
+    return f"Target: {name} at most {most} of {other}'s. It is {value:.3f}: {reached(value <= most)}."
 
 
 def rate_target(runs):
@@ -100,7 +100,7 @@ def rate_target(runs):
     value = ratio(runs[OURS], runs["wrk"], lambda run: run.rate)
     if median(run.server_share for run in runs[OURS]) >= SERVER_BUSY:
         return f"The server was the limit of the rate, which is {value:.2f} of wrk's."
-    return f"Target: a rate of at least 1.1 times wrk's. It is {value:.2f}: {reached(value >= 1.1)}."
+    return f"Target: a rate of at least 1.1 times wrk's. It is {value:.3f}: {reached(value >= 1.1)}."
 
 
 def keep_alive(page, tools, rounds, seconds):
@@ -119,7 +119,7 @@ def pipelining(page, tools, rounds, seconds):
         deep = in_turns(tools, Load(server.url, seconds, pipelining=16), server, rounds)
         plain = in_turns([OURS], Load(server.url, seconds), server, rounds)
     value = ratio(deep[OURS], plain[OURS], lambda run: run.rate)
-    sentence = f"Target: at least 4 times our rate without. It is {value:.2f}: {reached(value >= 4)}."
+    sentence = f"Target: at least 4 times our rate without. It is {value:.3f}: {reached(value >= 4)}."
     compare(page, "Pipelining 16, 100 connections, test-server", deep, [sentence])
 
 
@@ -152,7 +152,7 @@ def own_server(page, _tools, rounds, seconds):
         cells = [f"{median(run.rate for run in runs):,.0f}", f"{median(run.server_us for run in runs):.2f} µs"]
         page.row(name, *cells)
     value = ratio(ours, theirs, lambda run: run.server_us)
-    page.end(f"Target: CPU per request at most 0.83 of nginx's. It is {value:.2f}: {reached(value <= 0.83)}.")
+    page.end(f"Target: CPU per request at most 0.83 of nginx's. It is {value:.3f}: {reached(value <= 0.83)}.")
 
 
 def open_loop(page, _tools, _rounds, seconds):

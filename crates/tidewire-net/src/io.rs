@@ -417,8 +417,10 @@ impl Io {
 
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         let mut socket = self.sockets.remove(id.index());
-        // Closing the descriptor would do it as well; this keeps mio's own books on other systems.
-        let _ = socket.stream.deregister(&self.registry);
+        // Closing the descriptor does it on Linux; on other systems this keeps mio's own books.
+        if cfg!(not(target_os = "linux")) {
+            let _ = socket.stream.deregister(&self.registry);
+        }
         self.ledger.change_own(socket.own_bytes, 0);
         self.receive_buffers.release(&socket.receive_buffer);
         socket.outbox.recycle(&mut self.spares);
@@ -452,8 +454,7 @@ impl Io {
 /// A socket that is being connected.
 fn tcp_socket(address: SocketAddr, source: Option<IpAddr>) -> io::Result<socket2::Socket> {
     let domain = Domain::for_address(address);
-    let socket = socket2::Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
+    let socket = nonblocking(domain, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
     if let Some(source) = source {
         socket.bind(&SocketAddr::new(source, 0).into())?;
@@ -464,11 +465,22 @@ fn tcp_socket(address: SocketAddr, source: Option<IpAddr>) -> io::Result<socket2
     }
 }
 
+/// A socket that never waits, made so by one call of the system where it can be.
+fn nonblocking(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socket> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    return socket2::Socket::new(domain, Type::STREAM.nonblocking(), protocol);
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+    {
+        let socket = socket2::Socket::new(domain, Type::STREAM, protocol)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
 /// The same for a Unix socket, which connects at once or, when the queue of its listener is full, not at all.
 #[cfg(unix)]
 fn unix_socket(path: &Path) -> io::Result<socket2::Socket> {
-    let socket = socket2::Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    socket.set_nonblocking(true)?;
+    let socket = nonblocking(Domain::UNIX, None)?;
     socket.connect(&socket2::SockAddr::unix(path)?)?;
     Ok(socket)
 }

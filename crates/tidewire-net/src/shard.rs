@@ -257,7 +257,8 @@ impl<H: Handler> Shard<H> {
         };
         socket.flags.ending |= readiness.ending;
         if socket.phase == Phase::Connecting {
-            self.establish(id);
+            let is_there = cfg!(target_os = "linux") && readiness.writable && !readiness.ending;
+            self.establish(id, is_there);
         } else if readiness.writable && socket.flags.blocked {
             self.io.write_socket(id);
             self.tell_drained();
@@ -270,12 +271,14 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// A started connection moves: TCP first, then TLS.
-    fn establish(&mut self, id: ConnectionId) {
+    /// A started connection moves: TCP first, then TLS. The kernel that says it can be written, and no more, says
+    /// that it is there; else it is asked.
+    fn establish(&mut self, id: ConnectionId, is_there: bool) {
         let Some(socket) = self.io.live_mut(id) else {
             return;
         };
-        let result = match socket.stream.take_error() {
+        let result = match socket.stream.take_error_unless(is_there) {
+            Ok(None) if is_there => socket.stream.flush(),
             Ok(None) => match socket.stream.peer_addr() {
                 Ok(_) => socket.stream.flush(),
                 // The address of a Unix socket is none of TCP.
@@ -340,7 +343,7 @@ impl<H: Handler> Shard<H> {
             }
             Ok(ReadOutcome::WouldBlock) => {
                 if phase == Phase::Connecting {
-                    self.establish(id);
+                    self.establish(id, false);
                 }
             }
             Ok(ReadOutcome::End) => self.io.end_by_peer(id),
@@ -362,7 +365,7 @@ impl<H: Handler> Shard<H> {
             .live(id)
             .is_some_and(|socket| socket.phase == Phase::Connecting);
         if was_connecting {
-            self.establish(id);
+            self.establish(id, false);
         }
         if received == 0 {
             return;

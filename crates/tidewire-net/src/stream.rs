@@ -107,8 +107,15 @@ impl Stream {
         tcp.peer_addr()
     }
 
-    /// What has failed since it was asked last.
-    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+    /// What has failed since it was asked last; not asked if it is known that nothing has.
+    pub(crate) fn take_error_unless(&self, is_well: bool) -> io::Result<Option<io::Error>> {
+        match is_well {
+            true => Ok(None),
+            false => self.take_error(),
+        }
+    }
+
+    fn take_error(&self) -> io::Result<Option<io::Error>> {
         self.tcp().map_or(Ok(None), TcpStream::take_error)
     }
 

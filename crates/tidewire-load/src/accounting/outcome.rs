@@ -62,6 +62,8 @@ pub struct Ran {
     pub sends: bool,
     /// Whether each message was to have an answer of its own.
     pub answered: bool,
+    /// At full speed: what a connection could have on its way unconfirmed, in bytes.
+    pub unconfirmed_bytes_max: u64,
     /// Connections that took part.
     pub members: u64,
     /// Those of them that broke.
@@ -166,6 +168,7 @@ impl Ran {
 
     /// Adds what another worker has done at the same time.
     pub fn merge(&mut self, other: &Self) {
+        self.unconfirmed_bytes_max = self.unconfirmed_bytes_max.max(other.unconfirmed_bytes_max);
         self.members += other.members;
         self.answered |= other.answered;
         self.broken.merge(&other.broken);

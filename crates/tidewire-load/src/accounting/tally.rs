@@ -321,6 +321,9 @@ impl Tally {
 /// The name of the error of a request whose time was over.
 pub const TIMEOUT: &str = "timeout";
 
+/// The name of the error of data that answers no request.
+pub const SURPLUS: &str = "surplus-data";
+
 /// Quarters of a second in a week; what comes later is counted in the last.
 const QUARTERS_MAX: usize = 7 * 24 * 3600 * 4;
 

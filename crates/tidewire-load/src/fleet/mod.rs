@@ -4,6 +4,7 @@ pub mod preflight;
 mod pulse;
 pub mod service;
 pub mod stop;
+mod unconfirmed;
 
 use std::io;
 use std::sync::Arc;
@@ -192,6 +193,7 @@ impl Fleet {
         watch: &mut Watch<'_>,
     ) -> Result<Ran, FleetError> {
         let members: Vec<u64> = self.cells.iter().map(|cell| cell.connected()).collect();
+        let unconfirmed_bytes_max = unconfirmed::bytes_each(members.iter().sum());
         let orders: Vec<PhaseOrder> = (0..self.workers.len())
             .map(|index| PhaseOrder {
                 activity: activity(Part {
@@ -199,6 +201,7 @@ impl Fleet {
                     members: &members,
                 }),
                 longest: stop.longest(),
+                unconfirmed_bytes_max,
             })
             .collect();
         let sends = orders.iter().any(|order| order.activity.sends());
@@ -214,6 +217,7 @@ impl Fleet {
         }
         let mut ran = Ran {
             sends,
+            unconfirmed_bytes_max,
             ..Ran::default()
         };
         ran.interrupted = self.wait(watch, stop, |outcome| {

@@ -65,6 +65,20 @@ pub fn port_range() -> RangeInclusive<u16> {
         .unwrap_or(PORT_RANGE_DEFAULT)
 }
 
+/// Whether the system gives a port on loopback again a second after its connection was closed
+/// (`net.ipv4.tcp_tw_reuse`).
+#[must_use]
+pub fn reuses_ports() -> bool {
+    platform::read("net/ipv4/tcp_tw_reuse").is_some_and(|text| text.trim() != "0")
+}
+
+/// What the kernel has for all of TCP before it begins to press connections, in bytes (`net.ipv4.tcp_mem`).
+pub(super) fn tcp_memory_bytes() -> Option<u64> {
+    let text = platform::read("net/ipv4/tcp_mem")?;
+    let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages.saturating_mul(PAGE_BYTES))
+}
+
 /// Limit of open files of this process and its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFilesLimit {
@@ -286,6 +300,9 @@ pub const OPEN_FILES_MARGIN: u64 = 128;
 /// Open files that every run has besides its connections: standard streams, event loops, and the lock of the
 /// report's directory.
 const OPEN_FILES_NEEDED: u64 = 12;
+
+/// The pages that `net.ipv4.tcp_mem` counts in; larger ones make the bound smaller than it could be.
+const PAGE_BYTES: u64 = 4_096;
 const BACKLOG_WANTED_MAX: u64 = 4096;
 const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
 

@@ -29,9 +29,11 @@ use crate::worker::messages::Matching;
 /// ```
 pub struct Load {
     options: LoadOptions,
-    on_progress: Option<Box<dyn FnMut(&LoadLive)>>,
+    on_progress: Option<OnProgress>,
     stop: Arc<AtomicBool>,
 }
+
+type OnProgress = Box<dyn FnMut(&LoadLive)>;
 
 impl std::fmt::Debug for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -210,7 +212,7 @@ impl Load {
     }
 }
 
-struct Shown(Option<Box<dyn FnMut(&LoadLive)>>);
+struct Shown(Option<OnProgress>);
 
 impl LoadProgress for Shown {
     fn tick(&mut self, live: &LoadLive) {

@@ -443,11 +443,13 @@ impl LoadOptions {
             Address::Tcp(address) => address.ip().is_ipv4() && address.ip().is_loopback(),
             Address::Unix(_) => false,
         };
-        // Each connection that is closed keeps its port for a while.
+        // Each connection that this side closes keeps its port for a while, unless the system takes it again.
         let wanted = match (is_loopback, self.keep_alive) {
             (false, _) => return Arc::new([]),
-            (true, true) => users as u64,
-            (true, false) => (users as u64).max(PORTS_OF_SHORT_CONNECTIONS),
+            (true, false) if !preflight::reuses_ports() => {
+                (users as u64).max(PORTS_OF_SHORT_CONNECTIONS)
+            }
+            (true, _) => users as u64,
         };
         let sources = preflight::source_addresses(wanted, &preflight::port_range());
         match sources.len() {

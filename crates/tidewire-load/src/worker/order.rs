@@ -191,6 +191,8 @@ pub(crate) struct PhaseOrder {
     pub(crate) activity: Activity,
     /// Time from the start of the phase to its end.
     pub(crate) longest: Option<Duration>,
+    /// At full speed: what a connection may have on its way unconfirmed.
+    pub(crate) unconfirmed_bytes_max: u64,
 }
 
 /// What a worker reports when a command is done.

@@ -1,6 +1,6 @@
 //! A small HTTP service on a thread for each connection: it remembers every request and answers as it is told.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 

@@ -327,6 +327,7 @@ impl<'a> Bench<'a> {
                 None => LoopKind::Closed,
             },
             in_flight: in_flight.filter(|_| rate_per_s.is_none()),
+            unconfirmed_bytes_max: None,
             planned_per_s: rate_per_s,
             offered_per_s: None,
             poisson: rate_per_s.is_some() && self.options.poisson,

@@ -92,6 +92,12 @@ fn send(
     };
     let in_flight = sending.expects_replies.then_some(options.in_flight.into());
     result.pace = Some(bench.pace(in_flight, options.rate_per_s));
+    if let Some(pace) = &mut result.pace
+        && options.rate_per_s.is_none()
+        && !sending.expects_replies
+    {
+        pace.unconfirmed_bytes_max = Some(measured.ran.unconfirmed_bytes_max);
+    }
     bench.judge(result, opened, &measured, aim);
     bench.describe(result, payload, &ring);
     Ok(())

@@ -126,7 +126,8 @@ fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> Assessmen
 /// What the server would carry at [`USABLE_SHARE`] of its processor time, if its work grows with its load.
 fn capacity(result: &TestResult) -> Option<String> {
     let share = result.cpu.as_ref()?.server_share?;
-    if share < SHARE_MIN || share >= USABLE_SHARE || result.verdict == Verdict::GeneratorBound {
+    let is_meaningful = (SHARE_MIN..USABLE_SHARE).contains(&share);
+    if !is_meaningful || result.verdict == Verdict::GeneratorBound {
         return None;
     }
     let factor = USABLE_SHARE / share;

@@ -7,12 +7,12 @@ use super::Loading;
 use super::watch::Seen;
 use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
-use crate::accounting::tally::Tally;
+use crate::accounting::tally::{SURPLUS, Tally};
 use crate::fleet::service::Rhythm;
 use crate::plan::sides::both_sides;
 use crate::report::{
-    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, TargetFigures,
-    TestResult, number,
+    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, ReplyFaults,
+    TargetFigures, TestResult, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
@@ -200,6 +200,11 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
+            // What was sent without being asked for is no request's failure, and nothing to rely on.
+            replies: ReplyFaults {
+                unsent: tally.errors.get(SURPLUS).copied().unwrap_or(0),
+                ..ReplyFaults::default()
+            },
             interrupted: seen.interrupted,
             pace: pace_kept(seen),
             generator,
@@ -322,6 +327,7 @@ fn pace_of(rhythm: &Rhythm, in_flight: u32) -> report::Pace {
             _ => LoopKind::Open,
         },
         in_flight: matches!(rhythm, Rhythm::Closed).then(|| in_flight.into()),
+        unconfirmed_bytes_max: None,
         planned_per_s,
         offered_per_s: None,
         poisson,

@@ -28,6 +28,9 @@ pub struct Pace {
     /// Closed loop with replies: messages on their way on each connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
+    /// Closed loop at full speed: what each connection could have on its way unconfirmed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unconfirmed_bytes_max: Option<u64>,
     /// Open loop: messages a second that were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_per_s: Option<f64>,

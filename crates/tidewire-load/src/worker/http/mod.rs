@@ -11,7 +11,7 @@ use tidewire_net::{Closed, Io};
 use super::service::user::{Pending, User};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use crate::accounting::failure::Failure;
-use crate::accounting::tally::Exchange;
+use crate::accounting::tally::{Exchange, SURPLUS};
 use crate::worker::script::Encoded;
 use inspect::Inspection;
 use redirect::Detour;
@@ -59,8 +59,41 @@ impl Dialogue for Http {
         user: &mut HttpUser,
         data: &mut [u8],
     ) -> usize {
+        let used = self.read(core, io, user, data);
+        // What is left comes again.
+        core.tally.traffic.received.wire += used as u64;
+        used
+    }
+
+    fn end(&mut self, core: &mut Core, user: &mut HttpUser, end: ConnectionEnd<'_>) {
+        let is_clean = matches!(end, ConnectionEnd::Closed(Closed::ByPeer));
+        let name = match end {
+            ConnectionEnd::TimedOut => crate::accounting::tally::TIMEOUT,
+            ConnectionEnd::Closed(Closed::ByPeer) => "closed-before-response",
+            ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
+        };
         let now_ns = core.now_ns();
-        core.tally.traffic.received.wire += data.len() as u64;
+        let is_between = user.session.reader.is_between();
+        let finished = user.session.reader.finish(is_clean);
+        let is_first = user.done_here == 0;
+        match (finished, end) {
+            (_, ConnectionEnd::TimedOut) => fail_oldest(core, user, name),
+            (Ok(Some(response)), _) => finish(core, user, &response, now_ns),
+            (Err(error), _) => fail_oldest(core, user, error.name()),
+            // A connection that was never of use is the server's fault; one that was may have been closed
+            // while the request was on its way (RFC 9112, section 9.3.1).
+            (Ok(None), _) if is_between && is_first => fail_oldest(core, user, name),
+            (Ok(None), _) => {}
+        }
+        give_up_rest(core, user, name);
+    }
+}
+
+impl Http {
+    /// Reads what has arrived; how many bytes of it are of no more use.
+    #[inline]
+    fn read(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, data: &[u8]) -> usize {
+        let now_ns = core.now_ns();
         let mut at = 0;
         loop {
             let Some(pending) = user.pending.front_mut() else {
@@ -94,31 +127,6 @@ impl Dialogue for Http {
         }
     }
 
-    fn end(&mut self, core: &mut Core, user: &mut HttpUser, end: ConnectionEnd<'_>) {
-        let is_clean = matches!(end, ConnectionEnd::Closed(Closed::ByPeer));
-        let name = match end {
-            ConnectionEnd::TimedOut => crate::accounting::tally::TIMEOUT,
-            ConnectionEnd::Closed(Closed::ByPeer) => "closed-before-response",
-            ConnectionEnd::Closed(closed) => Failure::of_closed(closed).name(),
-        };
-        let now_ns = core.now_ns();
-        let is_between = user.session.reader.is_between();
-        let finished = user.session.reader.finish(is_clean);
-        let is_first = user.done_here == 0;
-        match (finished, end) {
-            (_, ConnectionEnd::TimedOut) => fail_oldest(core, user, name),
-            (Ok(Some(response)), _) => finish(core, user, &response, now_ns),
-            (Err(error), _) => fail_oldest(core, user, error.name()),
-            // A connection that was never of use is the server's fault; one that was may have been closed
-            // while the request was on its way (RFC 9112, section 9.3.1).
-            (Ok(None), _) if is_between && is_first => fail_oldest(core, user, name),
-            (Ok(None), _) => {}
-        }
-        give_up_rest(core, user, name);
-    }
-}
-
-impl Http {
     /// What arrives while nothing is awaited is the end of a line at best.
     fn skip_stray(
         &mut self,
@@ -128,7 +136,7 @@ impl Http {
         data: &[u8],
     ) -> usize {
         if stray_line_end_bytes(data) < data.len() {
-            core.tally.add_error("surplus-data");
+            core.tally.add_error(SURPLUS);
             core.drop_connection(io, user);
         }
         data.len()

@@ -30,6 +30,7 @@ pub(super) struct PhaseRun {
     pub(super) start_ns: u64,
     pub(super) deadline_ns: Option<u64>,
     stopping: bool,
+    unconfirmed_bytes_max: u64,
     /// Confirming pings sent so far, in turn over the members.
     checkpoints: u64,
     /// Paced messages released so far, in turn over the members.
@@ -62,14 +63,11 @@ impl PhaseRun {
         pump
     }
 
-    /// Frames that a connection may have on their way unconfirmed. A server that falls behind would
-    /// otherwise have as much waiting in the kernel as its buffers take, which is slow to work off and,
-    /// with many connections, more than the kernel has for all of TCP. Compressed ones count with what they
-    /// are to the server.
+    /// Frames that a connection may have on their way unconfirmed. Compressed ones count with what they are to the
+    /// server.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
-        let bytes = UNCONFIRMED_BYTES_MAX / self.members.len().max(1) as u64;
         let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
-        (bytes.max(UNCONFIRMED_BYTES_MIN) / frame_bytes.max(1)).max(1)
+        (self.unconfirmed_bytes_max / frame_bytes.max(1)).max(1)
     }
 
     /// When the phase has something to do though nothing arrives.
@@ -221,6 +219,7 @@ impl Worker {
                 .longest
                 .map(|longest| start_ns.saturating_add(longest.as_nanos() as u64)),
             stopping: false,
+            unconfirmed_bytes_max: order.unconfirmed_bytes_max,
             checkpoints: 0,
             released: 0,
             released_ns: start_ns,
@@ -538,10 +537,6 @@ const BEGINS_PER_TURN: usize = 64;
 
 /// Frames between the starts of two connections; a prime, so that all frames are used.
 const FRAMES_APART: u64 = 37;
-
-/// Bytes on their way unconfirmed over all connections of a worker, and for one at the least.
-const UNCONFIRMED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-const UNCONFIRMED_BYTES_MIN: u64 = 16 * 1024;
 
 const CHECKPOINTS_PER_S: u64 = 10;
 const CHECKPOINTS_PER_S_MAX: u64 = 2_000;
