@@ -12,8 +12,9 @@ use common::layer::{Answer, Skill};
 use common::{Conduct, Server, StatsServer, options};
 use serde_json::Value;
 use tidewire_load::accounting::stats::StatsSource;
+use tidewire_load::fleet::preflight;
 use tidewire_load::plan::bench::TestKind;
-use tidewire_load::plan::run::{BenchOptions, run};
+use tidewire_load::plan::run::{BenchOptions, RunError, run};
 use tidewire_load::report::{StoppedBy, TestResult, Verdict};
 use tidewire_load::worker::order::Timeouts;
 use tidewire_load::worker::websocket::layer::Layer;
@@ -308,7 +309,7 @@ fn a_test_that_was_interrupted_has_failed_with_its_real_numbers() {
     }
 }
 
-/// More connections than any machine has, which must not cost memory for each before it is opened.
+/// As many connections as this machine has, to a server that makes none of them ready.
 #[test]
 fn connections_that_were_never_tried_are_not_counted_as_open() {
     struct AtOnce(Arc<AtomicBool>);
@@ -317,15 +318,34 @@ fn connections_that_were_never_tried_are_not_counted_as_open() {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let server = server(Conduct::Sink, Profile::Raw);
+    let server = server(Conduct::Mute, Profile::Raw);
     let mut options = options(&server, TestKind::ConnectionStorm, Profile::Raw);
-    options.tiers = vec![100_000_000];
+    let most = preflight::connections_room().min(1_000_000);
+    options.tiers = vec![most];
     let stop = Arc::new(AtomicBool::new(false));
     let report = run(&options, &mut AtOnce(Arc::clone(&stop)), &stop).unwrap();
     let result = &report.results[0];
-    assert_eq!(result.connections, 100_000_000);
-    assert!(result.connected.unwrap() < 1_000_000, "{result:#?}");
+    assert_eq!(result.connections, most as u64);
+    assert_eq!(result.connected, Some(0), "{result:#?}");
     assert_failed(result, "interrupted");
+}
+
+#[test]
+fn more_connections_than_any_machine_has_are_refused_before_the_run() {
+    // Without a limit of open files nothing is impossible.
+    if preflight::raise_open_files().is_none_or(|limit| limit.soft.is_none()) {
+        return;
+    }
+    let server = server(Conduct::Sink, Profile::Raw);
+    for test in [TestKind::ConnectionStorm, TestKind::FanOut] {
+        let mut options = options(&server, test, Profile::Raw);
+        options.tiers = vec![usize::MAX];
+        let refused = run(&options, &mut (), &AtomicBool::new(false));
+        assert!(
+            matches!(refused, Err(RunError::Impossible(_))),
+            "{refused:?}"
+        );
+    }
 }
 
 /// Servers that never answer, with waits that no test would outlive.

@@ -71,7 +71,10 @@ fn options_that_exclude_each_other() {
 #[test]
 fn flags_and_values() {
     let cases: [(&[&str], &[&str]); 15] = [
-        (&[], &["serve, top, bench, report, test-server or token"]),
+        (
+            &[],
+            &["serve, top, bench, load, report, test-server or token"],
+        ),
         (&["sevre"], &["sevre", "serve"]),
         (&["serve", "--lisen", "a"], &["--lisen", "--listen"]),
         (

@@ -271,7 +271,7 @@ fn shortage(options: &BenchOptions, test: TestKind, connections: usize) -> Optio
         // It ends where the machine ends.
         TestKind::ConnectionLimit => return None,
         // The publisher is one more.
-        TestKind::FanOut => connections + 1,
+        TestKind::FanOut => connections.saturating_add(1),
         _ => connections,
     };
     preflight::shortage(connections as u64, Some(options.target.address.ip()), 0)
