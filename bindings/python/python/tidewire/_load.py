@@ -115,7 +115,7 @@ class LoadResult:
 
     def save(self, directory: str | PathLike[str]) -> Path:
         """Writes report.json, report.html and report.md to a directory, which is made; returns the page's path."""
-        return Path(lab_save(self._text, Path(fspath(directory))))
+        return Path(lab_save(self._text, fspath(directory)))
 
     def __repr__(self) -> str:
         latency = self.latency_ms
@@ -173,8 +173,8 @@ def load(
     `keep_alive=False`, `insecure=True`, `memory=True` or `timeout_ms=1000`. See `docs/load.md`.
 
     `url` begins with http://, https://, ws:// or wss://. Without `requests`, `duration_s` is 10. `on_progress` is
-    called about twenty times a second. Other threads of Python run on meanwhile. Ctrl-C ends the load early with a result
-    that is `interrupted`; what `on_progress` raises ends it, too, and is raised.
+    called about twenty times a second. Other threads of Python run on meanwhile. Ctrl-C ends the load early with a
+    result that is `interrupted`; what `on_progress` raises ends it, too, and is raised.
 
     A service that refuses, lies or is not there is a result and no error. Raises `InvalidArgumentError` if an argument
     is wrong or this machine cannot carry the load out.
