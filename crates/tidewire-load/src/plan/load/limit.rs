@@ -86,7 +86,7 @@ impl Loading<'_> {
                 break;
             }
             let (result, tally) = self.try_rate(rate, limits, &expectations)?;
-            let is_own_limit = result.verdict == Verdict::GeneratorBound;
+            let is_own_limit = fell_behind(&result);
             let has_held = holds(&result) && !is_own_limit;
             steps.push(step_of(rate, &result, &tally, has_held));
             search.note(rate, has_held);
@@ -142,6 +142,12 @@ fn holds(result: &TestResult) -> bool {
     is_expected && is_kept
 }
 
+/// Whether the generator did not send what it was to. That it was late now and then is in the latencies, which the
+/// expectations judge.
+fn fell_behind(result: &TestResult) -> bool {
+    result.doubts.iter().any(|doubt| doubt == "pace_missed")
+}
+
 fn step_of(rate: f64, result: &TestResult, tally: &Tally, has_held: bool) -> RateStep {
     let latency = result.latency_us.as_ref();
     RateStep {
@@ -162,7 +168,7 @@ fn describe(
     steps: &[RateStep],
 ) {
     let shown = |rate: f64| format!("{} requests a second", number::si(rate));
-    let by_generator = worst.is_some_and(|worst| worst.verdict == Verdict::GeneratorBound);
+    let by_generator = worst.is_some_and(fell_behind);
     match (search.held, search.broke) {
         (Some(held), Some(broke)) => {
             let reason = worst.map(why).unwrap_or_default();
@@ -210,7 +216,7 @@ fn why(result: &TestResult) -> String {
     if result.doubts.iter().any(|doubt| doubt == "pace_not_taken") {
         reasons.push("no connection was free for every request".to_owned());
     }
-    if result.verdict == Verdict::GeneratorBound {
+    if fell_behind(result) {
         reasons.push("the generator fell behind".to_owned());
     }
     reasons.join(", ")
