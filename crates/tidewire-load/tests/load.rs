@@ -442,6 +442,23 @@ fn an_interrupted_load_has_a_partial_report() {
 }
 
 #[test]
+fn connecting_can_be_interrupted() {
+    // It takes connections and says nothing, so that TLS waits for its handshake.
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut options = options(&format!("https://{}/", mute.local_addr().unwrap()), 10);
+    options.tls.insecure = true;
+    options.timeouts.connect_ms = 600_000;
+    let load = Load::with_options(options);
+    let stop = load.stop_flag();
+    let outcome = load
+        .on_progress(move |_| stop.store(true, Ordering::Relaxed))
+        .run()
+        .unwrap();
+    assert!(outcome.is_interrupted() && outcome.report().partial);
+    assert_eq!(outcome.exit_code(), 130);
+}
+
+#[test]
 fn what_cannot_be_is_said_before_the_start() {
     let plan = LoadOptions {
         connections: 100_000_000,

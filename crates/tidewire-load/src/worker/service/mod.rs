@@ -125,8 +125,9 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
         while let Some(place) = self.core.next_to_retire(&mut self.users) {
             let user = &mut self.users[place];
-            user.state = UserState::Retired;
+            // What it had is counted by its state, so that comes first.
             self.core.drop_connection(io, user);
+            user.state = UserState::Retired;
         }
     }
 

@@ -20,8 +20,14 @@ impl Core {
     /// Answers when each user has a connection or has failed to get one.
     pub(super) fn end_connecting<S>(&mut self, users: &[User<S>]) {
         let is_done = self.begun >= users.len() && self.handshakes == 0 && self.waiting.is_empty();
-        if self.is_connecting_all && is_done {
-            self.is_connecting_all = false;
+        if is_done {
+            self.finish_connecting();
+        }
+    }
+
+    /// Answers with what has been connected so far.
+    pub(super) fn finish_connecting(&mut self) {
+        if std::mem::take(&mut self.is_connecting_all) {
             let now_ns = self.now_ns();
             let tally = self.restart_tally(now_ns);
             self.report(ServiceOutcome::Connected(tally));

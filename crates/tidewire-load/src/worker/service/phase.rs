@@ -85,7 +85,7 @@ impl Core {
     /// Nothing more is sent from now on.
     pub(super) fn stop_phase(&mut self) {
         let now_ns = self.now_ns();
-        self.is_connecting_all = false;
+        self.finish_connecting();
         if let Some(phase) = self.phase.as_mut().filter(|phase| !phase.is_stopped) {
             phase.is_stopped = true;
             phase.stopped_ns = now_ns.min(phase.end_ns);
