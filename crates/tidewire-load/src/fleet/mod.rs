@@ -1,5 +1,6 @@
 //! The workers together: connections opened, phases run and closed on all of them at once.
 
+mod crew;
 pub mod preflight;
 mod pulse;
 pub mod service;
@@ -10,15 +11,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidewire_net::{Mailbox, Shard, ShardConfig};
+use tidewire_net::ShardConfig;
 
 use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
 use crate::worker::order::{Activity, Command, OpenOrder, Outcome, PhaseOrder, Setup};
 use crate::worker::websocket::Worker;
+use crew::Crew;
 use pulse::Pulse;
 use stop::StopRule;
 
@@ -26,7 +27,7 @@ use stop::StopRule;
 #[derive(Debug)]
 pub struct Fleet {
     setup: Arc<Setup>,
-    workers: Vec<Thread>,
+    workers: Crew<Command>,
     outcomes: Receiver<(usize, Outcome)>,
     cells: Vec<Arc<LiveCell>>,
     next_number: usize,
@@ -42,12 +43,6 @@ pub struct Part<'a> {
     pub index: usize,
     /// The open connections of each worker.
     pub members: &'a [u64],
-}
-
-#[derive(Debug)]
-struct Thread {
-    mailbox: Mailbox<Command>,
-    handle: Option<JoinHandle<()>>,
 }
 
 /// Who looks on while a fleet works, about ten times a second, and whether it shall end.
@@ -90,7 +85,7 @@ impl Fleet {
         let (sender, outcomes) = channel();
         let mut fleet = Self {
             setup,
-            workers: Vec::new(),
+            workers: Crew::new(|| Command::Quit),
             outcomes,
             cells: Vec::new(),
             next_number: 0,
@@ -113,20 +108,9 @@ impl Fleet {
             sender.clone(),
             Arc::clone(&cell),
         );
-        let (shard, mailbox) = Shard::new(&ShardConfig::default(), worker)?;
-        let sender = sender.clone();
-        let handle = std::thread::Builder::new()
-            .name(format!("load-{index}"))
-            .spawn(move || {
-                if let Err(error) = shard.run() {
-                    // A fleet that is gone waits for nothing.
-                    let _ = sender.send((index, Outcome::Died(error)));
-                }
-            })?;
-        self.workers.push(Thread {
-            mailbox,
-            handle: Some(handle),
-        });
+        let config = ShardConfig::default();
+        self.workers
+            .start(&config, worker, sender.clone(), Outcome::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -160,17 +144,13 @@ impl Fleet {
         let in_flight_max = (self.setup.handshakes_in_flight_max / workers).max(1);
         let (first, end) = (self.next_number, self.next_number + count);
         self.next_number = end;
-        for (index, worker) in self.workers.iter().enumerate() {
+        self.workers.order(|index| {
             let numbers = ((first + index).min(end)..end).step_by(workers);
-            let order = OpenOrder {
+            Command::Open(OpenOrder {
                 numbers,
                 in_flight_max,
-            };
-            worker
-                .mailbox
-                .send(Command::Open(order))
-                .map_err(|_| FleetError::Gone)?;
-        }
+            })
+        })?;
         let mut opened = Opened::default();
         let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
             if let Outcome::Opened(one) = outcome {
@@ -205,13 +185,14 @@ impl Fleet {
             })
             .collect();
         let sends = orders.iter().any(|order| order.activity.sends());
-        for (order, worker) in orders.into_iter().zip(&self.workers) {
-            if let Activity::FanOut(fan_out) = &order.activity {
+        for (order, mailbox) in orders.into_iter().zip(self.workers.mailboxes()) {
+            if let (Activity::FanOut(fan_out), Some(first)) =
+                (&order.activity, self.workers.mailboxes().next())
+            {
                 // The publisher is opened by itself, which gives it to the first worker.
-                fan_out.set_waker(&self.workers[0].mailbox);
+                fan_out.set_waker(first);
             }
-            worker
-                .mailbox
+            mailbox
                 .send(Command::Run(Box::new(order)))
                 .map_err(|_| FleetError::Gone)?;
         }
@@ -240,12 +221,7 @@ impl Fleet {
     /// # Errors
     /// [`FleetError`].
     pub fn close(&mut self) -> Result<(), FleetError> {
-        for worker in &self.workers {
-            worker
-                .mailbox
-                .send(Command::Close)
-                .map_err(|_| FleetError::Gone)?;
-        }
+        self.workers.order(|_| Command::Close)?;
         let stop = AtomicBool::new(self.is_interrupted);
         let mut watch = Watch {
             tick: &mut |_| {},
@@ -295,7 +271,7 @@ impl Fleet {
                             self.send_all(|| Command::Abandon);
                         }
                     }
-                    self.check_alive()?;
+                    self.workers.check_alive()?;
                 }
             }
         }
@@ -303,34 +279,8 @@ impl Fleet {
     }
 
     fn send_all(&self, command: impl Fn() -> Command) {
-        for worker in &self.workers {
-            // One that is gone is noticed by its silence.
-            let _ = worker.mailbox.send(command());
-        }
-    }
-
-    fn check_alive(&self) -> Result<(), FleetError> {
-        let is_gone = |worker: &Thread| worker.handle.as_ref().is_none_or(JoinHandle::is_finished);
-        if self.workers.iter().any(is_gone) {
-            Err(FleetError::Gone)
-        } else {
-            Ok(())
-        }
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        for worker in &self.workers {
-            // One that is gone needs no command.
-            let _ = worker.mailbox.send(Command::Quit);
-        }
-        for worker in &mut self.workers {
-            if let Some(handle) = worker.handle.take() {
-                // A worker's panic has been reported as its silence.
-                let _ = handle.join();
-            }
-        }
+        // One that is gone is noticed by its silence.
+        let _ = self.workers.order(|_| command());
     }
 }
 

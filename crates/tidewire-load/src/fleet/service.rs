@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tidewire_net::{Mailbox, Shard, ShardConfig};
+use tidewire_net::ShardConfig;
 
+use super::crew::Crew;
 use super::pulse::Pulse;
 use super::{FleetError, preflight};
 use crate::accounting::live::{self, ServiceCell, ServiceLive};
@@ -24,16 +24,10 @@ use crate::worker::service::{Dialogue, ServiceWorker};
 #[derive(Debug)]
 pub struct ServiceFleet {
     setup: Arc<ServiceSetup>,
-    workers: Vec<Thread>,
+    workers: Crew<ServiceCommand>,
     outcomes: Receiver<(usize, ServiceOutcome)>,
     cells: Vec<Arc<ServiceCell>>,
     pulse: Pulse,
-}
-
-#[derive(Debug)]
-struct Thread {
-    mailbox: Mailbox<ServiceCommand>,
-    handle: Option<JoinHandle<()>>,
 }
 
 /// How fast a phase sends, over all workers.
@@ -87,7 +81,7 @@ impl ServiceFleet {
         let (sender, outcomes) = channel();
         let mut fleet = Self {
             setup,
-            workers: Vec::new(),
+            workers: Crew::new(|| ServiceCommand::Quit),
             outcomes,
             cells: Vec::new(),
             pulse: Pulse::start(),
@@ -126,20 +120,8 @@ impl ServiceFleet {
             outbox_bytes_max: OUTBOX_BYTES_MAX,
             ..ShardConfig::default()
         };
-        let (shard, mailbox) = Shard::new(&config, worker)?;
-        let sender = sender.clone();
-        let handle = std::thread::Builder::new()
-            .name(format!("load-{index}"))
-            .spawn(move || {
-                if let Err(error) = shard.run() {
-                    // A fleet that is gone waits for nothing.
-                    let _ = sender.send((index, ServiceOutcome::Died(error)));
-                }
-            })?;
-        self.workers.push(Thread {
-            mailbox,
-            handle: Some(handle),
-        });
+        self.workers
+            .start(&config, worker, sender.clone(), ServiceOutcome::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -164,7 +146,7 @@ impl ServiceFleet {
         &mut self,
         watch: &mut dyn FnMut(&ServiceLive) -> Wish,
     ) -> Result<Tally, FleetError> {
-        self.send_all(|| ServiceCommand::Connect)?;
+        self.workers.order(|_| ServiceCommand::Connect)?;
         self.wait(watch)
     }
 
@@ -186,7 +168,7 @@ impl ServiceFleet {
             .map(|index| (index..self.setup.users).step_by(workers).count() as u64)
             .collect();
         let start_ns = self.setup.now_ns();
-        for (index, worker) in self.workers.iter().enumerate() {
+        self.workers.order(|index| {
             let tempo = match &plan.rhythm {
                 Rhythm::Closed => Tempo::Closed,
                 Rhythm::Each { per_s } => Tempo::Each { per_s: *per_s },
@@ -194,17 +176,13 @@ impl ServiceFleet {
                     Tempo::Open(Share::of(pace.clone(), *per_s, &members, index))
                 }
             };
-            let order = ServicePhase {
+            ServiceCommand::Run(Box::new(ServicePhase {
                 tempo,
                 start_ns,
                 longest: plan.longest,
                 budget: budget.clone(),
-            };
-            worker
-                .mailbox
-                .send(ServiceCommand::Run(Box::new(order)))
-                .map_err(|_| FleetError::Gone)?;
-        }
+            }))
+        })?;
         self.wait(watch)
     }
 
@@ -213,7 +191,7 @@ impl ServiceFleet {
     /// # Errors
     /// [`FleetError`].
     pub fn close(&mut self) -> Result<(), FleetError> {
-        self.send_all(|| ServiceCommand::Close)?;
+        self.workers.order(|_| ServiceCommand::Close)?;
         self.wait(&mut |_| Wish::GoOn).map(|_| ())
     }
 
@@ -223,6 +201,7 @@ impl ServiceFleet {
         let mut missing = self.workers.len();
         let mut is_stopped = false;
         let mut interrupted_at: Option<Instant> = None;
+        let mut is_abandoned = false;
         let mut next_tick = Instant::now() + TICK;
         while missing > 0 {
             let wait = next_tick.saturating_duration_since(Instant::now());
@@ -246,52 +225,20 @@ impl ServiceFleet {
                     let wish = watch(&live::sum_service(&self.cells));
                     if wish != Wish::GoOn && !is_stopped {
                         is_stopped = true;
-                        self.send_all(|| ServiceCommand::Stop)?;
+                        self.workers.order(|_| ServiceCommand::Stop)?;
                     }
                     if wish == Wish::Interrupt {
                         let at = *interrupted_at.get_or_insert_with(Instant::now);
-                        if at.elapsed() >= GRACE {
-                            self.send_all(|| ServiceCommand::Abandon)?;
+                        if !is_abandoned && at.elapsed() >= GRACE {
+                            is_abandoned = true;
+                            self.workers.order(|_| ServiceCommand::Abandon)?;
                         }
                     }
-                    self.check_alive()?;
+                    self.workers.check_alive()?;
                 }
             }
         }
         all.ok_or(FleetError::Gone)
-    }
-
-    fn send_all(&self, command: impl Fn() -> ServiceCommand) -> Result<(), FleetError> {
-        for worker in &self.workers {
-            worker
-                .mailbox
-                .send(command())
-                .map_err(|_| FleetError::Gone)?;
-        }
-        Ok(())
-    }
-
-    fn check_alive(&self) -> Result<(), FleetError> {
-        let is_gone = |worker: &Thread| worker.handle.as_ref().is_none_or(JoinHandle::is_finished);
-        match self.workers.iter().any(is_gone) {
-            true => Err(FleetError::Gone),
-            false => Ok(()),
-        }
-    }
-}
-
-impl Drop for ServiceFleet {
-    fn drop(&mut self) {
-        for worker in &self.workers {
-            // One that is gone needs no command.
-            let _ = worker.mailbox.send(ServiceCommand::Quit);
-        }
-        for worker in &mut self.workers {
-            if let Some(handle) = worker.handle.take() {
-                // A worker's panic has been reported as its silence.
-                let _ = handle.join();
-            }
-        }
     }
 }
 

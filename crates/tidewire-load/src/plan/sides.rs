@@ -7,6 +7,9 @@ use crate::accounting::outcome::CpuTime;
 use crate::accounting::recorder::Recorder;
 use crate::accounting::server::ServerWatch;
 use crate::report::model::GeneratorHealth;
+use crate::report::{Cpu, TestResult};
+use crate::verdict::evidence::{Evidence, PaceKept};
+use crate::verdict::judge;
 use crate::verdict::usage::{Side, Usage};
 
 /// What generator and server have had of the processor in a time, and how the generator fared.
@@ -47,4 +50,39 @@ pub(super) fn both_sides(
         cpu: Duration::from_secs_f64(on_shared_s),
     };
     (usage, ended.health_since(started, cpu, neighbour, late))
+}
+
+/// Adds the verdict over the evidence, and what it rests on. `remarks` are about whose figures these are.
+pub(super) fn add_verdict(
+    result: &mut TestResult,
+    evidence: &Evidence,
+    cpu: CpuTime,
+    remarks: &[String],
+) {
+    let usage = &evidence.usage;
+    let known = |value: f64| (value > 0.0).then_some(value);
+    result.cpu = Some(Cpu {
+        client_s: cpu.total.as_secs_f64(),
+        client_spin_s: known(cpu.spun.as_secs_f64()),
+        client_share: known(usage.client_share()),
+        client_cores: known(usage.client.cores),
+        server_s: usage.server.map(|server| server.total_s),
+        server_share: usage.server_share(),
+        server_cores: usage.server.and_then(|server| known(server.cores)),
+        shared_cores: known(usage.shared_cores).filter(|_| usage.server.is_some()),
+    });
+    if let Some(pace) = &mut result.pace {
+        pace.offered_per_s = evidence.pace.as_ref().map(PaceKept::offered_per_s);
+    }
+    result.generator = Some(evidence.generator);
+    result.bottleneck = usage.bottleneck();
+    let judgement = judge(evidence);
+    result.verdict = judgement.verdict;
+    result.doubts = judgement
+        .doubts
+        .iter()
+        .map(|doubt| doubt.name().to_owned())
+        .collect();
+    result.notes.extend(judgement.notes);
+    result.notes.extend(remarks.iter().cloned());
 }

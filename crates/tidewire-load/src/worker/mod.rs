@@ -10,3 +10,11 @@ pub mod service;
 pub mod target;
 pub mod template;
 pub mod websocket;
+
+/// The seed of a worker, from the seed of the run.
+fn seed(run: u64, index: usize) -> u64 {
+    run.wrapping_add((index as u64).wrapping_mul(SEED_STEP))
+}
+
+/// An odd number with mixed bits.
+const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;

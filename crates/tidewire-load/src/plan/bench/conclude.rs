@@ -7,14 +7,13 @@ use crate::accounting::server::{ServerSample, ServerWatch};
 use crate::accounting::stats::ServerCounts;
 use crate::report::model::{GeneratorHealth, ReplyFaults};
 use crate::report::number;
-use crate::report::{ConfirmedBy, Cpu, LatencyOrigin, Memory, Pings, TestResult};
+use crate::report::{ConfirmedBy, LatencyOrigin, Memory, Pings, TestResult};
 use crate::verdict::account::Accounting;
-use crate::verdict::evidence::{Aim, DeliveryFaults, Evidence, PaceKept, RATE_LIMIT};
-use crate::verdict::judge;
+use crate::verdict::evidence::{Aim, DeliveryFaults, Evidence, RATE_LIMIT};
 use crate::verdict::usage::Usage;
 
 use super::measure::Bench;
-use crate::plan::sides::both_sides;
+use crate::plan::sides::{add_verdict, both_sides};
 
 /// A phase and what the server says about it.
 pub(crate) struct Measured {
@@ -227,38 +226,13 @@ impl Bench<'_> {
         evidence: &Evidence,
         cpu: crate::accounting::outcome::CpuTime,
     ) {
-        let usage = &evidence.usage;
-        let known = |value: f64| (value > 0.0).then_some(value);
-        result.cpu = Some(Cpu {
-            client_s: cpu.total.as_secs_f64(),
-            client_spin_s: known(cpu.spun.as_secs_f64()),
-            client_share: known(usage.client_share()),
-            client_cores: known(usage.client.cores),
-            server_s: usage.server.map(|server| server.total_s),
-            server_share: usage.server_share(),
-            server_cores: usage.server.and_then(|server| known(server.cores)),
-            shared_cores: known(usage.shared_cores).filter(|_| usage.server.is_some()),
-        });
         let account = &evidence.account;
         result.pings = (account.pings_sent > 0 || evidence.pongs_strange > 0).then_some(Pings {
             sent: account.pings_sent,
             lost: account.pongs_lost,
             strange: evidence.pongs_strange,
         });
-        if let Some(pace) = &mut result.pace {
-            pace.offered_per_s = evidence.pace.as_ref().map(PaceKept::offered_per_s);
-        }
-        result.generator = Some(evidence.generator);
-        result.bottleneck = usage.bottleneck();
-        let judgement = judge(evidence);
-        result.verdict = judgement.verdict;
-        result.doubts = judgement
-            .doubts
-            .iter()
-            .map(|doubt| doubt.name().to_owned())
-            .collect();
-        result.notes.extend(judgement.notes);
-        result.notes.extend(self.server.remarks().iter().cloned());
+        add_verdict(result, evidence, cpu, self.server.remarks());
     }
 
     fn add_notes(&self, result: &mut TestResult, ran: &Ran) {

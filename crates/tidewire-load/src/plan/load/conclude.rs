@@ -9,15 +9,14 @@ use crate::accounting::generator::Moment;
 use crate::accounting::server::ServerSample;
 use crate::accounting::tally::{SURPLUS, Tally};
 use crate::fleet::service::Rhythm;
-use crate::plan::sides::both_sides;
+use crate::plan::sides::{add_verdict, both_sides};
 use crate::report::{
-    self, ConfirmedBy, Connecting, Cpu, LatencyOrigin, LoopKind, Memory, Received, ReplyFaults,
+    self, ConfirmedBy, Connecting, LatencyOrigin, LoopKind, Memory, Received, ReplyFaults,
     TargetFigures, TestResult, number,
 };
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
-use crate::verdict::judge;
 
 /// A phase that is over, and what both sides have used.
 pub(super) struct Concluding {
@@ -51,7 +50,11 @@ impl Loading<'_> {
             .zip(&result.load.expectations)
             .any(|(expectation, outcome)| expectation.allows_errors() && outcome.kept);
         let evidence = self.evidence(result, &seen, are_errors_allowed);
-        self.judge(result, &evidence, tally);
+        add_verdict(result, &evidence, tally.cpu, self.server.remarks());
+        result.memory = self.server.rss_bytes().map(|server_rss_bytes| Memory {
+            server_rss_bytes,
+            ..Memory::default()
+        });
         self.add_notes(result, &seen);
         seen.tally
     }
@@ -213,39 +216,6 @@ impl Loading<'_> {
             latency_p99_us: result.latency_us.as_ref().map(|latency| latency.p99),
             ..Evidence::default()
         }
-    }
-
-    fn judge(&self, result: &mut TestResult, evidence: &Evidence, tally: &Tally) {
-        let usage = &evidence.usage;
-        let known = |value: f64| (value > 0.0).then_some(value);
-        result.cpu = Some(Cpu {
-            client_s: tally.cpu.total.as_secs_f64(),
-            client_spin_s: known(tally.cpu.spun.as_secs_f64()),
-            client_share: known(usage.client_share()),
-            client_cores: known(usage.client.cores),
-            server_s: usage.server.map(|server| server.total_s),
-            server_share: usage.server_share(),
-            server_cores: usage.server.and_then(|server| known(server.cores)),
-            shared_cores: known(usage.shared_cores).filter(|_| usage.server.is_some()),
-        });
-        result.memory = self.server.rss_bytes().map(|server_rss_bytes| Memory {
-            server_rss_bytes,
-            ..Memory::default()
-        });
-        if let (Some(pace), Some(kept)) = (&mut result.pace, &evidence.pace) {
-            pace.offered_per_s = Some(kept.offered_per_s());
-        }
-        result.generator = Some(evidence.generator);
-        result.bottleneck = usage.bottleneck();
-        let judgement = judge(evidence);
-        result.verdict = judgement.verdict;
-        result.doubts = judgement
-            .doubts
-            .iter()
-            .map(|doubt| doubt.name().to_owned())
-            .collect();
-        result.notes.extend(judgement.notes);
-        result.notes.extend(self.server.remarks().iter().cloned());
     }
 
     fn add_notes(&self, result: &mut TestResult, seen: &Concluding) {

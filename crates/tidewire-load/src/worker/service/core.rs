@@ -15,6 +15,7 @@ use super::user::{Pending, User, UserState};
 use crate::accounting::live::ServiceCell;
 use crate::accounting::tally::Tally;
 use crate::report::model::ByteCounts;
+use crate::worker;
 use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
 use crate::worker::template::{Template, Values};
@@ -67,15 +68,13 @@ impl Core {
         outcomes: Sender<(usize, ServiceOutcome)>,
         live: Arc<ServiceCell>,
     ) -> Self {
-        let seed = setup
-            .seed
-            .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
+        let random = SmallRng::seed_from_u64(worker::seed(setup.seed, index));
         let tally = Tally::new(setup.now_ns(), setup.script.steps.len());
         Self {
             index,
             outcomes,
             live,
-            random: SmallRng::seed_from_u64(seed),
+            random,
             sequence: index as u64 + 1,
             by_socket: Vec::new(),
             tally: Box::new(tally),
@@ -154,7 +153,6 @@ impl Core {
         wrap: Option<Wrap<'_>>,
     ) {
         let Some(id) = user.socket else { return };
-        let setup = Arc::clone(&self.setup);
         let step = pending.exchange.step as usize;
         if self.is_in_turn {
             // Many may have been sent before it in this call.
@@ -163,49 +161,70 @@ impl Core {
         pending.exchange.sent_ns = self.now_ns();
         self.note_lateness(user, pending);
         let detour = user.detour.take();
-        let fixed = match (&detour, &setup.script.steps[step].request) {
-            (Some(detour), _) => Some((detour, detour.len())),
-            (None, Encoded::Fixed { bytes, head_bytes }) if wrap.is_none() => {
-                Some((bytes, *head_bytes))
+        let counts = match (&detour, &self.setup.script.steps[step].request, wrap) {
+            (Some(detour), _, _) => self.write_fixed(io, id, detour, detour.len()),
+            (None, Encoded::Fixed { bytes, head_bytes }, None) => {
+                self.write_fixed(io, id, bytes, *head_bytes)
             }
-            _ => None,
-        };
-        let counts = if let Some((bytes, head_bytes)) = fixed {
-            self.write(io, id, bytes);
-            let (wire, head) = (bytes.len() as u64, head_bytes as u64);
-            ByteCounts {
-                wire,
-                head,
-                body: wire - head,
-            }
-        } else {
-            let mut message = std::mem::take(&mut self.message);
-            message.clear();
-            let mut counts = self.render(io, user, step, &mut message);
-            if let Some(wrap) = wrap {
-                let mut frame = std::mem::take(&mut self.scratch);
-                frame.clear();
-                wrap(&mut self.random, &message, &mut frame);
-                counts = ByteCounts {
-                    wire: frame.len() as u64,
-                    head: 0,
-                    body: message.len() as u64,
-                };
-                self.write(io, id, &frame);
-                self.scratch = frame;
-            } else {
-                self.write(io, id, &message);
-            }
-            self.message = message;
-            counts
+            (None, _, wrap) => self.write_rendered(io, (id, user), step, wrap),
         };
         user.detour = detour;
         user.sent_here += 1;
         self.tally.send(&pending.exchange, counts);
         if !user.is_timed {
             user.is_timed = true;
-            io.set_timer(id, io.now().monotonic_ms + setup.timeouts.request_ms);
+            let timeout_ms = self.setup.timeouts.request_ms;
+            io.set_timer(id, io.now().monotonic_ms + timeout_ms);
         }
+    }
+
+    #[inline]
+    fn write_fixed(
+        &self,
+        io: &mut Io,
+        id: ConnectionId,
+        bytes: &[u8],
+        head_bytes: usize,
+    ) -> ByteCounts {
+        self.write(io, id, bytes);
+        ByteCounts {
+            wire: bytes.len() as u64,
+            head: head_bytes as u64,
+            body: (bytes.len() - head_bytes) as u64,
+        }
+    }
+
+    fn write_rendered<S>(
+        &mut self,
+        io: &mut Io,
+        (id, user): (ConnectionId, &User<S>),
+        step: usize,
+        wrap: Option<Wrap<'_>>,
+    ) -> ByteCounts {
+        let mut message = std::mem::take(&mut self.message);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        message.clear();
+        let setup = Arc::clone(&self.setup);
+        let mut values = self.values(&setup, io, user);
+        let mut counts = setup
+            .script
+            .write(step, &mut values, &mut scratch, &mut message);
+        match wrap {
+            Some(wrap) => {
+                scratch.clear();
+                wrap(&mut self.random, &message, &mut scratch);
+                counts = ByteCounts {
+                    wire: scratch.len() as u64,
+                    head: 0,
+                    body: message.len() as u64,
+                };
+                self.write(io, id, &scratch);
+            }
+            None => self.write(io, id, &message),
+        }
+        self.message = message;
+        self.scratch = scratch;
+        counts
     }
 
     /// Appends a text of the user's that is no request.
@@ -216,38 +235,32 @@ impl Core {
         template: &Template,
         out: &mut Vec<u8>,
     ) {
-        let sequence = self.next_sequence();
-        let mut values = Values {
-            sequence,
+        let setup = Arc::clone(&self.setup);
+        template.write(&mut self.values(&setup, io, user), out);
+    }
+
+    /// The values of one text.
+    fn values<'a, S>(
+        &'a mut self,
+        setup: &'a ServiceSetup,
+        io: &Io,
+        user: &'a User<S>,
+    ) -> Values<'a> {
+        Values {
+            sequence: self.next_sequence(),
             user: user.number as u64,
             unix_ms: io.now().unix_ms,
             random: &mut self.random,
             captured: &user.script.captured,
-            feeds: &self.setup.script.feeds,
+            feeds: &setup.script.feeds,
             rows: &user.script.rows,
-        };
-        template.write(&mut values, out);
+        }
     }
 
     fn next_sequence(&mut self) -> u64 {
         let sequence = self.sequence;
         self.sequence += self.setup.workers as u64;
         sequence
-    }
-
-    fn render<S>(&mut self, io: &Io, user: &User<S>, step: usize, out: &mut Vec<u8>) -> ByteCounts {
-        let sequence = self.next_sequence();
-        let script = &self.setup.script;
-        let mut values = Values {
-            sequence,
-            user: user.number as u64,
-            unix_ms: io.now().unix_ms,
-            random: &mut self.random,
-            captured: &user.script.captured,
-            feeds: &script.feeds,
-            rows: &user.script.rows,
-        };
-        script.write(step, &mut values, &mut self.scratch, out)
     }
 
     /// Writes at once where there is one write for each request anyway, so that the time of sending is
@@ -334,9 +347,6 @@ impl Core {
         self.random.random_range(longest / 2..=longest)
     }
 }
-
-/// Spreads the workers' seeds; an odd number with mixed bits.
-const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 const REST_NS_MIN: u64 = 1_000_000;
 

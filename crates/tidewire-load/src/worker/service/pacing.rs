@@ -25,8 +25,7 @@ impl Core {
             Tempo::Open(_) if user.script.at == 0 => return None,
             Tempo::Open(_) => now_ns,
         };
-        let setup = std::sync::Arc::clone(&self.setup);
-        if !setup.growth.is_constant() && self.is_leaving(user) && user.script.at == 0 {
+        if !self.setup.growth.is_constant() && self.is_leaving(user) && user.script.at == 0 {
             return None;
         }
         let phase = self.phase.as_mut()?;

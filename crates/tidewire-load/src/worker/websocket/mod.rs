@@ -29,6 +29,7 @@ use tidewire_wire::frame::write_close;
 use crate::accounting::failure::{Failure, Failures};
 use crate::accounting::live::LiveCell;
 use crate::accounting::outcome::ServerFacts;
+use crate::worker;
 use crate::worker::meter::Spin;
 use crate::worker::order::{Command, Outcome, Setup};
 use crate::worker::websocket::session::{Pump, Session, State, Talk, Task};
@@ -85,10 +86,7 @@ impl Worker {
         outcomes: Sender<(usize, Outcome)>,
         live: Arc<LiveCell>,
     ) -> Self {
-        let seed = setup
-            .seed
-            .wrapping_add((index as u64).wrapping_mul(SEED_STEP));
-        let random = SmallRng::seed_from_u64(seed);
+        let random = SmallRng::seed_from_u64(worker::seed(setup.seed, index));
         let is_tls = setup.target.tls.is_some();
         let contents = Contents::new(setup.layer);
         let lab = Lab {
@@ -387,8 +385,5 @@ impl Lab {
 /// The longest write under TLS: what the connection encrypts at a time, so that a write of all of it
 /// means that the socket is not full.
 const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
-
-/// Spreads the workers' seeds; an odd number with mixed bits.
-const SEED_STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 const PUBLISH_PERCENTILE_NS: u64 = 250_000_000;
