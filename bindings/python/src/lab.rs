@@ -214,7 +214,7 @@ pub(crate) fn lab_load(
     };
     let outcome = py.detach(|| load::run(&plan, &mut watch, &stop));
     match watch.raised {
-        // Ctrl-C is told by the partial report: what was measured is not lost.
+        // Ctrl-C returns the partial report, so that no measurement is lost.
         Some(error) if !error.is_instance_of::<PyKeyboardInterrupt>(py) => return Err(error),
         _ => {}
     }

@@ -1,4 +1,4 @@
-//! What a load does, second by second, as rows of a name, a figure and its course.
+//! The live view of a load: one row for each figure, with its value and its course over time.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,7 +12,7 @@ use tidewire_load::report::number;
 /// The figures of a load that goes on, and those of the seconds before.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
-    /// What is loaded.
+    /// The URL under load.
     target: String,
     phase: String,
     expected: Option<Duration>,
@@ -21,7 +21,7 @@ pub(crate) struct Board {
     seconds: Vec<Second>,
 }
 
-/// What is drawn of a second.
+/// The figures of one second.
 #[derive(Debug, Clone, Copy, Default)]
 struct Second {
     rate_per_s: f64,
@@ -257,7 +257,7 @@ pub(super) mod tests {
     use ratatui::backend::TestBackend;
     use tidewire_load::accounting::windows::WindowSeries;
 
-    /// The board after so many seconds with growing latencies and one failure in each.
+    /// The board after this many seconds, with growing latencies and one failure in each.
     pub(crate) fn board(seconds: u64) -> Board {
         let mut board = Board::new("http://h/");
         board.start("sending", Some(Duration::from_secs(30)));

@@ -31,7 +31,7 @@ pub(crate) struct LoadFlags {
     pub(crate) output: LoadOutputFlags,
 }
 
-/// How many, how fast and how long.
+/// Number, rate and duration.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanFlags {
@@ -93,7 +93,7 @@ pub(crate) struct PlanFlags {
     pub(crate) seed: Option<u64>,
 }
 
-/// What is sent.
+/// Options of the HTTP request.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub(crate) struct RequestFlags {
@@ -129,7 +129,7 @@ pub(crate) struct RequestFlags {
     pub(crate) redirects: Option<u32>,
 }
 
-/// What a WebSocket session says.
+/// Options of a WebSocket session.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "WebSocket")]
 pub(crate) struct MessageFlags {
@@ -161,7 +161,7 @@ pub(crate) struct MessageFlags {
     pub(crate) token: Option<String>,
 }
 
-/// What is expected.
+/// Checks of responses, and expectations of figures.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Checks")]
 pub(crate) struct CheckFlags {
@@ -178,19 +178,19 @@ pub(crate) struct CheckFlags {
     /// Exit code 5 if one is broken
     #[arg(long, value_name = "EXPECTATION", value_parser = expectation)]
     pub(crate) expect: Vec<Expectation>,
-    /// End early when an expectation has been broken for so many seconds
+    /// End the load early when an expectation has been broken for this many seconds without a break
     #[arg(long, value_name = "S", value_parser = quantity::duration, requires = "expect")]
     pub(crate) abort_after_s: Option<Duration>,
 }
 
-/// How connections are made.
+/// Options of connections.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Connections")]
 pub(crate) struct ConnectionFlags {
     /// A new connection for each request
     #[arg(long)]
     pub(crate) no_keepalive: bool,
-    /// Replace a connection after so many requests
+    /// Replace a connection after this many requests
     #[arg(long, value_name = "N", value_parser = whole)]
     pub(crate) requests_per_connection: Option<u64>,
     /// Milliseconds to wait for a whole response [default: 30000]
@@ -237,7 +237,7 @@ pub(crate) struct ConnectionFlags {
     pub(crate) server_pid: Option<u32>,
 }
 
-/// What is shown and written, and what the report is compared with.
+/// Output: display, files, and the comparison with an earlier report.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct LoadOutputFlags {
@@ -253,7 +253,7 @@ pub(crate) struct LoadOutputFlags {
     /// First of all words: the words after it are the flags of that tool, and its report lines are printed
     #[arg(long = "as", value_name = "TOOL", value_enum)]
     pub(crate) foreign: Option<Tool>,
-    /// What the words of --as become
+    /// The result of reading the flags after --as
     #[arg(long, value_enum, hide = true)]
     pub(crate) lines_of: Option<Tool>,
     /// Print the report as JSON instead of tables

@@ -1,4 +1,4 @@
-//! What the flags of other load generators are in ours.
+//! Translation of the flags of other load generators into ours.
 
 use super::Tool;
 use tidewire_load::options::quantity;
