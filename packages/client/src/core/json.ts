@@ -1,0 +1,124 @@
+/** The JSON format, and a fast reader of publications that leaves payloads undecoded. */
+
+import { TidewireError } from "../errors.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
+
+/** Encodes a payload as JSON text. */
+function encodeJson(value: unknown): string {
+  let text: string | undefined;
+  try {
+    text = JSON.stringify(value);
+  } catch (cause) {
+    throw new TidewireError("INVALID_ARGUMENT", `the payload is not JSON: ${String(cause)}`, { cause });
+  }
+  return text ?? "null";
+}
+
+export const json: Format = {
+  query: "",
+  payload: encodeJson,
+  envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): string {
+    const head = JSON.stringify(fields);
+    return payload === undefined ? head : `${head.slice(0, -1)},"p":${payload as string}}`;
+  },
+  read(): Envelope {
+    throw new TidewireError("NOT_SUPPORTED", "the server sent MessagePack; import it from @tidewire/client/msgpack", {
+      fault: "server",
+    });
+  },
+};
+
+/** Reads a JSON message. Older peers write the category before the object (PROTOCOL 4.3). */
+export function readJson(text: string): Envelope {
+  let start = 0;
+  let category: string | undefined;
+  if (text.charCodeAt(0) !== 123) {
+    const prefix = /^(?:WSE|S|U)(?=\{)/.exec(text)?.[0];
+    if (prefix) [start, category] = [prefix.length, prefix];
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(start ? text.slice(start) : text);
+  } catch (cause) {
+    throw unreadable("it is not JSON", cause);
+  }
+  if (!isObject(value)) throw unreadable("it is not an object");
+  if (category && value["c"] == null) value["c"] = category;
+  return value;
+}
+
+/** An error about a message of the server that cannot be read. */
+export function unreadable(what: string, cause?: unknown): TidewireError {
+  return new TidewireError("PROTOCOL_ERROR", `the server sent a message that cannot be read: ${what}`, {
+    fault: "server",
+    cause,
+  });
+}
+
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** The value of a field by its name or its synonym. */
+export function typeOf(envelope: Envelope): unknown {
+  return envelope["t"] ?? envelope["type"];
+}
+
+export function payloadOf(envelope: Envelope): unknown {
+  return envelope["p"] ?? envelope["payload"];
+}
+
+/** What {@link scanPublication} finds. */
+export interface Scanned {
+  type: string;
+  topic: string;
+  epoch: string | undefined;
+  offset: number;
+  id: string | undefined;
+  priority: number;
+  /** The JSON text of the payload, not checked. */
+  payload: string;
+}
+
+const HEAD = '{"c":"U","t":"';
+
+/**
+ * Finds the fields of a publication in the order in which this project's server writes them (PROTOCOL 19.2), without
+ * decoding the payload. `undefined` for any other message, which {@link readJson} reads.
+ */
+export function scanPublication(text: string): Scanned | undefined {
+  if (!text.startsWith(HEAD) || text.charCodeAt(text.length - 1) !== 125) return undefined;
+  let at = text.indexOf('"', HEAD.length);
+  const type = text.slice(HEAD.length, at);
+  if (!text.startsWith('","tp":"', at)) return undefined;
+  const topicAt = at + 8;
+  at = text.indexOf('"', topicAt);
+  const topic = text.slice(topicAt, at);
+  let epoch: string | undefined;
+  let offset = 0;
+  if (text.startsWith('","e":"', at)) {
+    epoch = text.slice(at + 7, at + 15);
+    if (!text.startsWith('","o":', at + 15)) return undefined;
+    at += 21;
+    for (let digit = text.charCodeAt(at); digit > 47 && digit < 58; digit = text.charCodeAt(++at)) {
+      offset = offset * 10 + digit - 48;
+    }
+  } else at += 1;
+  let id: string | undefined;
+  if (text.startsWith(',"id":"', at)) {
+    const end = text.indexOf('"', at + 7);
+    id = text.slice(at + 7, end);
+    at = end + 1;
+  }
+  let priority = 5;
+  if (text.startsWith(',"pri":', at)) {
+    const end = text.indexOf(",", at + 7);
+    priority = Number(text.slice(at + 7, end));
+    at = end;
+  }
+  // Escapes, further fields and another order are for the reader of JSON.
+  if (!text.startsWith(',"p":', at) || type.includes("\\") || topic.includes("\\") || id?.includes("\\")) {
+    return undefined;
+  }
+  return { type, topic, epoch, offset, id, priority, payload: text.slice(at + 5, -1) };
+}

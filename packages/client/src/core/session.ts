@@ -1,0 +1,707 @@
+/**
+ * A client's state machine: what it sends on a connection and what it makes of what it receives. Messages, calls, the
+ * time and randomness go in; messages and events come out. It waits for nothing and touches no socket.
+ */
+
+import { TidewireError } from "../errors.js";
+import type { ClientEvents } from "../events.js";
+import { Message } from "../message.js";
+import type { ResolvedOptions } from "../options.js";
+import { errorOf } from "./codes.js";
+import { isObject, json, payloadOf, type Scanned, typeOf, unreadable } from "./json.js";
+import type { Envelope, EncodedPayload, EnvelopeFields, Format, KeyExchange } from "./layers.js";
+import { QualityMeter } from "./quality.js";
+import { Producer } from "./producer.js";
+import { RateLimit } from "./rate.js";
+import { type Request, Requests } from "./requests.js";
+import { Subscriptions, type TopicRequest } from "./subscriptions.js";
+
+/** The moment of a call: `ms` on a clock that never goes back, and the time of day. */
+export interface Now {
+  ms: number;
+  unixMs: number;
+}
+
+/** What a session makes happen. */
+export interface SessionHost {
+  /** Sends a message on the current connection. `after` runs when it has been sealed. */
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void;
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
+  /** A server's call. */
+  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
+  /** The session was accepted, opened, or is recovered: its owner looks at its state. */
+  changed(): void;
+  /** The server asks for a fresh token. */
+  wantToken(): void;
+  /** Whether the connection has room for more. */
+  hasRoom(): boolean;
+}
+
+/** The answer to a server's call. */
+export type Answer = { payload: unknown } | { error: { code: string; message: string } };
+
+/** What the end of a connection says about the next one. */
+export interface Hints {
+  reconnectAfterMs: number | undefined;
+  retryAfterMs: number | undefined;
+  wasOpen: boolean;
+}
+
+/** A message that waits to be sent. */
+interface Waiting {
+  fields: EnvelopeFields;
+  payload: EncodedPayload | undefined;
+  bytes: number;
+  /** The request that it is, if it is still open. */
+  cid?: string;
+}
+
+/** What belongs to one connection. */
+interface Link {
+  url: string;
+  exchange: KeyExchange | undefined;
+  connectionId: string;
+  isAccepted: boolean;
+  isOpen: boolean;
+  sequence: number;
+  heardMs: number;
+  pingMs: number;
+  /** The time between two pings. */
+  intervalMs: number;
+  reconnectAfterMs: number | undefined;
+  retryAfterMs: number | undefined;
+  repeatAtMs: number;
+  refresh: { endsMs: number; nextMs: number } | undefined;
+  features: Record<string, unknown>;
+  messageBytesMax: number;
+  pings: { sentMs: number; done: ((latencyMs: number) => void) | undefined }[];
+}
+
+export interface RequestOptions {
+  isRepeatable?: boolean;
+  timeoutMs?: number | undefined;
+  category?: string;
+  signal?: AbortSignal | undefined;
+}
+
+/** No server can make a client wait longer by a hint. */
+const HINT_MS_MAX = 24 * 3_600_000;
+/** After a wake, a silent server has this long to answer a ping. */
+const WAKE_GRACE_MS = 5_000;
+const ACKS_MAX = 1_000;
+
+export class Session {
+  readonly options: ResolvedOptions;
+  readonly format: Format;
+  readonly subscriptions: Subscriptions;
+  readonly quality = new QualityMeter();
+  readonly requests = new Requests();
+  readonly producer: Producer | undefined;
+  readonly #host: SessionHost;
+  readonly #outbox: Waiting[] = [];
+  #outboxAt = 0;
+  #outboxBytes = 0;
+  #rate = RateLimit.unlimited();
+  /** Messages that may be sent before the rate limit is asked again. */
+  #allowance = 0;
+  #nextCid = 1;
+  #link: Link | undefined;
+  #isPoor = false;
+  readonly #acks: number[] = [];
+  readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
+
+  constructor(options: ResolvedOptions, host: SessionHost) {
+    this.options = options;
+    this.format = options.format ?? json;
+    this.#host = host;
+    this.subscriptions = new Subscriptions(
+      {
+        message: (message) => host.emit("message", message),
+        gap: (gap) => host.emit("gap", gap),
+        unrecovered: (event) => host.emit("unrecovered", event),
+        lost: (topics) => host.emit("subscriptionLost", { topics }),
+      },
+      options.reorderWindowMs,
+    );
+    this.producer = options.queue && new Producer(this, options.queue);
+    this.#systemTypes = this.#handlers();
+  }
+
+  /** A server has accepted the client. */
+  get isAccepted(): boolean {
+    return this.#link?.isAccepted ?? false;
+  }
+
+  /** Messages can be sent: the limits of the server are known. */
+  get isOpen(): boolean {
+    return this.#link?.isOpen ?? false;
+  }
+
+  get features(): Record<string, unknown> {
+    return this.#link?.features ?? {};
+  }
+
+  /** The largest message that the server accepts; 0 if it has not said. */
+  get serverBytesMax(): number {
+    return this.#link?.messageBytesMax ?? 0;
+  }
+
+  get connectionId(): string {
+    return this.#link?.connectionId ?? "";
+  }
+
+  get outboxBytes(): number {
+    return this.#outboxBytes;
+  }
+
+  /** The connection is upgraded. The first message of the server is `server_ready`. */
+  connected(url: string, exchange: KeyExchange | undefined, now: Now): void {
+    this.#link = {
+      url,
+      exchange,
+      connectionId: "",
+      isAccepted: false,
+      isOpen: false,
+      sequence: 0,
+      heardMs: now.ms,
+      pingMs: now.ms,
+      intervalMs: Infinity,
+      reconnectAfterMs: undefined,
+      retryAfterMs: undefined,
+      repeatAtMs: Infinity,
+      refresh: undefined,
+      features: {},
+      messageBytesMax: 0,
+      pings: [],
+    };
+  }
+
+  /** The connection is gone. What it said about the next one. */
+  disconnected(): Hints {
+    const link = this.#link;
+    this.#link = undefined;
+    this.#acks.length = 0;
+    this.quality.disconnected();
+    this.requests.disconnected();
+    this.subscriptions.disconnected();
+    this.producer?.disconnected();
+    for (const { done } of link?.pings ?? []) done?.(Number.NaN);
+    return {
+      reconnectAfterMs: link?.reconnectAfterMs,
+      retryAfterMs: link?.retryAfterMs,
+      wasOpen: link?.isOpen ?? false,
+    };
+  }
+
+  /** There is no further connection. */
+  end(error: TidewireError): void {
+    this.requests.failAll(error);
+    this.subscriptions.end(error);
+    this.producer?.end(error);
+    this.#outbox.length = this.#outboxAt = this.#outboxBytes = 0;
+  }
+
+  // Sending
+
+  /**
+   * Sends a message of the application, or lets it wait for the connection. Throws `BUSY` when too much waits.
+   * Whether there is room for more.
+   */
+  send(fields: EnvelopeFields, payload: EncodedPayload | undefined, now: Now): boolean {
+    const bytes = 32 + (payload?.length ?? 0);
+    this.checkSize(bytes);
+    if (this.#outboxAt === this.#outbox.length && this.#mayWrite(now)) {
+      this.#host.write(fields, payload);
+      return this.#host.hasRoom();
+    }
+    if (this.#outboxBytes + bytes > this.options.outboxBytesMax) {
+      throw new TidewireError("BUSY", `${this.#outboxBytes} bytes wait to be sent; await client.ready()`);
+    }
+    this.#outbox.push({ fields, payload, bytes });
+    this.#outboxBytes += bytes;
+    return false;
+  }
+
+  /** Throws `MESSAGE_TOO_LARGE` for a message that the server does not accept. */
+  checkSize(bytes: number): void {
+    if (this.serverBytesMax && bytes > this.serverBytesMax) {
+      const words = `the message has ${bytes} bytes, and the server accepts ${this.serverBytesMax}`;
+      throw new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" });
+    }
+  }
+
+  /** Makes a request and resolves with the payload of its answer. */
+  request(t: string, payload: EncodedPayload, options: RequestOptions, now: Now): Promise<Envelope> {
+    const { signal, timeoutMs = this.options.requestTimeoutMs } = options;
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(aborted(signal));
+      const full = this.requests.size >= this.options.requestsMax;
+      if (full) return reject(new TidewireError("BUSY", `${this.requests.size} requests are open`));
+      try {
+        this.checkSize(payload.length);
+      } catch (error) {
+        return reject(error);
+      }
+      const cid = this.cid();
+      const abort = () => this.requests.settle(cid, aborted(signal!));
+      signal?.addEventListener("abort", abort, { once: true });
+      this.#ask({
+        cid,
+        t,
+        payload,
+        isRepeatable: options.isRepeatable ?? false,
+        deadlineMs: now.ms + timeoutMs,
+        state: "waiting",
+        settle(error, answer) {
+          signal?.removeEventListener("abort", abort);
+          error ? reject(error) : resolve(answer);
+        },
+      }, now);
+    });
+  }
+
+  #ask(request: Request, now: Now): void {
+    this.requests.add(request);
+    this.#enqueue(request, now);
+    this.#host.changed();
+  }
+
+  /** A new correlation id. */
+  cid(): string {
+    return (this.#nextCid++).toString(36);
+  }
+
+  #enqueue(request: Request, now: Now): void {
+    const { cid, t, payload } = request;
+    const fields: EnvelopeFields = { c: t === "sync_request" ? "S" : "WSE", t, cid };
+    if (this.#outboxAt === this.#outbox.length && this.#mayWrite(now)) {
+      request.state = "sent";
+      this.#system(fields, payload);
+    } else {
+      request.state = "queued";
+      this.#outbox.push({ fields, payload, bytes: 0, cid });
+    }
+  }
+
+  /** Whether a message may be sent at once; if so, it counts for the rate limit. */
+  #mayWrite(now: Now): boolean {
+    return this.isOpen && this.#host.hasRoom() && this.takeAllowance(now);
+  }
+
+  /** Takes one message from the rate limit. */
+  takeAllowance(now: Now): boolean {
+    if (this.#allowance < 1) this.#allowance = this.#rate.take(32, now.ms);
+    if (this.#allowance < 1) return false;
+    this.#allowance--;
+    return true;
+  }
+
+  /** Sends what waits, as far as the connection and the rate limit allow. */
+  flush(now: Now): void {
+    if (!this.isOpen) return;
+    this.#flushAcks();
+    this.#flushSubscriptions(now);
+    while (this.#outboxAt < this.#outbox.length) {
+      if (!this.#mayWrite(now)) return;
+      const { fields, payload, bytes, cid } = this.#outbox[this.#outboxAt++]!;
+      this.#outboxBytes -= bytes;
+      const request = cid === undefined ? undefined : this.requests.get(cid);
+      if (cid === undefined) this.#host.write(fields, payload);
+      else if (request?.state === "queued") {
+        request.state = "sent";
+        this.#system(fields, payload);
+      }
+    }
+    this.#outbox.length = this.#outboxAt = 0;
+    this.producer?.flush(now);
+  }
+
+  #system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
+    const link = this.#link;
+    if (link) this.#host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
+  }
+
+  /** Sends a system message that is no request. */
+  #say(t: string, payload: object, after?: () => void): void {
+    this.#system({ c: "WSE", t }, this.format.payload(payload), after);
+  }
+
+  /** Acknowledges a delivery of a queue group; acknowledgements of one turn leave together. */
+  acknowledge(delivery: number, connectionId: string): void {
+    if (connectionId !== this.connectionId) return;
+    this.#acks.push(delivery);
+    this.#host.changed();
+  }
+
+  #flushAcks(): void {
+    while (this.#acks.length) {
+      this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
+    }
+  }
+
+  #flushSubscriptions(now: Now): void {
+    if (!this.subscriptions.isDirty) return;
+    for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
+  }
+
+  #askTopics(request: TopicRequest, now: Now): void {
+    const { payload } = request;
+    if (this.#isPoor && payload["action"] === "subscribe") payload["overload"] ??= "conflate";
+    this.#ask({
+      cid: this.cid(),
+      t: "subscription_update",
+      payload: this.format.payload(payload),
+      isRepeatable: false,
+      isBound: true,
+      deadlineMs: now.ms + this.options.requestTimeoutMs,
+      state: "waiting",
+      settle: (error, answer) => {
+        if (!error) this.subscriptions.answered(request, answer, now.ms);
+        else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
+          this.subscriptions.unanswered(request);
+        } else if (error.code !== "CLOSED" && error.code !== "SESSION_ENDED") {
+          this.subscriptions.refused(request, error);
+        }
+        this.#host.changed();
+      },
+    }, now);
+  }
+
+  /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
+  ping(now: Now, done?: (latencyMs: number) => void): void {
+    const link = this.#link;
+    if (!link?.isOpen) return done?.(Number.NaN);
+    link.pingMs = now.ms;
+    link.pings.push({ sentMs: now.ms, done });
+    if (link.pings.length > 64) link.pings.shift()?.done?.(Number.NaN);
+    this.quality.pingSent(now.ms);
+    this.#say("ping", { timestamp: Math.floor(now.unixMs) });
+  }
+
+  /** The network is poor or the user saves data: fewer pings, and `conflate` where nothing else is said. */
+  setPoor(isPoor: boolean): void {
+    this.#isPoor = isPoor;
+  }
+
+  /** The fresh token that the application gave; without one it is asked again while there is time. */
+  refreshToken(token: string | undefined, now: Now): void {
+    const refresh = this.#link?.refresh;
+    if (!refresh) return;
+    const leftMs = refresh.endsMs - now.ms;
+    if (leftMs <= 0) this.#link!.refresh = undefined;
+    else refresh.nextMs = now.ms + Math.max(leftMs / 2, 1_000);
+    if (token) this.#say("auth_refresh", { token });
+  }
+
+  // Time
+
+  /** When {@link timeout} wants to be called. */
+  nextTimeout(now: Now): number {
+    let next = Math.min(this.requests.nextTimeout, this.subscriptions.nextTimeout);
+    const link = this.#link;
+    if (!link) return next;
+    const { idleTimeoutMs } = this.options;
+    if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
+    if (link.isOpen) {
+      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, link.refresh?.nextMs ?? Infinity);
+      if (this.#outbox.length && this.#host.hasRoom() && this.#allowance < 1) {
+        next = Math.min(next, this.#rate.nextAt(now.ms));
+      }
+      next = Math.min(next, this.producer?.nextTimeout(now, this.#rate) ?? Infinity);
+    }
+    return next;
+  }
+
+  /** Does what the time calls for. Throws if the server has been silent for too long. */
+  timeout(now: Now): void {
+    this.requests.timeout(now.ms);
+    this.subscriptions.timeout(now.ms);
+    const link = this.#link;
+    if (!link) return;
+    const { idleTimeoutMs } = this.options;
+    if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
+      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", { fault: "network" });
+    }
+    if (!link.isOpen) return;
+    if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
+    if (now.ms >= link.repeatAtMs) {
+      link.repeatAtMs = Infinity;
+      this.requests.repeatAll();
+      for (const request of this.requests.waiting()) this.#enqueue(request, now);
+    }
+    if (link.refresh && now.ms >= link.refresh.nextMs) {
+      link.refresh.nextMs = Infinity;
+      this.#host.wantToken();
+    }
+    this.flush(now);
+  }
+
+  /**
+   * The client may have slept, or the network has changed: a silent server gets a ping and some seconds to answer,
+   * whatever the clock says about the time before.
+   */
+  wake(now: Now): void {
+    const link = this.#link;
+    const { idleTimeoutMs } = this.options;
+    if (!link || !idleTimeoutMs) return;
+    link.heardMs = Math.max(now.ms - idleTimeoutMs + WAKE_GRACE_MS, 0);
+    if (link.isOpen && now.ms - link.pingMs > 1_000) this.ping(now);
+  }
+
+  // Receiving
+
+  /** Takes a publication whose payload was left undecoded. */
+  receiveScanned(found: Scanned, now: Now): void {
+    this.#link!.heardMs = now.ms;
+    this.subscriptions.deliver(Message.scanned(found), false, now.ms);
+  }
+
+  /** Takes a message. A promise if the next one has to wait for it. Throws to end the connection. */
+  receive(envelope: Envelope, now: Now): Promise<void> | undefined {
+    this.#link!.heardMs = now.ms;
+    const type = typeOf(envelope);
+    if (typeof type !== "string" || !type) throw unreadable("it has no type");
+    const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
+    if (!handler) {
+      this.subscriptions.deliver(Message.read(envelope), typeof envelope["cid"] === "string", now.ms);
+      return undefined;
+    }
+    const payload = payloadOf(envelope) ?? {};
+    if (!isObject(payload)) throw unreadable(`the payload of ${type} is not an object`);
+    return handler(payload, envelope, now) as Promise<void> | undefined;
+  }
+
+  #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
+    const settle = (payload: Envelope, envelope: Envelope) => {
+      this.requests.settle(envelope["cid"], undefined, payload);
+    };
+    const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
+      const event = { change, topic: String(p["topic"]), user: String(p["user_id"]), data: p["data"] };
+      this.subscriptions.presence(event);
+      this.#host.emit("presence", event);
+    };
+    const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
+    return {
+      server_ready: (p, _, now) => this.#ready(p, now),
+      server_hello: (p, _, now) => this.#hello(p, now),
+      ping: (p, _, now) => {
+        const { timestamp } = p;
+        const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : undefined;
+        const unixMs = Math.floor(now.unixMs);
+        const latency = sent === undefined ? 0 : Math.max(0, unixMs - sent);
+        this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent ?? null, latency });
+      },
+      PONG: pong,
+      pong,
+      batch: (p, _, now) => {
+        if (!Array.isArray(p["messages"])) throw unreadable("a batch without messages");
+        for (const message of p["messages"]) {
+          if (!isObject(message)) throw unreadable("a batch with something else than messages");
+          this.receive(message, now);
+        }
+      },
+      subscription_update: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
+      subscription: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
+      publish_response: settle,
+      presence_response: settle,
+      history_response: settle,
+      config_response: settle,
+      health_check_response: settle,
+      metrics_response: settle,
+      call_response: (p, envelope) => {
+        const error = p["error"];
+        this.requests.settle(
+          envelope["cid"],
+          isObject(error) ? errorOf(String(error["code"]), String(error["message"] ?? error["code"])) : undefined,
+          p,
+        );
+      },
+      call_request: (p, envelope) => this.#call(p, envelope),
+      error: (p, envelope, now) => this.#error(p, envelope, now),
+      publication_gap: (p, _, now) => this.#gap(p, now),
+      presence_join: presence("join"),
+      presence_leave: presence("leave"),
+      presence_update: presence("update"),
+      message_ack: (p, _, now) => this.producer?.acknowledged(p["last"], now),
+      rate_limit_warning: (p, _, now) => {
+        const [limit, remaining, after] = ["limit", "remaining", "retry_after"].map((name) => uint(p[name]));
+        if (this.options.rateLimit) {
+          this.#giveBackAllowance();
+          this.#rate.warned(remaining!, now.ms);
+        }
+        this.#host.emit("rateLimitWarning", { limit: limit!, remaining: remaining!, retryAfterMs: after! * 1_000 });
+      },
+      reconnect: (p) => {
+        this.#link!.reconnectAfterMs = uint(p["after_ms"]);
+      },
+      auth_expiry_warning: (p, _, now) => {
+        if (typeof this.options.token !== "function") return;
+        const endsMs = now.ms + uint(p["ends_in_ms"]);
+        this.#link!.refresh = { endsMs, nextMs: Infinity };
+        this.#host.wantToken();
+      },
+      auth_refresh_response: (p, _, now) => {
+        const { refresh } = this.#link!;
+        // A token that ends as soon as the one before is no help: the application is asked again.
+        const isLonger = p["ends_in_ms"] == null || now.ms + uint(p["ends_in_ms"]) >= (refresh?.endsMs ?? 0) + 1_000;
+        if (isLonger) this.#link!.refresh = undefined;
+      },
+      key_update: (p) => this.#keyUpdate(p["request"] === true),
+    };
+  }
+
+  #ready(p: Envelope, now: Now): void {
+    const link = this.#link!;
+    if (link.connectionId) return;
+    const details = isObject(p["details"]) ? p["details"] : {};
+    link.connectionId = String(details["connection_id"] ?? "?");
+    const { exchange } = link;
+    this.#say("client_hello", {
+      client_version: this.options.clientVersion,
+      protocol_version: 1,
+      features: {
+        batching: this.options.transport?.prefersBatches ?? true,
+        calls: true,
+        compression: Boolean(this.options.compression),
+        ...(exchange ? { encryption: true } : {}),
+      },
+      ...exchange?.hello,
+      ...this.producer?.hello(),
+    });
+    const user = details["user_id"];
+    const event = {
+      connectionId: link.connectionId,
+      serverVersion: String(details["version"] ?? ""),
+      user: typeof user === "string" ? user : undefined,
+      url: link.url,
+    };
+    const accept = () => {
+      link.isAccepted = true;
+      this.#host.emit("connected", event);
+      this.#host.changed();
+    };
+    if (exchange) this.#accept = accept;
+    else accept();
+    void now;
+  }
+
+  #accept: (() => void) | undefined;
+
+  #hello(p: Envelope, now: Now): Promise<void> | undefined {
+    const link = this.#link!;
+    if (link.isOpen || !link.connectionId) return undefined;
+    if (!link.exchange) return void this.#open(p, now);
+    return link.exchange.accept(p, link.connectionId).then(() => {
+      if (this.#link !== link) return;
+      this.#accept?.();
+      this.#open(p, now);
+    });
+  }
+
+  #open(p: Envelope, now: Now): void {
+    const link = this.#link!;
+    link.isOpen = true;
+    link.features = isObject(p["features"]) ? p["features"] : {};
+    const limits = isObject(p["limits"]) ? p["limits"] : {};
+    link.messageBytesMax = uint(limits["max_message_size"]);
+    const [capacity, refill] = [uint(limits["rate_limit_capacity"]), uint(limits["rate_limit_refill"])];
+    this.#allowance = 0;
+    // The last tenth of the rate is left to the protocol's own messages.
+    this.#rate = this.options.rateLimit
+      ? new RateLimit(Math.ceil(capacity * 0.9), Math.ceil(refill * 0.9), now.ms)
+      : RateLimit.unlimited();
+    const interval = this.options.pingIntervalMs || uint(p["ping_interval"]) || Infinity;
+    link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
+    link.pingMs = now.ms;
+    this.producer?.opened(p["producer"], now);
+    this.#flushSubscriptions(now);
+    for (const request of this.requests.waiting()) this.#enqueue(request, now);
+    this.flush(now);
+    this.#host.changed();
+  }
+
+  #subscriptionUpdate(p: Envelope, envelope: Envelope, _now: Now): void {
+    if (envelope["cid"] != null) {
+      this.requests.settle(envelope["cid"], undefined, p);
+    } else if (p["action"] === "unsubscribe" && Array.isArray(p["success_topics"])) {
+      this.subscriptions.taken(p["success_topics"]);
+    }
+  }
+
+  #pong(now: Now): void {
+    const latencyMs = this.quality.pongReceived(now.ms);
+    const ping = this.#link!.pings.shift();
+    ping?.done?.(latencyMs ?? now.ms - ping.sentMs);
+  }
+
+  #call(p: Envelope, envelope: Envelope): void {
+    const link = this.#link;
+    const cid = envelope["cid"];
+    if (typeof cid !== "string" || typeof p["type"] !== "string") return;
+    const timeoutMs = typeof p["timeout_ms"] === "number" ? p["timeout_ms"] : undefined;
+    this.#host.call(p["type"], p["payload"] ?? null, timeoutMs, (answer) => {
+      if (this.#link !== link) return;
+      this.#system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
+    });
+  }
+
+  #error(p: Envelope, envelope: Envelope, now: Now): void {
+    const link = this.#link!;
+    const retryAfterMs =
+      typeof p["retry_after"] === "number" ? Math.min(Math.ceil(p["retry_after"]) * 1_000, HINT_MS_MAX) : undefined;
+    const error = errorOf(String(p["code"]), String(p["message"] ?? ""), retryAfterMs);
+    if (p["recoverable"] === false) link.retryAfterMs = retryAfterMs;
+    if (error.code === "RATE_LIMITED") {
+      this.#giveBackAllowance();
+      this.#rate.refused(retryAfterMs ?? 0, now.ms);
+      link.repeatAtMs = this.#rate.nextAt(now.ms);
+      this.producer?.rewind();
+    } else if (error.code === "MESSAGE_GAP") {
+      this.producer?.rewind();
+      return;
+    }
+    if (this.producer?.refused(envelope["cid"], error)) return;
+    if (this.requests.settle(envelope["cid"], error)) return;
+    this.#host.emit("error", error);
+  }
+
+  #giveBackAllowance(): void {
+    this.#rate.giveBack(this.#allowance);
+    this.#allowance = 0;
+  }
+
+  #gap(p: Envelope, now: Now): void {
+    const { epoch, from, to } = p;
+    const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
+    const gap = {
+      topic: String(p["topic"]),
+      reason: String(p["reason"] ?? "dropped"),
+      count: uint(p["count"]),
+      range: hasRange ? { epoch, from, to } : undefined,
+    };
+    this.subscriptions.gap(gap, now.ms);
+  }
+
+  async #keyUpdate(isRequested: boolean): Promise<void> {
+    const { exchange } = this.#link!;
+    if (exchange?.version !== 2) throw unreadable("a key_update without encryption version 2");
+    await exchange.updateOpeningKey();
+    if (isRequested) this.sendKeyUpdate(false);
+  }
+
+  /** Changes the sealing key; with `isRequested` the server changes its own as well. */
+  sendKeyUpdate(isRequested: boolean): void {
+    const exchange = this.#link?.exchange;
+    if (exchange?.version === 2) {
+      this.#say("key_update", { request: isRequested }, () => exchange.updateSealingKey());
+    }
+  }
+}
+
+function uint(value: unknown): number {
+  return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
+}
+
+export function aborted(signal: AbortSignal): TidewireError {
+  return new TidewireError("ABORTED", "the call was aborted", { fault: "application", cause: signal.reason });
+}
