@@ -47,9 +47,8 @@ impl CloseCode {
     #[must_use]
     pub const fn fault(self) -> Option<Fault> {
         match self.0 {
-            1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4406 | 4408 | 4409 | 4429 | 4430 => {
-                Some(Fault::Peer)
-            }
+            1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4406 | 4408 | 4409 | 4429
+            | 4430 => Some(Fault::Peer),
             1011 | 1012 | 1013 | 4300 => Some(Fault::Server),
             _ => None,
         }
