@@ -1,23 +1,15 @@
-/** What the codes of the protocol mean for a client: errors by their codes, and what follows a close. */
+/** Errors of the server by their codes. */
 
-import { TidewireError, type Fault } from "../errors.js";
-import { closeCodes, errorCodes } from "../codes.js";
+import { errorPolicy } from "../codes.js";
+import { type Fault, TidewireError } from "../errors.js";
+
+/** Who `codes.toml` blames, as the client sees it: the receiver of a code is this client. */
+const faults: Record<string, Fault> = { peer: "client", caller: "server", server: "server" };
 
 /** An error that the server reports. */
 export function errorOf(code: string, message: string, retryAfterMs?: number): TidewireError {
-  const known = Object.hasOwn(errorCodes, code) ? errorCodes[code as keyof typeof errorCodes] : undefined;
-  const faults: Record<string, Fault> = { peer: "client", caller: "server", server: "server" };
   return new TidewireError(code, message || code, {
-    fault: faults[known?.fault ?? ""] ?? "application",
+    fault: faults[errorPolicy(code)?.fault ?? ""] ?? "application",
     retryAfterMs,
   });
-}
-
-/** What to do after a close: never come back, soon, after a delay, or with another token. */
-export type AfterClose = "no" | "yes" | "delay" | "new_token";
-
-/** What the close code, or its range, says (PROTOCOL 16.3). */
-export function afterClose(code: number): AfterClose {
-  void closeCodes;
-  return code >= 4200 && code < 4300 ? "no" : "yes";
 }

@@ -1,0 +1,1 @@
+export interface QueuePort { placeholder: true }
