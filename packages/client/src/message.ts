@@ -28,12 +28,12 @@ export class Message<T = unknown> {
   /** For members of a queue group: it was delivered before, perhaps to another member. */
   readonly isRedelivered: boolean;
   /** The number of the delivery, if it is to be acknowledged. @internal */
-  readonly delivery: number | undefined;
+  readonly delivery: { number: number; connectionId: string } | undefined;
   #text: string | undefined;
   #payload: T | undefined;
 
   private constructor(
-    fields: Omit<Message, "payload" | "text" | "payloadText">,
+    fields: Omit<Message, "payload">,
     text: string | undefined,
     payload?: T,
   ) {
@@ -77,7 +77,7 @@ export class Message<T = unknown> {
   }
 
   /** @internal */
-  static read(envelope: Envelope): Message {
+  static read(envelope: Envelope, connectionId = ""): Message {
     const { e, o, tp, id, pri, d } = envelope;
     const hasPosition = typeof e === "string" && typeof o === "number";
     return new Message(
@@ -89,7 +89,7 @@ export class Message<T = unknown> {
         priority: typeof pri === "number" ? pri : 5,
         isSnapshot: envelope["c"] === "S",
         isRedelivered: envelope["rd"] === true,
-        delivery: typeof d === "number" ? d : undefined,
+        delivery: typeof d === "number" ? { number: d, connectionId } : undefined,
       },
       undefined,
       payloadOf(envelope),

@@ -14,12 +14,30 @@ function encodeJson(value: unknown): string {
   return text ?? "null";
 }
 
+/** Types of which the text is remembered. */
+const HEADS_MAX = 1_000;
+const heads = new Map<string, string>();
+
+/** An envelope up to its payload. Most messages of an application have a type and nothing else. */
+function headOf(fields: EnvelopeFields): string {
+  const { t } = fields;
+  let onlyType = true;
+  for (const name in fields) if (name !== "t") onlyType = false;
+  if (!onlyType) return JSON.stringify(fields).slice(0, -1);
+  let head = heads.get(t);
+  if (head === undefined) {
+    if (heads.size >= HEADS_MAX) heads.clear();
+    heads.set(t, (head = `{"t":${JSON.stringify(t)}`));
+  }
+  return head;
+}
+
 export const json: Format = {
   query: "",
   payload: encodeJson,
   envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): string {
-    const head = JSON.stringify(fields);
-    return payload === undefined ? head : `${head.slice(0, -1)},"p":${payload as string}}`;
+    const head = headOf(fields);
+    return payload === undefined ? `${head}}` : `${head},"p":${payload as string}}`;
   },
   read(): Envelope {
     throw new TidewireError("NOT_SUPPORTED", "the server sent MessagePack; import it from @tidewire/client/msgpack", {

@@ -8,10 +8,11 @@ import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import { errorOf } from "./codes.js";
-import { isObject, json, payloadOf, type Scanned, typeOf, unreadable } from "./json.js";
+import { isObject, json, payloadOf, typeOf, unreadable } from "./json.js";
 import type { Envelope, EncodedPayload, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { QualityMeter } from "./quality.js";
 import { Producer } from "./producer.js";
+import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
 import { type Request, Requests } from "./requests.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
@@ -123,7 +124,8 @@ export class Session {
       },
       options.reorderWindowMs,
     );
-    this.producer = options.queue && new Producer(this, options.queue);
+    this.producer =
+      options.queue && new Producer(this, options.queue, (message, cid) => this.#writeNumbered(message, cid));
     this.#systemTypes = this.#handlers();
   }
 
@@ -197,7 +199,6 @@ export class Session {
   end(error: TidewireError): void {
     this.requests.failAll(error);
     this.subscriptions.end(error);
-    this.producer?.end(error);
     this.#outbox.length = this.#outboxAt = this.#outboxBytes = 0;
   }
 
@@ -285,15 +286,20 @@ export class Session {
 
   /** Whether a message may be sent at once; if so, it counts for the rate limit. */
   #mayWrite(now: Now): boolean {
-    return this.isOpen && this.#host.hasRoom() && this.takeAllowance(now);
-  }
-
-  /** Takes one message from the rate limit. */
-  takeAllowance(now: Now): boolean {
+    if (!this.isOpen || !this.#host.hasRoom()) return false;
     if (this.#allowance < 1) this.#allowance = this.#rate.take(32, now.ms);
     if (this.#allowance < 1) return false;
     this.#allowance--;
     return true;
+  }
+
+  /** Takes messages from the rate limit. How many may be sent. */
+  takeAllowances(wanted: number, now: Now): number {
+    return this.#host.hasRoom() ? this.#rate.take(wanted, now.ms) : 0;
+  }
+
+  giveBackAllowances(count: number): void {
+    this.#rate.giveBack(count);
   }
 
   /** Sends what waits, as far as the connection and the rate limit allow. */
@@ -319,6 +325,15 @@ export class Session {
   #system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
     const link = this.#link;
     if (link) this.#host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
+  }
+
+  #writeNumbered({ topic, type, payload, key, priority, n }: QueuedMessage, cid: string): void {
+    if (topic === undefined) {
+      const encoded = this.format === json ? payload : this.format.payload(JSON.parse(payload));
+      return this.#host.write({ t: type, n, cid }, encoded);
+    }
+    const request = { topic, type, key, priority, payload: JSON.parse(payload) as unknown };
+    this.#host.write({ c: "WSE", t: "publish_request", n, cid }, this.format.payload(request));
   }
 
   /** Sends a system message that is no request. */
@@ -451,9 +466,9 @@ export class Session {
   // Receiving
 
   /** Takes a publication whose payload was left undecoded. */
-  receiveScanned(found: Scanned, now: Now): void {
+  receiveMessage(message: Message, now: Now): void {
     this.#link!.heardMs = now.ms;
-    this.subscriptions.deliver(Message.scanned(found), false, now.ms);
+    this.subscriptions.deliver(message, false, now.ms);
   }
 
   /** Takes a message. A promise if the next one has to wait for it. Throws to end the connection. */
@@ -463,7 +478,8 @@ export class Session {
     if (typeof type !== "string" || !type) throw unreadable("it has no type");
     const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
     if (!handler) {
-      this.subscriptions.deliver(Message.read(envelope), typeof envelope["cid"] === "string", now.ms);
+      const message = Message.read(envelope, this.#link!.connectionId);
+      this.subscriptions.deliver(message, typeof envelope["cid"] === "string", now.ms);
       return undefined;
     }
     const payload = payloadOf(envelope) ?? {};
