@@ -44,7 +44,11 @@ test("frames at any offset and of any length are masked as RFC 6455 has it", () 
     const payloads = Array.from({ length: 1 + random(8) }, () =>
       Buffer.from(Array.from({ length: random(random(3) === 0 ? 700 : 20) }, () => random(256))),
     );
-    const all = Buffer.concat(written((writer) => payloads.forEach((payload) => writer.message(payload))));
+    const all = Buffer.concat(
+      written((writer) => {
+        for (const payload of payloads) writer.message(payload);
+      }),
+    );
     const frames = rawFrames(all);
     expect(frames.map((frame) => frame.payload)).toEqual(payloads);
   }
