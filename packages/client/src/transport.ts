@@ -3,8 +3,13 @@
  * browser's `WebSocket`, one on `node:net` and `node:tls`, and one in memory for tests.
  */
 
+import type { PreparedFrame } from "./transport/prepared.js";
+
 /** A message as a WebSocket carries it: text, or binary. */
 export type Frame = string | Uint8Array;
+
+/** A message to send, which may have been encoded before. */
+export type OutgoingFrame = Frame | PreparedFrame;
 
 /** What a transport needs to open a connection. */
 export interface OpenOptions {
@@ -48,7 +53,7 @@ export interface SocketHandler {
 /** One connection. */
 export interface Socket {
   /** Queues a message; it leaves at the end of this turn of the event loop at the latest. */
-  send(frame: Frame): void;
+  send(frame: OutgoingFrame): void;
   /** Bytes that were queued and not yet handed to the operating system or the browser. */
   readonly bufferedBytes: number;
   /** Starts the closing handshake. Messages sent before it leave first. */
