@@ -80,6 +80,13 @@ export interface TopicRequest {
   payload: Record<string, unknown>;
 }
 
+/** A request without its topics. */
+interface Draft extends WireOptions {
+  action: "subscribe" | "unsubscribe";
+  recover?: true;
+  replay?: number;
+}
+
 /** Topics in one request (PROTOCOL 12). */
 const TOPICS_MAX = 1_000;
 /** Topics whose subscribers are remembered. */
@@ -185,7 +192,7 @@ export class Subscriptions {
       this.#dirty.delete(topic);
       const isWanted = topic.subscribers.size > 0;
       if (isWanted === (topic.state === "active") && !(isWanted && topic.isRecovering)) continue;
-      const draft = isWanted ? this.#subscribe(topic) : ({ action: "unsubscribe" } as const);
+      const draft: Draft = isWanted ? this.#subscribe(topic) : { action: "unsubscribe" };
       const key = JSON.stringify(draft);
       let request = requests.get(key);
       if (!request || request.topics.length === TOPICS_MAX) {
@@ -205,7 +212,7 @@ export class Subscriptions {
     return all;
   }
 
-  #subscribe(topic: Topic): { action: "subscribe"; recover?: true; replay?: number } & WireOptions {
+  #subscribe(topic: Topic): Draft {
     let [recover, replay] = [false, 0];
     for (const subscriber of topic.subscribers) {
       recover ||= subscriber.recover;
