@@ -270,9 +270,7 @@ describe("msgpack: reading", () => {
       if (kind === 2) return Math.floor((random() - 0.5) * 2 ** (random() * 60));
       if (kind === 3) return (random() - 0.5) * 10 ** (random() * 40 - 20);
       if (kind <= 5)
-        return Array.from({ length: size }, () => ["a", "é", "漢", "🌊"][Math.floor(random() * 4)])
-          .join("")
-          .toWellFormed();
+        return Array.from({ length: size }, () => ["a", "é", "漢", "🌊"][Math.floor(random() * 4)]).join("");
       if (kind === 6) return Array.from({ length: size }, () => any(depth - 1));
       return Object.fromEntries(Array.from({ length: size }, (_, index) => [`k${index}`, any(depth - 1)]));
     };
