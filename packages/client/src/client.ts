@@ -106,6 +106,9 @@ export class Client {
         for (const watcher of [...this.#watchers]) watcher();
       },
     });
+    for (const [name, listener] of Object.entries(options.on ?? {})) {
+      this.#emitter.on(name as "error", listener as never);
+    }
     this.status = this.#driver.status;
     this.#unwatch = watchPage(this.#driver, options);
     const { signal } = options;
@@ -412,7 +415,7 @@ export class Client {
 
   #checkOpen(): void {
     const { error } = this.#driver;
-    if (error) throw error;
+    if (error) throw new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error });
     if (this.#driver.isClosing) throw new TidewireError("CLOSED", "the client is closed", { fault: "application" });
   }
 

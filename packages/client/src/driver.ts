@@ -389,7 +389,8 @@ export class Driver {
     if (isLate) this.session.wake(moment);
     const attempt = this.#attempt;
     if (attempt && attempt.openMs === undefined && moment.ms >= attempt.startMs + this.options.connectTimeoutMs) {
-      this.#lose(attempt, `${attempt.url}: no answer in time`);
+      const words = attempt.hasMessage ? "the server did not establish the session in time" : "no answer in time";
+      this.#lose(attempt, `${attempt.url}: ${words}`);
     }
     try {
       this.session.timeout(moment);
@@ -434,14 +435,15 @@ export class Driver {
     const hints = this.session.disconnected();
     const wasSteady = attempt.openMs !== undefined && moment.ms - attempt.openMs >= STEADY_MS;
     if (wasSteady) this.#backoff.succeeded();
-    const isOurs = attempt.ended !== undefined;
+    const isOurs = attempt.ended !== undefined || info.isRefusal;
     const policy = isOurs ? undefined : closePolicy(info.code);
     if (!attempt.openMs || policy?.fault === "server") this.endpoints.failed(attempt.index, moment.ms);
     const reason = attempt.ended?.reason ?? (info.reason || describe(info, attempt));
     const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
     const goesOn = this.#isAway || retryInMs !== undefined;
     this.#log(goesOn ? "info" : "warn", `disconnected: ${reason} (${info.code})`, { retryInMs });
-    this.#host.emit("disconnected", { code: info.code, reason, retryInMs: this.#closing ? undefined : retryInMs });
+    const code = this.#closing?.isSent ? this.#closing.code : info.code;
+    this.#host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
     if (this.#closing) return this.#finish(closedError());
     if (!goesOn) return this.#finish(this.#endError(attempt, info, reason));
     if (this.#closing || this.error) return;
@@ -462,7 +464,7 @@ export class Driver {
     let hintMs = hints.retryAfterMs ?? info.retryAfterMs;
     if (info.status === 401) {
       if (!hasTokens) return undefined;
-    } else if (!attempt.ended && info.status === undefined) {
+    } else if (!attempt.ended && !info.isRefusal && info.status === undefined) {
       const { reconnect } = closePolicy(info.code);
       if (reconnect === "no" || reconnect === "key_exchange") return undefined;
       if (reconnect === "new_token") {
@@ -552,7 +554,8 @@ export class Driver {
     const { code, reason } = closing;
     if (closing.isSent) {
       attempt.socket?.terminate();
-      return this.#over(attempt, { code, reason: "the server did not answer the close" });
+      attempt.ended!.reason = "the server did not answer the close";
+      return this.#over(attempt, { code, reason: "" });
     }
     closing.isSent = true;
     closing.deadlineMs = now().ms + CLOSE_MS;

@@ -3,6 +3,7 @@
 import type { QueuePort } from "./core/queue-port.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
+import type { ClientEvents } from "./events.js";
 import type { Transport } from "./transport.js";
 
 /** One address of the service. */
@@ -98,6 +99,8 @@ export interface ClientOptions {
   shared?: SharedPort;
   /** How connections are opened. Default: the browser's `WebSocket`, or the package's own in Node. */
   transport?: Transport;
+  /** Listeners that are there before the first event, by the names of `client.on`. */
+  on?: { [Name in keyof ClientEvents]?: (detail: ClientEvents[Name]) => void };
   /** Closes the client when it is aborted. */
   signal?: AbortSignal;
   /** Receives what the client logs. Default: nothing is logged. */
@@ -113,6 +116,7 @@ export interface SharedPort {
 }
 
 type Optional =
+  | "on"
   | "format"
   | "compression"
   | "encryption"
@@ -161,6 +165,7 @@ const defaults = {
 };
 
 const optional: readonly Optional[] = [
+  "on",
   "format",
   "compression",
   "encryption",

@@ -67,7 +67,7 @@ export function readJson(text: string): Envelope {
 
 /** An error about a message of the server that cannot be read. */
 export function unreadable(what: string, cause?: unknown): TidewireError {
-  return new TidewireError("PROTOCOL_ERROR", `the server sent a message that cannot be read: ${what}`, {
+  return new TidewireError("INVALID_MESSAGE", `the server sent a message that cannot be read: ${what}`, {
     fault: "server",
     cause,
   });

@@ -478,8 +478,11 @@ export class Session {
     if (typeof type !== "string" || !type) throw unreadable("it has no type");
     const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
     if (!handler) {
+      const { cid } = envelope;
+      // The first snapshot answers the request for it.
+      if (cid != null && this.requests.get(cid)?.t === "sync_request") this.requests.settle(cid, undefined);
       const message = Message.read(envelope, this.#link!.connectionId);
-      this.subscriptions.deliver(message, typeof envelope["cid"] === "string", now.ms);
+      this.subscriptions.deliver(message, typeof cid === "string", now.ms);
       return undefined;
     }
     const payload = payloadOf(envelope) ?? {};
@@ -488,9 +491,7 @@ export class Session {
   }
 
   #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
-    const settle = (payload: Envelope, envelope: Envelope) => {
-      this.requests.settle(envelope["cid"], undefined, payload);
-    };
+    const settle = (payload: Envelope, envelope: Envelope) => this.#answered(payload, envelope);
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
       const event = { change, topic: String(p["topic"]), user: String(p["user_id"]), data: p["data"] };
       this.subscriptions.presence(event);
@@ -521,16 +522,11 @@ export class Session {
       publish_response: settle,
       presence_response: settle,
       history_response: settle,
-      config_response: settle,
-      health_check_response: settle,
-      metrics_response: settle,
       call_response: (p, envelope) => {
-        const error = p["error"];
-        this.requests.settle(
-          envelope["cid"],
-          isObject(error) ? errorOf(String(error["code"]), String(error["message"] ?? error["code"])) : undefined,
-          p,
-        );
+        const { error } = p;
+        if (error == null) return settle(p, envelope);
+        if (!isObject(error) || typeof error["code"] !== "string") return undefined;
+        return this.#answered(p, envelope, errorOf(error["code"], String(error["message"] ?? "")));
       },
       call_request: (p, envelope) => this.#call(p, envelope),
       error: (p, envelope, now) => this.#error(p, envelope, now),
@@ -564,6 +560,16 @@ export class Session {
       },
       key_update: (p) => this.#keyUpdate(p["request"] === true),
     };
+  }
+
+  /** Ends the request that a message answers. An answer of another kind counts for nothing. */
+  #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
+    const { cid } = envelope;
+    const asked = this.requests.get(cid)?.t.replace("_request", "_response");
+    const type = typeOf(envelope);
+    if (asked === type || (asked === "subscription_update" && type === "subscription")) {
+      this.requests.settle(cid, error, payload);
+    }
   }
 
   #ready(p: Envelope, now: Now): void {
@@ -637,9 +643,8 @@ export class Session {
   }
 
   #subscriptionUpdate(p: Envelope, envelope: Envelope, _now: Now): void {
-    if (envelope["cid"] != null) {
-      this.requests.settle(envelope["cid"], undefined, p);
-    } else if (p["action"] === "unsubscribe" && Array.isArray(p["success_topics"])) {
+    if (envelope["cid"] != null) this.#answered(p, envelope);
+    else if (p["action"] === "unsubscribe" && Array.isArray(p["success_topics"])) {
       this.subscriptions.taken(p["success_topics"]);
     }
   }

@@ -238,7 +238,9 @@ export class Subscriptions {
   /** The server has answered a request. */
   answered(request: TopicRequest, answer: Envelope, nowMs: number): void {
     const recovery = isObject(answer["recovery"]) ? answer["recovery"] : {};
-    const done = new Set(Array.isArray(answer["success_topics"]) ? answer["success_topics"] : []);
+    const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
+    const done = new Set(list("success_topics"));
+    for (const name of list("failed_topics")) done.delete(name);
     const lost: string[] = [];
     for (const name of request.topics) {
       const topic = this.#topics.get(name);

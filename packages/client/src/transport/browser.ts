@@ -30,7 +30,8 @@ class BrowserSocket implements Socket {
       const frame = typeof data === "string" ? data : new Uint8Array(data);
       if (frame.length > options.messageBytesMax) {
         this.close(4406, "1009: a message is larger than this client accepts");
-        this.#over({ code: 4406, reason: "the server sent a message that is larger than messageBytesMax" });
+        const reason = "the server sent a message that is larger than messageBytesMax";
+        this.#over({ code: 1009, reason, isRefusal: true });
       } else this.#handler?.onMessages([frame]);
     };
     socket.onclose = ({ code, reason }) => this.#over({ code, reason });
