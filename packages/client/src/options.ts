@@ -1,7 +1,7 @@
 /** Options of a client: names, units, defaults, and the check that refuses unknown ones. */
 
-import type { QueuePort } from "./core/queue-port.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
+import type { QueuePort } from "./core/queue-port.js";
 import { TidewireError } from "./errors.js";
 import type { ClientEvents } from "./events.js";
 import type { Transport } from "./transport.js";
@@ -195,7 +195,8 @@ export function resolveOptions(target: Target, options: ClientOptions): Resolved
     ...defaults,
     ...withoutUndefined(rest),
     endpoints: targets.map(resolveEndpoint),
-    reconnect: reconnect === false ? undefined : { ...reconnectDefaults, ...withoutUndefined(reconnect ?? {}) },
+    reconnect:
+      reconnect === false ? undefined : { ...reconnectDefaults, ...withoutUndefined(reconnect ?? {}) },
     breaker: { ...breakerDefaults, ...withoutUndefined(breaker) },
   };
   for (const [name, value] of [
@@ -234,7 +235,9 @@ function resolveEndpoint(target: string | URL | Endpoint): Required<Endpoint> {
 export function checkNames(prefix: string, value: object, known: readonly string[]): void {
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue;
-    const nearest = known.reduce((best, other) => (distance(name, other) < distance(name, best) ? other : best));
+    const nearest = known.reduce((best, other) =>
+      distance(name, other) < distance(name, best) ? other : best,
+    );
     const hint = distance(name, nearest) <= 1 + name.length / 3 ? `; did you mean ${prefix}${nearest}?` : "";
     throw invalid(`there is no option ${prefix}${name}${hint}`);
   }

@@ -40,9 +40,13 @@ export const json: Format = {
     return payload === undefined ? `${head}}` : `${head},"p":${payload as string}}`;
   },
   read(): Envelope {
-    throw new TidewireError("NOT_SUPPORTED", "the server sent MessagePack; import it from @tidewire/client/msgpack", {
-      fault: "server",
-    });
+    throw new TidewireError(
+      "NOT_SUPPORTED",
+      "the server sent MessagePack; import it from @tidewire/client/msgpack",
+      {
+        fault: "server",
+      },
+    );
   },
 };
 
@@ -61,7 +65,7 @@ export function readJson(text: string): Envelope {
     throw unreadable("it is not JSON", cause);
   }
   if (!isObject(value)) throw unreadable("it is not an object");
-  if (category && value["c"] == null) value["c"] = category;
+  if (category && value.c == null) value.c = category;
   return value;
 }
 
@@ -79,11 +83,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 
 /** The value of a field by its name or its synonym. */
 export function typeOf(envelope: Envelope): unknown {
-  return envelope["t"] ?? envelope["type"];
+  return envelope.t ?? envelope.type;
 }
 
 export function payloadOf(envelope: Envelope): unknown {
-  return envelope["p"] ?? envelope["payload"];
+  return envelope.p ?? envelope.payload;
 }
 
 /** What {@link scanPublication} finds. */

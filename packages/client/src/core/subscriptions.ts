@@ -215,8 +215,8 @@ export class Subscriptions {
       request.topics.push(topic.name);
       const position = isWanted && draft.recover ? this.#startPosition(topic) : undefined;
       if (position) {
-        request.payload["recovery"] ??= {};
-        (request.payload["recovery"] as Record<string, Position>)[topic.name] = position;
+        request.payload.recovery ??= {};
+        (request.payload.recovery as Record<string, Position>)[topic.name] = position;
       }
       topic.state = "asked";
     }
@@ -248,7 +248,7 @@ export class Subscriptions {
 
   /** The server has answered a request. */
   answered(request: TopicRequest, answer: Envelope, nowMs: number): void {
-    const recovery = isObject(answer["recovery"]) ? answer["recovery"] : {};
+    const recovery = isObject(answer.recovery) ? answer.recovery : {};
     const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
     const done = new Set(list("success_topics"));
     for (const name of list("failed_topics")) done.delete(name);

@@ -1,6 +1,13 @@
 /** The transport on the browser's `WebSocket`. */
 
-import type { CloseInfo, OpenOptions, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
+import type {
+  CloseInfo,
+  OpenOptions,
+  OutgoingFrame,
+  Socket,
+  SocketHandler,
+  Transport,
+} from "../transport.js";
 
 /** The browser drops nothing and reports no room: what waits is looked at so often while much waits. */
 const DRAIN_POLL_MS = 20;
@@ -39,7 +46,9 @@ class BrowserSocket implements Socket {
   }
 
   send(frame: OutgoingFrame): void {
-    this.#socket.send((typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data) as string);
+    this.#socket.send(
+      (typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data) as string,
+    );
     if (this.#timer === undefined && this.bufferedBytes > DRAIN_BYTES) this.#poll();
   }
 

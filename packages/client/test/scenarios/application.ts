@@ -1,8 +1,10 @@
 /** The application's side of a scenario: an interpreter of its calls. */
 
-import { type Client, type ClientOptions, connect, open, TidewireError } from "../../src/index.js";
 import { encrypt } from "../../src/encrypt.js";
+import { type Client, type ClientOptions, connect, open, TidewireError } from "../../src/index.js";
+
 const queue = (_: unknown) => undefined;
+
 import type { Seen } from "./server.js";
 
 /** Nothing in a scenario takes longer. */
@@ -18,7 +20,10 @@ const EVENTS = {
   }),
   error: (error: TidewireError) => ({ code: error.code, message: error.message }),
   queueFailed: (error: TidewireError) => ({ message: error.message }),
-  uncertain: (d: { messages: unknown[]; resent: boolean }) => ({ messages: d.messages.length, resent: d.resent }),
+  uncertain: (d: { messages: unknown[]; resent: boolean }) => ({
+    messages: d.messages.length,
+    resent: d.resent,
+  }),
 } as const;
 
 type ClientStep = Record<string, unknown>;
@@ -49,14 +54,14 @@ export class Application {
   }
 
   async step(step: ClientStep): Promise<void> {
-    if (typeof step["done"] === "string") {
-      const call = this.#calls.get(step["done"])!;
-      this.#calls.delete(step["done"]);
+    if (typeof step.done === "string") {
+      const call = this.#calls.get(step.done)!;
+      this.#calls.delete(step.done);
       return check(step, call.outcome);
     }
-    if (typeof step["cancel"] === "string") {
-      const call = this.#calls.get(step["cancel"])!;
-      this.#calls.delete(step["cancel"]);
+    if (typeof step.cancel === "string") {
+      const call = this.#calls.get(step.cancel)!;
+      this.#calls.delete(step.cancel);
       call.abort.abort();
       await call.outcome;
       return;
@@ -64,15 +69,15 @@ export class Application {
     if (await this.#look(step)) return;
     const name = Object.keys(step).find((one) => !CONDITIONS.includes(one))!;
     const abort = new AbortController();
-    const outcome = this.#call(name, step[name], (step["has"] ?? {}) as object, abort.signal).then(
+    const outcome = this.#call(name, step[name], (step.has ?? {}) as object, abort.signal).then(
       (value) => ({ code: "ok", value }),
       (error: unknown) => {
         if (!(error instanceof TidewireError)) throw error;
         return { code: error.code, value: error };
       },
     );
-    if (typeof step["as"] !== "string") return check(step, outcome);
-    this.#calls.set(step["as"], { outcome, abort });
+    if (typeof step.as !== "string") return check(step, outcome);
+    this.#calls.set(step.as, { outcome, abort });
     // It has begun before the next step does.
     await Promise.resolve();
   }
@@ -110,7 +115,8 @@ export class Application {
     if (name === "ready") return void (await client.connected({ signal }));
     if (name === "send") return void client.send(first, second);
     if (name === "request") return client.request(first, second, { signal });
-    if (name === "publish") return void (await client.publish(first, third, { type: second as string, signal }));
+    if (name === "publish")
+      return void (await client.publish(first, third, { type: second as string, signal }));
     if (name === "subscribe") return this.#subscribe(value as string[], signal);
     if (name === "enqueue") return client.sendLater(first, second);
     if (name === "send_acknowledged") return client.sendAcknowledged(first, second);
@@ -127,7 +133,6 @@ export class Application {
     if (name !== "close") throw new Error(`no application does ${name}`);
     return client.close(first as unknown as number, second as string);
   }
-
 
   async #subscribe(topics: string[], signal: AbortSignal): Promise<string[]> {
     const failed: string[] = [];
@@ -157,23 +162,28 @@ export class Application {
 }
 
 function toOptions(options: Record<string, unknown>): ClientOptions {
-  const { reconnect_base_ms: baseMs, reconnect_max_ms: maxMs, breaker_failures_max, breaker_open_ms } = options;
+  const {
+    reconnect_base_ms: baseMs,
+    reconnect_max_ms: maxMs,
+    breaker_failures_max,
+    breaker_open_ms,
+  } = options;
   const known: ClientOptions = {
-    reconnect: options["reconnect"] === false ? false : defined({ baseMs, maxMs }),
+    reconnect: options.reconnect === false ? false : defined({ baseMs, maxMs }),
     breaker: defined({ failuresMax: breaker_failures_max, openMs: breaker_open_ms }),
     ...defined({
-      requestsMax: options["requests_max"],
-      connectTimeoutMs: options["connect_timeout_ms"],
-      requestTimeoutMs: options["request_timeout_ms"],
-      token: options["token"],
-      choice: options["choice"],
+      requestsMax: options.requests_max,
+      connectTimeoutMs: options.connect_timeout_ms,
+      requestTimeoutMs: options.request_timeout_ms,
+      token: options.token,
+      choice: options.choice,
     }),
   };
-  if (options["encryption"]) known.encryption = encrypt();
-  if (options["offline_queue"]) {
+  if (options.encryption) known.encryption = encrypt();
+  if (options.offline_queue) {
     known.queue = queue({
       storage: "memory",
-      uncertain: options["queue_resend_uncertain"] ? "resend" : "drop",
+      uncertain: options.queue_resend_uncertain ? "resend" : "drop",
     } as never);
   }
   return known;
@@ -185,9 +195,10 @@ function defined(value: Record<string, unknown>): object {
 
 /** Holds what a call gave against what it should give. */
 async function check(step: ClientStep, outcome: Promise<Outcome>): Promise<void> {
-  const expected = step["connect"] ?? step["gives"] ?? "ok";
+  const expected = step.connect ?? step.gives ?? "ok";
   const { code, value } = await inTime(JSON.stringify(step), outcome);
-  if (![expected].flat().includes(code)) throw new Error(`${JSON.stringify(step)} gave ${code}: ${String(value)}`);
+  if (![expected].flat().includes(code))
+    throw new Error(`${JSON.stringify(step)} gave ${code}: ${String(value)}`);
   if (code !== "ok") return;
   for (const name of ["answer", "failed"]) {
     if (name in step && JSON.stringify(step[name]) !== JSON.stringify(value)) {
@@ -206,7 +217,8 @@ function compare(fields: Record<string, unknown>, expected: Record<string, unkno
         : Array.isArray(value) && typeof found === "number"
           ? value[0] <= found && found <= value[1]
           : JSON.stringify(found) === JSON.stringify(value);
-    if (!isRight) throw new Error(`${name}: ${JSON.stringify(fields)} in place of ${JSON.stringify(expected)}`);
+    if (!isRight)
+      throw new Error(`${name}: ${JSON.stringify(fields)} in place of ${JSON.stringify(expected)}`);
   }
 }
 

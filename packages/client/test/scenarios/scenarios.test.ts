@@ -18,19 +18,23 @@ for (const file of ["life.json", "wrong-servers.json"]) {
     scenarios: Scenario[];
   };
   describe(title, () => {
-    test.concurrent.each(scenarios.filter((s) => !s.options?.["offline_queue"]))("$name", async (scenario) => {
-      const seen = new Seen();
-      const servers = scenario.servers.map((scripts) => new ScenarioServer(scripts, seen));
-      for (const server of servers) await server.listen();
-      // Without a server nobody listens.
-      const urls = servers.length ? servers.map(({ url }) => url) : ["ws://127.0.0.1:9/ws"];
-      const application = new Application(urls, scenario.options ?? {}, seen);
-      try {
-        for (const step of scenario.client) await application.step(step);
-        await application.end();
-      } finally {
-        for (const server of servers) await server.end();
-      }
-    }, 60_000);
+    test.concurrent.each(scenarios.filter((s) => !s.options?.offline_queue))(
+      "$name",
+      async (scenario) => {
+        const seen = new Seen();
+        const servers = scenario.servers.map((scripts) => new ScenarioServer(scripts, seen));
+        for (const server of servers) await server.listen();
+        // Without a server nobody listens.
+        const urls = servers.length ? servers.map(({ url }) => url) : ["ws://127.0.0.1:9/ws"];
+        const application = new Application(urls, scenario.options ?? {}, seen);
+        try {
+          for (const step of scenario.client) await application.step(step);
+          await application.end();
+        } finally {
+          for (const server of servers) await server.end();
+        }
+      },
+      60_000,
+    );
   });
 }

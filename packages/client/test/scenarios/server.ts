@@ -133,7 +133,9 @@ class Connection {
 
   async #upgrade(): Promise<void> {
     const key = /Sec-WebSocket-Key: (\S+)/i.exec(await this.#head())![1]!;
-    const accept = createHash("sha1").update(key + GUID).digest("base64");
+    const accept = createHash("sha1")
+      .update(key + GUID)
+      .digest("base64");
     const lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"];
     await this.#write(Buffer.from(`${lines.join("\r\n")}\r\nSec-WebSocket-Accept: ${accept}\r\n\r\n`));
   }
@@ -183,7 +185,10 @@ class Connection {
     else if ((first! & 0x0f) === 1) {
       const text = payload.toString();
       try {
-        const envelope = JSON.parse(text.slice(Math.max(text.indexOf("{"), 0))) as { cid?: string; t?: string };
+        const envelope = JSON.parse(text.slice(Math.max(text.indexOf("{"), 0))) as {
+          cid?: string;
+          t?: string;
+        };
         this.#cid = envelope.cid ?? this.#cid;
         found = envelope.t ?? "";
       } catch {
@@ -242,5 +247,7 @@ class Connection {
 
 /** `$date+7` stands for the HTTP date 7 s from now. */
 function withDate(text: string): string {
-  return text.replace(/\$date\+(\d+)/g, (_, seconds) => new Date(Date.now() + Number(seconds) * 1000).toUTCString());
+  return text.replace(/\$date\+(\d+)/g, (_, seconds) =>
+    new Date(Date.now() + Number(seconds) * 1000).toUTCString(),
+  );
 }
