@@ -16,6 +16,7 @@ export class Producer {
   readonly queue: QueuePort;
   readonly #session: Session;
   readonly #write: (message: QueuedMessage, cid: string) => void;
+  readonly #onRefused: () => void;
   /** The id that this connection's hello had. */
   #helloId: string | undefined;
   #isReady = false;
@@ -31,6 +32,7 @@ export class Producer {
     this.#session = session;
     this.queue = queue;
     this.#write = write;
+    this.#onRefused = onRefused;
   }
 
   hello(): { producer?: { id: string } } {
@@ -45,7 +47,9 @@ export class Producer {
 
   opened(producer: unknown, now: Now): void {
     const { epoch, last } = isObject(producer) ? producer : {};
-    const known = typeof epoch === "string" && typeof last === "number" ? { epoch, last } : undefined;
+    const isKnown = typeof epoch === "string" && /^[0-9a-f]{8}$/.test(epoch) && Number(last) >= 0;
+    const known = isKnown ? { epoch, last: last as number } : undefined;
+    if (!known && this.#helloId) this.#onRefused();
     const round = ++this.#round;
     void this.queue.resume(known, this.#session.serverBytesMax).then(() => {
       if (round !== this.#round || !known) return;

@@ -128,7 +128,16 @@ export class Session {
       options.reorderWindowMs,
     );
     this.producer =
-      options.queue && new Producer(this, options.queue, (message, cid) => this.#writeNumbered(message, cid));
+      options.queue &&
+      new Producer(
+        this,
+        options.queue,
+        (message, cid) => this.#writeNumbered(message, cid),
+        () => {
+          const words = "the server does not acknowledge messages; they wait in the queue";
+          host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
+        },
+      );
     this.#systemTypes = this.#handlers();
   }
 
