@@ -28,7 +28,12 @@ export class Producer {
   /** Connections and rewinds so far: an answer of the queue to an earlier one counts for nothing. */
   #round = 0;
 
-  constructor(session: Session, queue: QueuePort, write: (message: QueuedMessage, cid: string) => void) {
+  constructor(
+    session: Session,
+    queue: QueuePort,
+    write: (message: QueuedMessage, cid: string) => void,
+    onRefused: () => void,
+  ) {
     this.#session = session;
     this.queue = queue;
     this.#write = write;
