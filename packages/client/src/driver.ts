@@ -339,7 +339,7 @@ export class Driver {
       this.#isFlushing = false;
       if (this.error) return;
       if (this.session.isOpen) this.session.flush(now());
-      const hasWork = this.session.outboxBytes > 0 || this.#attempt?.pipeline?.isBusy;
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
       if (this.#closing && !this.#closing.isSent && this.session.isOpen && !hasWork) this.#sendClose();
       this.#updateStatus();
       this.#schedule();
@@ -549,7 +549,7 @@ export class Driver {
       if (this.error) return done();
       const isOpen = this.session.isOpen;
       const moment = now();
-      const hasWork = this.session.outboxBytes > 0 || this.#attempt?.pipeline?.isBusy;
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
       const waitMs =
         !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };

@@ -3,7 +3,6 @@
 import type { TidewireError } from "../errors.js";
 import { isObject } from "./envelope.js";
 import type { QueuedMessage, QueuePort } from "./queue-port.js";
-import type { RateLimit } from "./rate.js";
 import type { Now, Session } from "./session.js";
 
 /** Bytes that are taken from the queue at once. */
@@ -56,7 +55,7 @@ export class Producer {
     const known = isKnown ? { epoch, last: last as number } : undefined;
     if (!known && this.#helloId) this.#onRefused();
     const round = ++this.#round;
-    void this.queue.resume(known, this.#session.serverBytesMax).then(() => {
+    void this.queue.resume(known, this.#session.outbound.bytesMax).then(() => {
       if (round !== this.#round || !known) return;
       this.#lastSent = this.#lastAcknowledged = known.last;
       this.#isReady = this.#hasMore = true;
@@ -79,12 +78,12 @@ export class Producer {
   flush(now: Now): void {
     const room = this.queue.window - (this.#lastSent - this.#lastAcknowledged);
     if (!this.#isReady || this.#isTaking || !this.#hasMore || room < 1) return;
-    const count = this.#session.takeAllowances(room, now);
+    const count = this.#session.isOpen ? this.#session.outbound.rate.take(room, now.ms) : 0;
     if (!count) return;
     this.#isTaking = true;
     const round = this.#round;
     void this.queue.take(count, TAKE_BYTES_MAX).then((messages) => {
-      this.#session.giveBackAllowances(count - messages.length);
+      this.#session.outbound.rate.giveBack(count - messages.length);
       if (round !== this.#round) return;
       this.#isTaking = false;
       this.#hasMore = messages.length > 0;
@@ -120,9 +119,9 @@ export class Producer {
     this.queue.rewind(this.#lastAcknowledged);
   }
 
-  nextTimeout(now: Now, rate: RateLimit): number {
+  nextTimeout(now: Now): number {
     const isWaiting = this.#isReady && this.#hasMore && !this.#isTaking;
-    const next = isWaiting ? rate.nextAt(now.ms) : Infinity;
+    const next = isWaiting ? this.#session.outbound.rate.nextAt(now.ms) : Infinity;
     return next > now.ms ? next : Infinity;
   }
 }
