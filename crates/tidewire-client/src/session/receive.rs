@@ -8,7 +8,7 @@ use crate::config::Encryption;
 use crate::error::Ending;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::PresenceAnswer;
+use crate::request::{HistoryPage, PresenceAnswer};
 use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
@@ -242,6 +242,16 @@ impl Session {
                     let _ = reply.send(Ok(PresenceAnswer { topics, failed }));
                 }
             }
+            ClientEvent::HistoryResponse {
+                page,
+                correlation_id,
+            } => {
+                if let Some(Waiting::History { reply, .. }) =
+                    waiting(&correlation_id, Asked::History)
+                {
+                    let _ = reply.send(Ok(HistoryPage::of(*page, self.serial)));
+                }
+            }
             ClientEvent::CallResponse {
                 result,
                 correlation_id,
@@ -342,6 +352,7 @@ impl Session {
                 topics: true,
                 presence: true,
                 calls: true,
+                history: true,
             },
             encryption,
             producer,
