@@ -50,6 +50,12 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
+    /// Where the application wants a topic to go on.
+    pub(crate) fn position_from(&self, topic: &str) -> Option<Position> {
+        let from = self.from.iter().find(|(from, _)| from == topic);
+        from.map(|(_, position)| *position)
+    }
+
     /// Whether offsets of a topic subscribed so follow one another.
     pub(crate) fn is_gapless(&self) -> bool {
         self.filter.is_none() && self.overload.is_none() && self.queue_group.is_none()

@@ -18,7 +18,7 @@ use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
 use tidewire_wire::session::{
-    Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
+    self as wire, Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
 };
 
 impl Session {
@@ -246,11 +246,8 @@ impl Session {
                 page,
                 correlation_id,
             } => {
-                if let Some(Waiting::History { reply, .. }) =
-                    waiting(&correlation_id, Asked::History)
-                {
-                    let _ = reply.send(Ok(HistoryPage::of(*page, self.serial)));
-                }
+                let waiting = waiting(&correlation_id, Asked::History);
+                self.handle_history(waiting, *page);
             }
             ClientEvent::CallResponse {
                 result,
@@ -266,6 +263,12 @@ impl Session {
                 }
             }
             event => self.handle_news(event, moment, batch),
+        }
+    }
+
+    fn handle_history(&self, waiting: Option<Waiting>, page: wire::HistoryPage) {
+        if let Some(Waiting::History { reply, .. }) = waiting {
+            let _ = reply.send(Ok(HistoryPage::of(page, self.serial)));
         }
     }
 

@@ -214,10 +214,8 @@ impl Session {
                 reply,
             } => {
                 let known = |topic: &str| {
-                    self.sequencer.position(topic).or_else(|| {
-                        let from = options.from.iter().find(|(from, _)| from == topic);
-                        from.map(|(_, position)| *position)
-                    })
+                    let seen = self.sequencer.position(topic);
+                    seen.or_else(|| options.position_from(topic))
                 };
                 let positions = positions(topics, options, known);
                 // Once subscribed, only for topics of which it is not known what was missed.
@@ -254,17 +252,8 @@ impl Session {
             } => {
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    let (counts_only, limit) = (*counts_only, *limit);
-                    let now = moment.now;
-                    wire.write_presence_request(
-                        &names,
-                        counts_only,
-                        limit,
-                        Some(&cid),
-                        id,
-                        now,
-                        out,
-                    )
+                    let (now, cid) = (moment.now, Some(&*cid));
+                    wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
                 })
             }
             Waiting::History { query, .. } => {
@@ -372,11 +361,7 @@ impl Session {
         };
         let known = self.sequencer.position(&answer.topic);
         if !answer.recovered {
-            let from = options
-                .from
-                .iter()
-                .find(|(topic, _)| *topic == answer.topic);
-            let last = known.or(from.map(|(_, position)| *position));
+            let last = known.or_else(|| options.position_from(&answer.topic));
             self.forget(&answer.topic, batch);
             if let Some(last) = last
                 && options.recover
