@@ -4,9 +4,10 @@
  */
 
 import { TidewireError } from "../errors.js";
-import { Message } from "../message.js";
+import type { Message } from "../message.js";
 import type { Frame } from "../transport.js";
-import { readJson, scanPublication, unreadable } from "./json.js";
+import { unreadable } from "./envelope.js";
+import { readJson, scanPublication } from "./json.js";
 import type {
   Awaitable,
   Compression,
@@ -146,8 +147,7 @@ export class Refused extends TidewireError {
 }
 
 function readText(text: string): Message | Envelope {
-  const found = scanPublication(text);
-  return found ? Message.scanned(found) : readJson(text);
+  return scanPublication(text) ?? readJson(text);
 }
 
 function toBytes(frame: Frame): Uint8Array {
