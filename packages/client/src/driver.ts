@@ -4,7 +4,7 @@ import { closePolicy } from "./codes.js";
 import { Backoff } from "./core/backoff.js";
 import { Endpoints } from "./core/endpoints.js";
 import type { EncodedPayload, EnvelopeFields, KeyExchange } from "./core/layers.js";
-import { Pipeline, Refused } from "./core/pipeline.js";
+import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { type Answer, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
@@ -236,8 +236,9 @@ export class Driver {
   }
 
   #opened(attempt: Attempt): void {
-    const { messageBytesMax, compression, signing } = this.options;
-    attempt.pipeline = new Pipeline(
+    const { messageBytesMax, compression, signing, encryption } = this.options;
+    const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
+    attempt.pipeline = makePipeline(
       { format: this.session.format, compression, signing, exchange: attempt.exchange, messageBytesMax },
       (frame) => {
         if (!attempt.isOver) attempt.socket?.send(frame);
