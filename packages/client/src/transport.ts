@@ -3,8 +3,13 @@
  * browser's `WebSocket`, one on `node:net` and `node:tls`, and one in memory for tests.
  */
 
+import type { PreparedFrame } from "./transport/prepared.js";
+
 /** A message as a WebSocket carries it: text, or binary. */
 export type Frame = string | Uint8Array;
+
+/** A message to send, which may have been encoded before. */
+export type OutgoingFrame = Frame | PreparedFrame;
 
 /** What a transport needs to open a connection. */
 export interface OpenOptions {
@@ -24,6 +29,8 @@ export interface CloseInfo {
   code: number;
   /** The reason of the close frame, or what went wrong. */
   reason: string;
+  /** This side ended the connection, because the server broke a rule: the code says what the server did wrong. */
+  isRefusal?: boolean;
   /** The status of a refused upgrade, where the transport can see it. */
   status?: number;
   /** How long the server asks to wait, in milliseconds, from `Retry-After`. */
@@ -48,7 +55,7 @@ export interface SocketHandler {
 /** One connection. */
 export interface Socket {
   /** Queues a message; it leaves at the end of this turn of the event loop at the latest. */
-  send(frame: Frame): void;
+  send(frame: OutgoingFrame): void;
   /** Bytes that were queued and not yet handed to the operating system or the browser. */
   readonly bufferedBytes: number;
   /** Starts the closing handshake. Messages sent before it leave first. */

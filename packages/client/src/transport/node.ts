@@ -1,0 +1,59 @@
+/** The transport for Node: WebSocket frames on `node:net` and `node:tls`, without any other package. */
+
+import { readFileSync } from "node:fs";
+import type { ConnectionOptions } from "node:tls";
+import type { OpenOptions, Transport } from "../transport.js";
+import { type NodeSocket, type NodeSocketHandler, openSocket, type Settings } from "./node/socket.js";
+
+export type { NodeSocket, NodeSocketHandler } from "./node/socket.js";
+
+/** Options of {@link nodeTransport}; all may be left out. */
+export interface NodeTransportOptions {
+  /** Certificates (PEM) that sign the server's, instead of those that Node knows. */
+  ca?: string | Uint8Array | readonly (string | Uint8Array)[];
+  /** A file with such certificates; read when the transport is made. */
+  caFile?: string;
+  /** Further options of `tls.connect`, such as a client certificate. */
+  tls?: ConnectionOptions;
+  /** The address to connect from. */
+  localAddress?: string;
+  /** How long opening a connection may take, in milliseconds; 10,000 by default. */
+  openTimeoutMs?: number;
+  /** How long to wait for the answer to a close, in milliseconds; 5,000 by default. */
+  closeTimeoutMs?: number;
+}
+
+/** The transport that {@link nodeTransport} makes. */
+export interface NodeTransport extends Transport {
+  open(options: OpenOptions, handler: NodeSocketHandler): NodeSocket;
+}
+
+const OPEN_TIMEOUT_MS = 10_000;
+const CLOSE_TIMEOUT_MS = 5_000;
+
+/**
+ * A transport that opens connections from Node. What is sent in one turn of the event loop leaves in one write.
+ *
+ * @throws if `caFile` cannot be read.
+ */
+export function nodeTransport(options: NodeTransportOptions = {}): NodeTransport {
+  const { ca, caFile } = options;
+  const certificates = caFile === undefined ? ca : readFileSync(caFile);
+  const settings: Settings = {
+    tls: { ...options.tls, ...(certificates === undefined ? {} : { ca: asCertificates(certificates) }) },
+    localAddress: options.localAddress,
+    openTimeoutMs: options.openTimeoutMs ?? OPEN_TIMEOUT_MS,
+    closeTimeoutMs: options.closeTimeoutMs ?? CLOSE_TIMEOUT_MS,
+  };
+  return {
+    canSendHeaders: true,
+    canSendAnyCode: true,
+    prefersBatches: false,
+    open: (openOptions, handler) => openSocket(openOptions, settings, handler),
+  };
+}
+
+function asCertificates(ca: NonNullable<NodeTransportOptions["ca"]>): (string | Buffer)[] {
+  const list = typeof ca === "string" || ca instanceof Uint8Array ? [ca] : ca;
+  return list.map((one) => (typeof one === "string" ? one : Buffer.from(one)));
+}

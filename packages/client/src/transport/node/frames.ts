@@ -1,0 +1,310 @@
+/** Reader of RFC 6455 frames, the client's side: bytes in, messages and control frames out, no I/O. */
+
+import { isAscii, isUtf8 } from "node:buffer";
+import type { Frame } from "../../transport.js";
+
+/** The opcodes of RFC 6455, section 5.2. */
+export const OPCODE = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
+
+/** The longest payload of a control frame. */
+export const CONTROL_BYTES_MAX = 125;
+
+/** A broken rule of the protocol's section 3. */
+export type FrameErrorName =
+  | "reserved_bits"
+  | "reserved_opcode"
+  | "masked"
+  | "control_fragmented"
+  | "control_too_long"
+  | "length_encoding"
+  | "unexpected_continuation"
+  | "expected_continuation"
+  | "close_payload"
+  | "invalid_utf8"
+  | "message_too_large";
+
+/** What a reader finds, in order. */
+export interface FrameSink {
+  /** A message. Binary is a view that is valid only during the call of {@link FrameReader.read}. */
+  message(frame: Frame): void;
+  /** The payload is valid only during the call. */
+  ping(payload: Uint8Array): void;
+  /** The payload is valid only during the call. */
+  pong(payload: Uint8Array): void;
+  /** A close; `undefined` for one without a code. Nothing after it is read. */
+  close(code: number | undefined, reason: string): void;
+}
+
+/** A broken rule ends the connection with this code. */
+export class FrameError extends Error {
+  override readonly name = "FrameError";
+  readonly rule: FrameErrorName;
+
+  constructor(rule: FrameErrorName) {
+    super(`the server broke a rule of WebSocket frames: ${rule.replaceAll("_", " ")}`);
+    this.rule = rule;
+  }
+
+  /** The close code that says so. */
+  get closeCode(): number {
+    if (this.rule === "invalid_utf8") return 1007;
+    return this.rule === "message_too_large" ? 1009 : 1002;
+  }
+}
+
+/** The largest header of a frame without a mask. */
+const HEADER_BYTES_MAX = 10;
+const EMPTY = Buffer.alloc(0);
+/** What decoding puts in the place of bytes that are not UTF-8, and what may stand in a text itself. */
+const REPLACEMENT = "\ufffd";
+const SPACE = 0x20;
+
+/**
+ * Reads the frames of one connection. A message that lies in one read costs no copy but the one into its string.
+ * Memory is reserved only for bytes that have come.
+ */
+export class FrameReader {
+  readonly #bytesMax: number;
+  readonly #sink: FrameSink;
+  /** A header of which only a part has come. */
+  readonly #header = Buffer.alloc(HEADER_BYTES_MAX);
+  #headerBytes = 0;
+  /** The frame whose payload is being read. */
+  #opcode = 0;
+  #isFinal = false;
+  #length = 0;
+  /** Bytes of it that have not come; -1 between frames. */
+  #missing = -1;
+  /** The kind of the fragmented message that is being read, 0 without one. */
+  #messageKind = 0;
+  #messageBytes = 0;
+  #textParts = "";
+  #decoder: TextDecoder | undefined;
+  #binaryParts: Buffer[] = [];
+  #control: Buffer = EMPTY;
+  #isOver = false;
+  /** Texts that lie in the current read, not yet decoded: start and end of each. */
+  readonly #texts: number[] = [];
+
+  constructor(messageBytesMax: number, sink: FrameSink) {
+    this.#bytesMax = messageBytesMax;
+    this.#sink = sink;
+  }
+
+  /**
+   * Reads all frames of `chunk`. Overwrites headers in it, so that all its texts can be checked at once.
+   *
+   * @throws {FrameError} for a broken rule; what came before it has been given to the sink.
+   */
+  read(chunk: Buffer): void {
+    let at = 0;
+    try {
+      while (at < chunk.length && !this.#isOver) at = this.#step(chunk, at);
+    } catch (error) {
+      this.#isOver = true;
+      this.#settle(chunk);
+      throw error;
+    }
+    this.#settle(chunk);
+  }
+
+  /** Reads one frame, or what there is of it, and returns where the next one begins. */
+  #step(chunk: Buffer, at: number): number {
+    if (this.#missing >= 0) return this.#continuePayload(chunk, at);
+    if (this.#headerBytes > 0) return this.#continueHeader(chunk, at);
+    const size = headerSize(chunk, at, chunk.length - at);
+    if (size > chunk.length - at) {
+      this.#headerBytes = chunk.copy(this.#header, 0, at);
+      this.#checkPartial(this.#header, 0, this.#headerBytes);
+      return chunk.length;
+    }
+    const start = at + size;
+    this.#open(chunk, at);
+    const end = start + this.#length;
+    if (end > chunk.length || this.#opcode >= OPCODE.close || !this.#isWhole()) {
+      this.#missing = this.#length;
+      return this.#continuePayload(chunk, start);
+    }
+    if (this.#opcode === OPCODE.text) {
+      for (let index = at; index < start; index += 1) chunk[index] = SPACE;
+      this.#texts.push(start, end);
+    } else {
+      this.#settle(chunk);
+      this.#sink.message(chunk.subarray(start, end));
+    }
+    return end;
+  }
+
+  /** Whether the frame is a message of its own. */
+  #isWhole(): boolean {
+    return this.#isFinal && this.#messageKind === 0;
+  }
+
+  #continueHeader(chunk: Buffer, at: number): number {
+    let next = at;
+    while (next < chunk.length) {
+      this.#header[this.#headerBytes] = chunk[next]!;
+      this.#headerBytes += 1;
+      next += 1;
+      this.#checkPartial(this.#header, 0, this.#headerBytes);
+      if (headerSize(this.#header, 0, this.#headerBytes) === this.#headerBytes) {
+        this.#headerBytes = 0;
+        this.#open(this.#header, 0);
+        this.#missing = this.#length;
+        return this.#continuePayload(chunk, next);
+      }
+    }
+    return next;
+  }
+
+  /** Checks the two bytes that decide on all but the length, as far as they have come. */
+  #checkPartial(bytes: Buffer, at: number, available: number): void {
+    const first = bytes[at]!;
+    const opcode = first & 0x0f;
+    if ((first & 0x70) !== 0) throw new FrameError("reserved_bits");
+    if ((opcode > OPCODE.binary && opcode < OPCODE.close) || opcode > OPCODE.pong) {
+      throw new FrameError("reserved_opcode");
+    }
+    const isFinal = (first & 0x80) !== 0;
+    if (opcode >= OPCODE.close) {
+      if (!isFinal) throw new FrameError("control_fragmented");
+    } else if (opcode === OPCODE.continuation) {
+      if (this.#messageKind === 0) throw new FrameError("unexpected_continuation");
+    } else if (this.#messageKind !== 0) {
+      throw new FrameError("expected_continuation");
+    }
+    if (available < 2) return;
+    const second = bytes[at + 1]!;
+    if ((second & 0x80) !== 0) throw new FrameError("masked");
+    if (opcode >= OPCODE.close && second > CONTROL_BYTES_MAX) throw new FrameError("control_too_long");
+  }
+
+  /** Takes a whole header. */
+  #open(bytes: Buffer, at: number): void {
+    this.#checkPartial(bytes, at, 2);
+    const first = bytes[at]!;
+    this.#opcode = first & 0x0f;
+    this.#isFinal = (first & 0x80) !== 0;
+    this.#length = lengthOf(bytes, at);
+    if (this.#opcode < OPCODE.close && this.#length > this.#bytesMax - this.#messageBytes) {
+      throw new FrameError("message_too_large");
+    }
+  }
+
+  /** Takes what the chunk has of the payload. */
+  #continuePayload(chunk: Buffer, at: number): number {
+    const end = Math.min(chunk.length, at + this.#missing);
+    this.#missing -= end - at;
+    const part = chunk.subarray(at, end);
+    const isLast = this.#missing === 0;
+    if (this.#opcode >= OPCODE.close) {
+      this.#control = this.#control.length === 0 ? part : Buffer.concat([this.#control, part]);
+      if (isLast) this.#takeControl(chunk);
+      else this.#control = Buffer.from(this.#control);
+    } else {
+      this.#takePart(chunk, part, isLast);
+    }
+    if (isLast) this.#missing = -1;
+    return end;
+  }
+
+  #takePart(chunk: Buffer, part: Buffer, isLast: boolean): void {
+    if (this.#opcode !== OPCODE.continuation) this.#messageKind = this.#opcode;
+    this.#messageBytes += part.length;
+    const isEnd = isLast && this.#isFinal;
+    if (this.#messageKind === OPCODE.text) {
+      this.#decoder ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+      try {
+        this.#textParts += this.#decoder.decode(part, { stream: !isEnd });
+      } catch {
+        throw new FrameError("invalid_utf8");
+      }
+    } else if (part.length > 0) {
+      this.#binaryParts.push(Buffer.from(part));
+    }
+    if (!isEnd) return;
+    this.#settle(chunk);
+    const text = this.#textParts;
+    const binary = this.#binaryParts;
+    const isText = this.#messageKind === OPCODE.text;
+    this.#textParts = "";
+    this.#binaryParts = [];
+    this.#messageKind = 0;
+    this.#messageBytes = 0;
+    this.#sink.message(isText ? text : binary.length === 1 ? binary[0]! : Buffer.concat(binary));
+  }
+
+  #takeControl(chunk: Buffer): void {
+    this.#settle(chunk);
+    const payload = this.#control;
+    this.#control = EMPTY;
+    if (this.#opcode === OPCODE.ping) this.#sink.ping(payload);
+    else if (this.#opcode === OPCODE.pong) this.#sink.pong(payload);
+    else {
+      const [code, reason] = readClose(payload);
+      this.#isOver = true;
+      this.#sink.close(code, reason);
+    }
+  }
+
+  /** Decodes the texts of the current read that wait for it. */
+  #settle(chunk: Buffer): void {
+    const texts = this.#texts;
+    if (texts.length === 0) return;
+    const areAscii = isAscii(chunk.subarray(texts[0], texts[texts.length - 1]));
+    try {
+      for (let index = 0; index < texts.length; index += 2) {
+        const start = texts[index]!;
+        const end = texts[index + 1]!;
+        this.#sink.message(areAscii ? chunk.toString("latin1", start, end) : decode(chunk, start, end));
+      }
+    } finally {
+      texts.length = 0;
+    }
+  }
+}
+
+/** The bytes of the header at `at`, as far as they can be known: the least that is needed to go on. */
+function headerSize(bytes: Buffer, at: number, available: number): number {
+  if (available < 2) return 2;
+  const length = bytes[at + 1]! & 0x7f;
+  if (length < 126) return 2;
+  return length === 126 ? 4 : HEADER_BYTES_MAX;
+}
+
+/** The length of the payload, from a whole header. */
+function lengthOf(bytes: Buffer, at: number): number {
+  const short = bytes[at + 1]! & 0x7f;
+  if (short < 126) return short;
+  if (short === 126) {
+    const length = (bytes[at + 2]! << 8) | bytes[at + 3]!;
+    if (length < 126) throw new FrameError("length_encoding");
+    return length;
+  }
+  const high = bytes.readUInt32BE(at + 2);
+  const length = high * 2 ** 32 + bytes.readUInt32BE(at + 6);
+  if (high >= 2 ** 31 || length < 65_536) throw new FrameError("length_encoding");
+  return length;
+}
+
+/** Decodes one text and checks that it is UTF-8. */
+function decode(chunk: Buffer, start: number, end: number): string {
+  const text = chunk.toString("utf8", start, end);
+  if (text.includes(REPLACEMENT) && !isUtf8(chunk.subarray(start, end))) throw new FrameError("invalid_utf8");
+  return text;
+}
+
+/** The code and the reason of a close. */
+function readClose(payload: Buffer): [code: number | undefined, reason: string] {
+  if (payload.length === 0) return [undefined, ""];
+  if (payload.length === 1) throw new FrameError("close_payload");
+  const code = payload.readUInt16BE(0);
+  if (!isCloseCode(code)) throw new FrameError("close_payload");
+  return [code, decode(payload, 2, payload.length)];
+}
+
+/** Whether a code may stand in a close frame (protocol, section 3). */
+export function isCloseCode(code: number): boolean {
+  if (!Number.isInteger(code)) return false;
+  return (code >= 1000 && code <= 1003) || (code >= 1007 && code <= 1014) || (code >= 3000 && code <= 4999);
+}

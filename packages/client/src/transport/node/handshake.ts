@@ -1,0 +1,225 @@
+/** The HTTP/1.1 upgrade of the protocol's section 2, the client's side: the request, and a strict reader of the answer. */
+
+import { createHash } from "node:crypto";
+
+/** The longest head of an answer, in bytes. */
+export const HEAD_BYTES_MAX = 16_384;
+/** The most header lines of an answer. */
+const HEADER_LINES_MAX = 64;
+const ACCEPT_GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/** The longest wait that a server can ask for: a day. */
+const RETRY_MS_MAX = 86_400_000;
+
+/** Headers that the request itself sets. */
+const OWN_HEADERS = new Set([
+  "host",
+  "upgrade",
+  "connection",
+  "content-length",
+  "transfer-encoding",
+  "sec-websocket-key",
+  "sec-websocket-version",
+  "sec-websocket-protocol",
+  "sec-websocket-extensions",
+]);
+
+const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const VISIBLE = /^[\x21-\x7e]+$/;
+/** Visible characters of ISO 8859-1, spaces and tabs. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/** What a request asks for. */
+export interface UpgradeRequest {
+  /** `Host`, with the port unless it is the scheme's default. */
+  host: string;
+  /** Path and query. */
+  target: string;
+  /** 16 random bytes in base64. */
+  key: string;
+  /** Subprotocols to offer. */
+  protocols: readonly string[];
+  headers: Readonly<Record<string, string>>;
+}
+
+/** An answer that accepts the upgrade. */
+export interface Acceptance {
+  kind: "accepted";
+  /** Bytes of the head, with the empty line; what follows are frames. */
+  headBytes: number;
+  protocol: string | undefined;
+  /** `Server`, if it says what it is. */
+  server: string | undefined;
+}
+
+/** Why an answer is none: it was refused, is not HTTP, is too long, or does not fit the request. */
+export type RefusalError = "refused" | "malformed" | "head_too_large" | "not_accepted" | "extensions";
+
+/** An answer that does not accept the upgrade. */
+export interface Refusal {
+  kind: "refused";
+  error: RefusalError;
+  /** What was wrong, in words. */
+  reason: string;
+  /** The HTTP status, if the error is `refused`. */
+  status?: number;
+  /** `Retry-After` in milliseconds, a day at most. */
+  retryAfterMs?: number;
+}
+
+/**
+ * The bytes of a request, in ISO 8859-1.
+ *
+ * @throws {TypeError} for a host, target, subprotocol or header with characters that a request cannot carry, and for a
+ * header that the request sets itself.
+ */
+export function writeRequest(request: UpgradeRequest): string {
+  const { host, target, protocols, headers } = request;
+  requireAllowed(VISIBLE.test(host), "host");
+  requireAllowed(VISIBLE.test(target) && target.startsWith("/"), "target");
+  for (const protocol of protocols) requireAllowed(TOKEN.test(protocol), "subprotocol");
+  let text =
+    `GET ${target} HTTP/1.1\r\nHost: ${host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n` +
+    `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${request.key}\r\n`;
+  if (protocols.length > 0) text += `Sec-WebSocket-Protocol: ${protocols.join(", ")}\r\n`;
+  for (const [name, value] of Object.entries(headers)) {
+    requireAllowed(TOKEN.test(name) && HEADER_VALUE.test(value), `header ${JSON.stringify(name)}`);
+    if (OWN_HEADERS.has(name.toLowerCase())) {
+      throw new TypeError(`the header ${name} is part of the opening handshake; remove it from the options`);
+    }
+    text += `${name}: ${value}\r\n`;
+  }
+  return `${text}\r\n`;
+}
+
+function requireAllowed(isAllowed: boolean, what: string): void {
+  if (!isAllowed) throw new TypeError(`the ${what} has characters that a request cannot carry`);
+}
+
+/** `Sec-WebSocket-Accept` for a key (RFC 6455, section 4.2.2). */
+export function acceptValue(key: string): string {
+  return createHash("sha1")
+    .update(key + ACCEPT_GUID)
+    .digest("base64");
+}
+
+/**
+ * Reads the answer to a request from the bytes that have come, as ISO 8859-1; `undefined` if its end is not among them
+ * and it can still become an acceptance. `nowMs` is the time for a `Retry-After` with a date but no `Date`.
+ */
+export function parseResponse(
+  text: string,
+  request: Pick<UpgradeRequest, "key" | "protocols">,
+  nowMs: number,
+  headBytesMax = HEAD_BYTES_MAX,
+): Acceptance | Refusal | undefined {
+  const window = text.slice(0, headBytesMax);
+  const end = window.indexOf("\r\n\r\n");
+  const head = end < 0 ? window : window.slice(0, end);
+  const lines = head.split("\r\n");
+  // The last line of a head without an end may be cut anywhere.
+  const isWhole = end >= 0;
+  const broken = findBroken(lines, isWhole);
+  if (broken !== undefined) return broken;
+  if (lines.length - 1 > HEADER_LINES_MAX) return tooLarge();
+  if (!isWhole) return text.length >= headBytesMax ? tooLarge() : undefined;
+  const headers = lines.slice(1).map(splitHeader);
+  const status = Number(lines[0]!.slice(9, 12));
+  if (status !== 101) return refusedWith(status, lines[0]!.slice(13), headers, nowMs);
+  return acceptance(headers, request, end + 4);
+}
+
+type Header = readonly [name: string, value: string];
+
+const STATUS_LINE = /^HTTP\/1\.1 [0-9]{3}( [\t\x20-\x7e\x80-\xff]*)?$/;
+const STATUS_START = "HTTP/1.1 ";
+const HEADER_LINE = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[\t\x20-\x7e\x80-\xff]*$/;
+const HEADER_START = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]*(:[\t\x20-\x7e\x80-\xff]*)?\r?$/;
+
+/** The first line that cannot be part of an answer. */
+function findBroken(lines: readonly string[], isWhole: boolean): Refusal | undefined {
+  const first = lines[0]!;
+  const isOnly = lines.length === 1 && !isWhole;
+  const isStatus = isOnly ? isStatusStart(first) : STATUS_LINE.test(first);
+  if (!isStatus) return refusal("malformed", "the answer is not HTTP/1.1");
+  for (let index = 1; index < lines.length; index += 1) {
+    const isCut = !isWhole && index === lines.length - 1;
+    if (!(isCut ? HEADER_START : HEADER_LINE).test(lines[index]!)) {
+      return refusal("malformed", "a header of the answer is broken");
+    }
+  }
+  return undefined;
+}
+
+/** Whether a text can become a status line. */
+function isStatusStart(text: string): boolean {
+  if (text.length <= STATUS_START.length) return STATUS_START.startsWith(text);
+  return (
+    text.startsWith(STATUS_START) &&
+    /^[0-9]{1,3}$|^[0-9]{3}(\r| [\t\x20-\x7e\x80-\xff]*\r?)$/.test(text.slice(9))
+  );
+}
+
+function splitHeader(line: string): Header {
+  const colon = line.indexOf(":");
+  return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).replace(/^[ \t]+|[ \t]+$/g, "")];
+}
+
+function acceptance(
+  headers: readonly Header[],
+  request: Pick<UpgradeRequest, "key" | "protocols">,
+  headBytes: number,
+): Acceptance | Refusal {
+  const all = (name: string) => headers.filter((header) => header[0] === name).map((header) => header[1]);
+  if (!all("upgrade").some((value) => value.toLowerCase() === "websocket")) {
+    return refusal("not_accepted", "Upgrade is not websocket");
+  }
+  const connection = all("connection").flatMap((value) => value.split(","));
+  if (!connection.some((value) => value.trim().toLowerCase() === "upgrade")) {
+    return refusal("not_accepted", "Connection does not upgrade");
+  }
+  const accepts = all("sec-websocket-accept");
+  if (accepts.length !== 1 || accepts[0] !== acceptValue(request.key)) {
+    return refusal("not_accepted", "Sec-WebSocket-Accept does not match");
+  }
+  if (all("sec-websocket-extensions").length > 0) {
+    return refusal("extensions", "the server chose an extension that was not offered");
+  }
+  const protocols = all("sec-websocket-protocol");
+  const protocol = protocols[0];
+  if (protocols.length > 1 || (protocol !== undefined && !request.protocols.includes(protocol))) {
+    return refusal("not_accepted", "the server chose a subprotocol that was not offered");
+  }
+  return { kind: "accepted", headBytes, protocol, server: all("server")[0] };
+}
+
+function refusedWith(status: number, words: string, headers: readonly Header[], nowMs: number): Refusal {
+  const first = (name: string) => headers.find((header) => header[0] === name)?.[1];
+  const reason = `the server refused the connection: ${status} ${words}`.trimEnd();
+  const retryAfterMs = waitOf(first("retry-after"), first("date"), nowMs);
+  return { ...refusal("refused", reason), status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+}
+
+/** `Retry-After` as milliseconds. A date counts from what the server says it is now, as this clock may be wrong. */
+function waitOf(value: string | undefined, date: string | undefined, nowMs: number): number | undefined {
+  if (value === undefined) return undefined;
+  if (/^[0-9]+$/.test(value)) return Math.min(Number(value) * 1000, RETRY_MS_MAX);
+  const until = httpDate(value);
+  if (until === undefined) return undefined;
+  const now = (date === undefined ? undefined : httpDate(date)) ?? nowMs;
+  return Math.min(Math.max(0, until - now), RETRY_MS_MAX);
+}
+
+/** A date as RFC 9110, section 5.6.7 writes it, in milliseconds since 1970. */
+function httpDate(value: string): number | undefined {
+  if (!/^[A-Za-z]{3,9},? .*GMT$|^[A-Z][a-z]{2} [A-Z][a-z]{2} .*[0-9]{4}$/.test(value)) return undefined;
+  const time = Date.parse(value.endsWith("GMT") ? value : `${value} GMT`);
+  return Number.isNaN(time) ? undefined : time;
+}
+
+function refusal(error: RefusalError, reason: string): Refusal {
+  return { kind: "refused", error, reason };
+}
+
+function tooLarge(): Refusal {
+  return refusal("head_too_large", "the head of the answer is too large");
+}
