@@ -131,3 +131,14 @@ test("a server that was killed has forgotten the producer: what was on its way i
     "the uncertain ones are gone, because the application knows them",
   );
 });
+
+test("a message that is added at whatever moment of another's way is not forgotten", async () => {
+  const { address } = await engine();
+  const writer = client(address, { queue: queue() });
+  for (let round = 0; round < 400; round += 1) {
+    const first = writer.publishAcknowledged("orders", 1);
+    for (let tick = 0; tick < round % 40; tick += 1) await undefined;
+    await Promise.all([first, writer.publishAcknowledged("orders", 2)]);
+  }
+  expect(writer.queueDepth).toBeLessThanOrEqual(2);
+});
