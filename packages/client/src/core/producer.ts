@@ -2,7 +2,7 @@
 
 import type { TidewireError } from "../errors.js";
 import { isObject } from "./envelope.js";
-import type { QueuedMessage, QueuePort } from "./queue-port.js";
+import type { ProducerFactory, QueuedMessage, QueuePort } from "./queue-port.js";
 import type { Now, Session } from "./session.js";
 
 /** Bytes that are taken from the queue at once. */
@@ -10,6 +10,8 @@ const TAKE_BYTES_MAX = 1024 * 1024;
 
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
+
+export const makeProducer: ProducerFactory = (...parts) => new Producer(...parts);
 
 export class Producer {
   readonly queue: QueuePort;

@@ -12,7 +12,7 @@ import { isObject, payloadOf, typeOf, unreadable } from "./envelope.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
-import { Producer } from "./producer.js";
+import type { Producer } from "./producer.js";
 import { QualityMeter } from "./quality.js";
 import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
@@ -109,17 +109,15 @@ export class Session {
       },
       options.reorderWindowMs,
     );
-    this.producer =
-      options.queue &&
-      new Producer(
-        this,
-        options.queue,
-        (message, cid) => this.#writeNumbered(message, cid),
-        () => {
-          const words = "the server does not acknowledge messages; they wait in the queue";
-          host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
-        },
-      );
+    this.producer = options.queue?.producer(
+      this,
+      options.queue,
+      (message, cid) => this.#writeNumbered(message, cid),
+      () => {
+        const words = "the server does not acknowledge messages; they wait in the queue";
+        host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
+      },
+    );
     this.#systemTypes = this.#handlers();
   }
 
