@@ -25,7 +25,9 @@ for (const name of names) {
 
 /** CommonJS beside the ES modules, file by file, so that all entry points share their modules. */
 async function toCommonJs(dir) {
-  const entryPoints = readdirSync(`${dir}/dist/esm`, { recursive: true }).filter((file) => file.endsWith(".js"));
+  const entryPoints = readdirSync(`${dir}/dist/esm`, { recursive: true }).filter((file) =>
+    file.endsWith(".js"),
+  );
   await build({
     entryPoints: entryPoints.map((file) => `${dir}/dist/esm/${file}`),
     outdir: `${dir}/dist/cjs`,

@@ -1,14 +1,20 @@
 /** The client: what an application calls. */
 
-import { now, Driver } from "./driver.js";
+import type { EndpointHealth } from "./core/endpoints.js";
+import { isObject } from "./core/json.js";
 import type { Envelope } from "./core/layers.js";
 import type { Quality } from "./core/quality.js";
-import type { EndpointHealth } from "./core/endpoints.js";
 import type { Priority, QueueEntry, QueueReport } from "./core/queue-port.js";
-import { aborted, type Answer } from "./core/session.js";
-import { isObject } from "./core/json.js";
+import { type Answer, aborted } from "./core/session.js";
+import { Driver, now } from "./driver.js";
 import { TidewireError } from "./errors.js";
-import { type ClientEvents, type ConnectionState, type ConnectionStatus, Emitter, type Observable } from "./events.js";
+import {
+  type ClientEvents,
+  type ConnectionState,
+  type ConnectionStatus,
+  Emitter,
+  type Observable,
+} from "./events.js";
 import { Message, type Position } from "./message.js";
 import { checkNames, type ResolvedOptions } from "./options.js";
 import { watchPage } from "./page.js";
@@ -53,20 +59,25 @@ export interface CallOptions {
 }
 
 export interface HistoryOptions extends CallOptions {
-  /** Publications after this position. Default: from the beginning of what is kept. */
+  /** Publications after this position or, with `newest`, before it. Default: all that are kept. */
   since?: Position;
-  /** How many at most. The server may return fewer. */
+  /** How many at most, 1 to 1000. The server may return fewer. Default 100. */
   limit?: number;
-  /** Which end comes first. Default `oldest`. */
+  /** From the oldest on, or from the newest backwards. Default `oldest`. */
   order?: "oldest" | "newest";
 }
 
 export interface HistoryPage<T = unknown> {
+  /** The publications, in the order that was asked for. */
   publications: Message<T>[];
   /** Where the topic stands. */
-  position: Position | undefined;
-  /** There are more than these. */
+  position: Position;
+  /** The offset of the oldest publication that is kept. */
+  oldest: number;
+  /** There are more in this direction: ask again with the position of the last one as `since`. */
   hasMore: boolean;
+  /** Nothing is missing between `since` and these publications. */
+  isComplete: boolean;
 }
 
 export interface PresenceInfo {
@@ -83,7 +94,16 @@ export type CallHandler = (
   context: { type: string; signal: AbortSignal },
 ) => unknown | Promise<unknown>;
 
-const PUBLISH_OPTIONS = ["type", "priority", "id", "key", "ttlMs", "excludeSelf", "isSnapshot", "signal"] as const;
+const PUBLISH_OPTIONS = [
+  "type",
+  "priority",
+  "id",
+  "key",
+  "ttlMs",
+  "excludeSelf",
+  "isSnapshot",
+  "signal",
+] as const;
 
 /** A connection to a Tidewire server that restores itself. Made by `connect`. */
 export class Client {
@@ -106,6 +126,9 @@ export class Client {
         for (const watcher of [...this.#watchers]) watcher();
       },
     });
+    for (const [name, listener] of Object.entries(options.on ?? {})) {
+      this.#emitter.on(name as "error", listener as never);
+    }
     this.status = this.#driver.status;
     this.#unwatch = watchPage(this.#driver, options);
     const { signal } = options;
@@ -148,7 +171,10 @@ export class Client {
   /** Resolves when there is room to send: the connection is open and little waits. Rejects when the client has ended. */
   ready(options: { signal?: AbortSignal } = {}): Promise<this> {
     const { session } = this.#driver;
-    return this.#until(() => session.isOpen && session.outboxBytes === 0 && this.#driver.hasRoom, options.signal);
+    return this.#until(
+      () => session.isOpen && session.outboxBytes === 0 && this.#driver.hasRoom,
+      options.signal,
+    );
   }
 
   #until(isTrue: () => boolean, signal: AbortSignal | undefined): Promise<this> {
@@ -172,11 +198,16 @@ export class Client {
    * Subscribes to topics and patterns, from now on and across reconnections. Equal subscriptions share one on the wire.
    * Throws `INVALID_ARGUMENT` for a topic that this client has subscribed with other options.
    */
-  subscribe<T = unknown>(topics: string | readonly string[], options: SubscribeOptions = {}): Subscription<T> {
+  subscribe<T = unknown>(
+    topics: string | readonly string[],
+    options: SubscribeOptions = {},
+  ): Subscription<T> {
     checkNames("subscribe: ", options, SUBSCRIBE_OPTIONS);
     const names = [...new Set(typeof topics === "string" ? [topics] : topics)];
     if (!names.length || names.some((name) => typeof name !== "string" || !name)) {
-      throw new TidewireError("INVALID_ARGUMENT", "subscribe needs at least one topic", { fault: "application" });
+      throw new TidewireError("INVALID_ARGUMENT", "subscribe needs at least one topic", {
+        fault: "application",
+      });
     }
     const { session } = this.#driver;
     return new Subscription<T>(
@@ -189,7 +220,10 @@ export class Client {
           session.subscriptions.remove(subscriber, topic);
           this.#driver.touch();
         },
-        history: async (topic, limit) => (await this.history(topic, { limit, order: "newest" })).publications,
+        newest: async (topic, limit) => {
+          const page = await this.history(topic, { limit: Math.min(limit, 1_000), order: "newest" });
+          return page.publications.reverse();
+        },
         isClosed: () => this.#driver.error,
         onError: (error) => this.#report(error),
         requestTimeoutMs: this.#driver.options.requestTimeoutMs,
@@ -208,7 +242,11 @@ export class Client {
     const { session } = this.#driver;
     const encoded = payload === undefined ? undefined : session.format.payload(payload);
     const { correlationId } = options;
-    return session.send(correlationId === undefined ? { t: type } : { t: type, cid: correlationId }, encoded, now());
+    return session.send(
+      correlationId === undefined ? { t: type } : { t: type, cid: correlationId },
+      encoded,
+      now(),
+    );
   }
 
   /** As `send`, but `false` in place of waiting: the message is sent now or not at all. */
@@ -225,7 +263,16 @@ export class Client {
    */
   async publish(topic: string, payload: unknown, options: PublishOptions = {}): Promise<Published> {
     checkNames("publish: ", options, PUBLISH_OPTIONS);
-    const { type = "message", priority, id = this.#uuid(), key, ttlMs, excludeSelf, isSnapshot, signal } = options;
+    const {
+      type = "message",
+      priority,
+      id = this.#uuid(),
+      key,
+      ttlMs,
+      excludeSelf,
+      isSnapshot,
+      signal,
+    } = options;
     const request = {
       topic,
       type,
@@ -241,7 +288,7 @@ export class Client {
     const { epoch, offset } = answer;
     const position = typeof epoch === "string" && typeof offset === "number" ? { epoch, offset } : undefined;
     if (position && excludeSelf) this.#driver.session.subscriptions.publishedSelf(topic, position, now().ms);
-    return { topic, isDuplicate: answer["duplicate"] === true, position };
+    return { topic, isDuplicate: answer.duplicate === true, position };
   }
 
   /**
@@ -251,7 +298,7 @@ export class Client {
   async request<T = unknown>(type: string, payload: unknown = null, options: CallOptions = {}): Promise<T> {
     const timeoutMs = options.timeoutMs ?? this.#driver.options.requestTimeoutMs;
     const answer = await this.#ask("call_request", { type, payload, timeout_ms: timeoutMs }, options);
-    return (answer["payload"] ?? null) as T;
+    return (answer.payload ?? null) as T;
   }
 
   /** Answers the server's calls of a type. The result ends that. */
@@ -263,7 +310,11 @@ export class Client {
   }
 
   /** Sends a numbered message, once and in order across reconnections. Resolves when the server has taken it. */
-  async sendAcknowledged(type: string, payload?: unknown, options: { priority?: Priority } = {}): Promise<void> {
+  async sendAcknowledged(
+    type: string,
+    payload?: unknown,
+    options: { priority?: Priority } = {},
+  ): Promise<void> {
     const added = await this.#enqueue({ type, ...options }, payload);
     await added.acknowledged;
   }
@@ -287,7 +338,11 @@ export class Client {
     this.#checkOpen();
     const { queue } = this.#driver.options;
     if (!queue) throw new TidewireError("INVALID_OPTION", "the client has no queue; set the option queue");
-    return queue.add({ priority: 5, ...entry, payload: JSON.stringify(payload === undefined ? {} : payload) });
+    return queue.add({
+      priority: 5,
+      ...entry,
+      payload: JSON.stringify(payload === undefined ? {} : payload),
+    });
   }
 
   /** Acknowledges a publication of a queue group. */
@@ -302,24 +357,37 @@ export class Client {
     options: CallOptions & { countsOnly?: boolean; limit?: number } = {},
   ): Promise<Record<string, PresenceInfo>> {
     const { countsOnly, limit } = options;
-    const request = { topics: typeof topics === "string" ? [topics] : topics, counts_only: countsOnly, limit };
+    const request = {
+      topics: typeof topics === "string" ? [topics] : topics,
+      counts_only: countsOnly,
+      limit,
+    };
     const answer = await this.#ask("presence_request", request, { ...options, isRepeatable: true });
-    return (isObject(answer["topics"]) ? answer["topics"] : {}) as Record<string, PresenceInfo>;
+    return (isObject(answer.topics) ? answer.topics : {}) as Record<string, PresenceInfo>;
   }
 
   /** Publications of a topic's history. */
   async history<T = unknown>(topic: string, options: HistoryOptions = {}): Promise<HistoryPage<T>> {
     const { since, limit, order } = options;
-    const answer = await this.#ask("history_request", { topic, since, limit, order }, { ...options, isRepeatable: true });
-    const list = Array.isArray(answer["publications"]) ? answer["publications"].filter(isObject) : [];
-    const publications = list.map((envelope) => Message.read({ tp: topic, e: answer["epoch"], ...envelope }));
-    // They are returned from the oldest to the newest, whichever end was asked for.
-    publications.sort((a, b) => (a.position?.offset ?? 0) - (b.position?.offset ?? 0));
-    const { epoch, offset } = answer;
+    const { session } = this.#driver;
+    if (session.isOpen && session.features.history !== true) {
+      throw new TidewireError("NOT_SUPPORTED", "this server gives no history to clients", {
+        fault: "server",
+      });
+    }
+    const answer = await this.#ask(
+      "history_request",
+      { topic, since, limit, order },
+      { ...options, isRepeatable: true },
+    );
+    const list = Array.isArray(answer.publications) ? answer.publications.filter(isObject) : [];
+    const { epoch, offset, oldest } = answer;
     return {
-      publications: publications as Message<T>[],
-      position: typeof epoch === "string" && typeof offset === "number" ? { epoch, offset } : undefined,
-      hasMore: answer["truncated"] === true || answer["more"] === true,
+      publications: list.map((envelope) => Message.read({ tp: topic, ...envelope }) as Message<T>),
+      position: { epoch: String(epoch), offset: Number(offset) },
+      oldest: Number(oldest),
+      hasMore: answer.more === true,
+      isComplete: answer.complete === true,
     };
   }
 
@@ -412,8 +480,9 @@ export class Client {
 
   #checkOpen(): void {
     const { error } = this.#driver;
-    if (error) throw error;
-    if (this.#driver.isClosing) throw new TidewireError("CLOSED", "the client is closed", { fault: "application" });
+    if (error) throw new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error });
+    if (this.#driver.isClosing)
+      throw new TidewireError("CLOSED", "the client is closed", { fault: "application" });
   }
 
   async #answer(
@@ -464,7 +533,8 @@ export class Client {
     if (report.type === "uncertain") this.#emit("uncertain", report);
     else if (report.type === "expired") this.#emit("expired", { messages: report.messages });
     else if (report.type === "queue_failed") this.#emit("queueFailed", report.error);
-    else if (report.type === "queue_in_memory") this.#emit("degraded", { what: "queue", reason: report.reason });
+    else if (report.type === "queue_in_memory")
+      this.#emit("degraded", { what: "queue", reason: report.reason });
     else {
       const words = `${report.messages} queued messages are larger than the server accepts`;
       this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" }));

@@ -1,9 +1,9 @@
 /** Opens clients. */
 
+import { defaultTransport } from "#transport";
 import { Client } from "./client.js";
 import { TidewireError } from "./errors.js";
 import { type ClientOptions, resolveOptions, type Target } from "./options.js";
-import { defaultTransport } from "#transport";
 
 /**
  * Opens a client and returns at once; it connects, and reconnects, until it is closed. `await client.connected()` waits for

@@ -99,6 +99,9 @@ export class Driver {
       write: (fields, payload, after) => this.#write(fields, payload, after),
       emit: (name, detail) => host.emit(name, detail),
       call: (type, payload, timeoutMs, reply) => host.call(type, payload, timeoutMs, reply),
+      sealed: () => {
+        this.#attempt!.pipeline!.isSealed = true;
+      },
       changed: () => this.#changed(),
       wantToken: () => this.#refreshToken(),
       hasRoom: () => this.hasRoom,
@@ -163,7 +166,8 @@ export class Driver {
     this.#log("debug", `connecting to ${attempt.url}`);
     this.#open(attempt).catch((error: unknown) => {
       const reason = error instanceof Error ? error.message : String(error);
-      const isFatal = error instanceof TidewireError && ["NOT_SUPPORTED", "INVALID_OPTION"].includes(error.code);
+      const isFatal =
+        error instanceof TidewireError && ["NOT_SUPPORTED", "INVALID_OPTION"].includes(error.code);
       if (isFatal) attempt.ended = { code: 1006, reason, isFatal };
       this.#over(attempt, { code: 1006, reason });
     });
@@ -180,12 +184,15 @@ export class Driver {
     attempt.exchange = exchange;
     const { url, protocols, headers } = this.#address(attempt.url, value);
     const { messageBytesMax } = this.options;
-    attempt.socket = this.#transport.open({ url, protocols, headers, messageBytesMax }, {
-      onOpen: () => this.#opened(attempt),
-      onMessages: (frames) => this.#received(attempt, frames),
-      onDrain: () => this.#changed(),
-      onClose: (info) => this.#over(attempt, info),
-    });
+    attempt.socket = this.#transport.open(
+      { url, protocols, headers, messageBytesMax },
+      {
+        onOpen: () => this.#opened(attempt),
+        onMessages: (frames) => this.#received(attempt, frames),
+        onDrain: () => this.#changed(),
+        onClose: (info) => this.#over(attempt, info),
+      },
+    );
     connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
   }
 
@@ -200,7 +207,7 @@ export class Driver {
     const placement =
       this.options.tokenPlacement ?? (this.#transport.canSendHeaders ? "header" : { subprotocol: "token." });
     if (token) {
-      if (placement === "header") headers["Authorization"] = `Bearer ${token}`;
+      if (placement === "header") headers.Authorization = `Bearer ${token}`;
       else if ("query" in placement) url.searchParams.set(placement.query, token);
       else protocols.push(placement.subprotocol + token.replace(/=+$/, ""));
     }
@@ -273,7 +280,9 @@ export class Driver {
       }
       if (!waits) continue;
       attempt.isReading = true;
-      const rest = frames.slice(index + 1).map((frame) => (typeof frame === "string" ? frame : frame.slice()));
+      const rest = frames
+        .slice(index + 1)
+        .map((frame) => (typeof frame === "string" ? frame : frame.slice()));
       attempt.inbound.unshift(...rest);
       void waits
         .catch((error: unknown) => this.#failed(attempt, error))
@@ -302,11 +311,7 @@ export class Driver {
       this.session.receiveMessage(message, moment);
       return undefined;
     }
-    const waits = this.session.receive(message, moment);
-    if (!attempt.exchange || attempt.pipeline!.isSealed) return waits;
-    return waits?.then(() => {
-      attempt.pipeline!.isSealed = true;
-    });
+    return this.session.receive(message, moment);
   }
 
   /** A message could not be read or written, or a listener failed. */
@@ -315,7 +320,9 @@ export class Driver {
     const failure =
       error instanceof TidewireError
         ? error
-        : new TidewireError("PROTOCOL_ERROR", `a message could not be handled: ${String(error)}`, { cause: error });
+        : new TidewireError("PROTOCOL_ERROR", `a message could not be handled: ${String(error)}`, {
+            cause: error,
+          });
     const isHandshake = attempt.exchange !== undefined && !attempt.pipeline?.isSealed;
     if (failure instanceof Refused || isHandshake) {
       const code = this.#transport.canSendAnyCode ? 1008 : 4406;
@@ -361,7 +368,11 @@ export class Driver {
   }
 
   #deadline(moment: Now): number {
-    let next = Math.min(this.session.nextTimeout(moment), this.#nextAttemptMs, this.#closing?.deadlineMs ?? Infinity);
+    let next = Math.min(
+      this.session.nextTimeout(moment),
+      this.#nextAttemptMs,
+      this.#closing?.deadlineMs ?? Infinity,
+    );
     const attempt = this.#attempt;
     if (attempt && attempt.openMs === undefined) {
       next = Math.min(next, attempt.startMs + this.options.connectTimeoutMs);
@@ -388,8 +399,15 @@ export class Driver {
     this.#timerMs = Infinity;
     if (isLate) this.session.wake(moment);
     const attempt = this.#attempt;
-    if (attempt && attempt.openMs === undefined && moment.ms >= attempt.startMs + this.options.connectTimeoutMs) {
-      this.#lose(attempt, `${attempt.url}: no answer in time`);
+    if (
+      attempt &&
+      attempt.openMs === undefined &&
+      moment.ms >= attempt.startMs + this.options.connectTimeoutMs
+    ) {
+      const words = attempt.hasMessage
+        ? "the server did not establish the session in time"
+        : "no answer in time";
+      this.#lose(attempt, `${attempt.url}: ${words}`);
     }
     try {
       this.session.timeout(moment);
@@ -407,7 +425,8 @@ export class Driver {
   #end(attempt: Attempt, code: number, reason: string, isFatal: boolean): void {
     attempt.ended ??= { code, reason, isFatal };
     const { socket } = attempt;
-    if (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode) socket?.close(code, truncate(reason));
+    if (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode)
+      socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
     // A socket that never reports its end is given up.
     if (socket) setTimeout(() => socket.terminate(), CLOSE_MS);
@@ -434,14 +453,15 @@ export class Driver {
     const hints = this.session.disconnected();
     const wasSteady = attempt.openMs !== undefined && moment.ms - attempt.openMs >= STEADY_MS;
     if (wasSteady) this.#backoff.succeeded();
-    const isOurs = attempt.ended !== undefined;
+    const isOurs = attempt.ended !== undefined || info.isRefusal;
     const policy = isOurs ? undefined : closePolicy(info.code);
     if (!attempt.openMs || policy?.fault === "server") this.endpoints.failed(attempt.index, moment.ms);
     const reason = attempt.ended?.reason ?? (info.reason || describe(info, attempt));
     const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
     const goesOn = this.#isAway || retryInMs !== undefined;
     this.#log(goesOn ? "info" : "warn", `disconnected: ${reason} (${info.code})`, { retryInMs });
-    this.#host.emit("disconnected", { code: info.code, reason, retryInMs: this.#closing ? undefined : retryInMs });
+    const code = this.#closing?.isSent ? this.#closing.code : info.code;
+    this.#host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
     if (this.#closing) return this.#finish(closedError());
     if (!goesOn) return this.#finish(this.#endError(attempt, info, reason));
     if (this.#closing || this.error) return;
@@ -462,7 +482,7 @@ export class Driver {
     let hintMs = hints.retryAfterMs ?? info.retryAfterMs;
     if (info.status === 401) {
       if (!hasTokens) return undefined;
-    } else if (!attempt.ended && info.status === undefined) {
+    } else if (!attempt.ended && !info.isRefusal && info.status === undefined) {
       const { reconnect } = closePolicy(info.code);
       if (reconnect === "no" || reconnect === "key_exchange") return undefined;
       if (reconnect === "new_token") {
@@ -532,12 +552,14 @@ export class Driver {
       const isOpen = this.session.isOpen;
       const moment = now();
       const hasWork = this.session.outboxBytes > 0 || this.#attempt?.pipeline?.isBusy;
-      const waitMs = !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
+      const waitMs =
+        !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
-      if (!this.#attempt.pipeline) return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
+      if (!this.#attempt.pipeline)
+        return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
       if (waitMs === 0) this.#sendClose();
       else this.#changed();
     });
@@ -552,11 +574,13 @@ export class Driver {
     const { code, reason } = closing;
     if (closing.isSent) {
       attempt.socket?.terminate();
-      return this.#over(attempt, { code, reason: "the server did not answer the close" });
+      attempt.ended!.reason = "the server did not answer the close";
+      return this.#over(attempt, { code, reason: "" });
     }
     closing.isSent = true;
     closing.deadlineMs = now().ms + CLOSE_MS;
-    const early = this.session.isAccepted && !this.session.isOpen ? "the server did not say hello" : undefined;
+    const early =
+      this.session.isAccepted && !this.session.isOpen ? "the server did not say hello" : undefined;
     attempt.ended = { code, reason: reason || early || "closed by the application", isFatal: true };
     if (early) attempt.ended.reason = early;
     attempt.socket!.close(code, truncate(reason));
@@ -570,11 +594,18 @@ export class Driver {
     clearTimeout(this.#timer);
     this.#timerMs = -Infinity;
     this.session.end(
-      error.code === "CLOSED" ? error : new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error }),
+      error.code === "CLOSED"
+        ? error
+        : new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error }),
     );
     const { closeCode, message } = error;
     const code = this.#closing?.code ?? closeCode;
-    this.#setStatus({ state: "closed", reason: this.#closing?.reason || message, code, retryInMs: undefined });
+    this.#setStatus({
+      state: "closed",
+      reason: this.#closing?.reason || message,
+      code,
+      retryInMs: undefined,
+    });
     this.#host.changed();
     this.#closing?.done();
   }

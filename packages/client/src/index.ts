@@ -27,7 +27,19 @@ export type {
   Unrecovered,
 } from "./events.js";
 export { Message, type Position } from "./message.js";
-export type { ClientOptions, Endpoint, LogLevel, ReconnectOptions, Target, TokenPlacement } from "./options.js";
+export type {
+  ClientOptions,
+  Endpoint,
+  LogLevel,
+  ReconnectOptions,
+  Target,
+  TokenPlacement,
+} from "./options.js";
 export type { BufferOptions } from "./stream.js";
-export { type SubscribeOptions, Subscription, type SubscriptionEvents, type SubscriptionStatus } from "./subscription.js";
+export {
+  type SubscribeOptions,
+  Subscription,
+  type SubscriptionEvents,
+  type SubscriptionStatus,
+} from "./subscription.js";
 export type { Transport } from "./transport.js";

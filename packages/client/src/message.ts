@@ -32,11 +32,7 @@ export class Message<T = unknown> {
   #text: string | undefined;
   #payload: T | undefined;
 
-  private constructor(
-    fields: Omit<Message, "payload">,
-    text: string | undefined,
-    payload?: T,
-  ) {
+  private constructor(fields: Omit<Message, "payload">, text: string | undefined, payload?: T) {
     this.type = fields.type;
     this.topic = fields.topic;
     this.position = fields.position;
@@ -87,8 +83,8 @@ export class Message<T = unknown> {
         position: hasPosition ? { epoch: e, offset: o } : undefined,
         id: typeof id === "string" ? id : undefined,
         priority: typeof pri === "number" ? pri : 5,
-        isSnapshot: envelope["c"] === "S",
-        isRedelivered: envelope["rd"] === true,
+        isSnapshot: envelope.c === "S",
+        isRedelivered: envelope.rd === true,
         delivery: typeof d === "number" ? { number: d, connectionId } : undefined,
       },
       undefined,

@@ -1,8 +1,9 @@
 /** Options of a client: names, units, defaults, and the check that refuses unknown ones. */
 
-import type { QueuePort } from "./core/queue-port.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
+import type { QueuePort } from "./core/queue-port.js";
 import { TidewireError } from "./errors.js";
+import type { ClientEvents } from "./events.js";
 import type { Transport } from "./transport.js";
 
 /** One address of the service. */
@@ -98,6 +99,8 @@ export interface ClientOptions {
   shared?: SharedPort;
   /** How connections are opened. Default: the browser's `WebSocket`, or the package's own in Node. */
   transport?: Transport;
+  /** Listeners that are there before the first event, by the names of `client.on`. */
+  on?: { [Name in keyof ClientEvents]?: (detail: ClientEvents[Name]) => void };
   /** Closes the client when it is aborted. */
   signal?: AbortSignal;
   /** Receives what the client logs. Default: nothing is logged. */
@@ -113,6 +116,7 @@ export interface SharedPort {
 }
 
 type Optional =
+  | "on"
   | "format"
   | "compression"
   | "encryption"
@@ -161,6 +165,7 @@ const defaults = {
 };
 
 const optional: readonly Optional[] = [
+  "on",
   "format",
   "compression",
   "encryption",
@@ -190,7 +195,8 @@ export function resolveOptions(target: Target, options: ClientOptions): Resolved
     ...defaults,
     ...withoutUndefined(rest),
     endpoints: targets.map(resolveEndpoint),
-    reconnect: reconnect === false ? undefined : { ...reconnectDefaults, ...withoutUndefined(reconnect ?? {}) },
+    reconnect:
+      reconnect === false ? undefined : { ...reconnectDefaults, ...withoutUndefined(reconnect ?? {}) },
     breaker: { ...breakerDefaults, ...withoutUndefined(breaker) },
   };
   for (const [name, value] of [
@@ -229,7 +235,9 @@ function resolveEndpoint(target: string | URL | Endpoint): Required<Endpoint> {
 export function checkNames(prefix: string, value: object, known: readonly string[]): void {
   for (const name of Object.keys(value)) {
     if (known.includes(name)) continue;
-    const nearest = known.reduce((best, other) => (distance(name, other) < distance(name, best) ? other : best));
+    const nearest = known.reduce((best, other) =>
+      distance(name, other) < distance(name, best) ? other : best,
+    );
     const hint = distance(name, nearest) <= 1 + name.length / 3 ? `; did you mean ${prefix}${nearest}?` : "";
     throw invalid(`there is no option ${prefix}${name}${hint}`);
   }

@@ -66,7 +66,8 @@ export interface SubscriptionEvents<T> {
 export interface SubscriptionHost {
   add(subscriber: Subscriber, topics: readonly string[], wire: WireOptions): void;
   remove(subscriber: Subscriber, topic: string): void;
-  history(topic: string, limit: number): Promise<Message[]>;
+  /** The newest publications of a topic, the oldest of them first. */
+  newest(topic: string, limit: number): Promise<Message[]>;
   isClosed(): TidewireError | undefined;
   onError(error: unknown): void;
   readonly requestTimeoutMs: number;
@@ -142,7 +143,8 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
         else if (state === "active") resolve(this);
         else if (state === "ended") reject(new TidewireError("CLOSED", "the subscription has ended"));
         else if (signal?.aborted) reject(new TidewireError("ABORTED", "the call was aborted"));
-        else if (isLate) reject(new TidewireError("TIMEOUT", "the server has not answered", { fault: "network" }));
+        else if (isLate)
+          reject(new TidewireError("TIMEOUT", "the server has not answered", { fault: "network" }));
         else return false;
         off();
         clearTimeout(timer);
@@ -211,7 +213,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   #join(topic: string, limit: number): void {
     this.#joining.set(topic, []);
     void this.#host
-      .history(topic, limit)
+      .newest(topic, limit)
       .catch(() => [])
       .then((old) => {
         const live = this.#joining.get(topic) ?? [];

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use tidewire_testkit::vectors::dialogue::{self, Publish, Say, Subscribe};
 use tidewire_wire::envelope::{Category, Priority, parse_epoch};
 use tidewire_wire::session::{
-    Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason, Overload,
-    PresenceChange, PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply,
-    SubscriptionRequest, TopicPresence, TopicRecovery,
+    Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason,
+    HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
+    PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply, SubscriptionRequest,
+    TopicPresence, TopicRecovery,
 };
 
 /// What a server says.
@@ -32,6 +33,18 @@ pub(crate) fn reply(say: Say) -> Reply {
             topics: topics.into_iter().map(topic_presence).collect(),
             failed_topics,
             correlation_id: cid,
+        },
+        Say::HistoryResponse(said) => Reply::HistoryResponse {
+            page: Box::new(HistoryPage {
+                topic: said.topic,
+                epoch: epoch(&said.epoch),
+                offset: said.offset,
+                oldest: said.oldest,
+                publications: said.publications.iter().map(json_text).collect(),
+                more: said.more,
+                complete: said.complete,
+            }),
+            correlation_id: said.cid,
         },
         Say::PublicationGap {
             topic,
@@ -100,6 +113,19 @@ pub(crate) fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mu
             let cid = cid.as_deref();
             session.write_presence_request(&topics, *counts_only, *limit, cid, id, NOW, out);
         }
+        Say::HistoryRequest(said) => {
+            let since = said.since.as_ref().map(|since| HistoryPosition {
+                epoch: since.epoch.clone(),
+                offset: since.offset,
+            });
+            let query = HistoryQuery {
+                since,
+                limit: said.limit.unwrap_or(HISTORY_LIMIT),
+                newest_first: said.order.as_deref() == Some("newest"),
+                ..HistoryQuery::new(&*said.topic)
+            };
+            session.write_history_request(&query, said.cid.as_deref(), id, NOW, out);
+        }
         Say::AuthRefresh { token, cid } => {
             session.write_auth_refresh(token, cid.as_deref(), id, NOW, out);
         }
@@ -148,6 +174,19 @@ pub(crate) fn describe(event: &ClientEvent) -> Option<Value> {
         } => json!({"presence_response": {
             "topics": topics.iter().map(describe_presence).collect::<Vec<_>>(),
             "failed_topics": failed_topics,
+            "cid": correlation_id,
+        }}),
+        ClientEvent::HistoryResponse {
+            page,
+            correlation_id,
+        } => json!({"history_response": {
+            "topic": page.topic,
+            "epoch": format!("{:08x}", page.epoch),
+            "offset": page.offset,
+            "oldest": page.oldest,
+            "publications": page.publications.iter().map(|json| json_value(json)).collect::<Vec<_>>(),
+            "more": page.more,
+            "complete": page.complete,
             "cid": correlation_id,
         }}),
         other => return describe_news(other),
@@ -292,6 +331,7 @@ fn write_subscription(session: &mut ClientSession, said: &Subscribe, out: &mut V
         presence: said.presence.as_ref(),
         recover: said.recover,
         recovery: &recovery,
+        replay: said.replay,
         queue_group: said.queue_group.as_deref(),
         filter: said.filter.as_ref(),
         overload: said.overload.as_deref().map(parse_overload),
@@ -342,6 +382,10 @@ fn call_result(said: &dialogue::CallResponse) -> CallResult {
 
 fn epoch(text: &str) -> u32 {
     parse_epoch(text).expect("8 hexadecimal digits")
+}
+
+fn json_text(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
 }
 
 fn json_value(text: &[u8]) -> Value {

@@ -40,9 +40,13 @@ export const json: Format = {
     return payload === undefined ? `${head}}` : `${head},"p":${payload as string}}`;
   },
   read(): Envelope {
-    throw new TidewireError("NOT_SUPPORTED", "the server sent MessagePack; import it from @tidewire/client/msgpack", {
-      fault: "server",
-    });
+    throw new TidewireError(
+      "NOT_SUPPORTED",
+      "the server sent MessagePack; import it from @tidewire/client/msgpack",
+      {
+        fault: "server",
+      },
+    );
   },
 };
 
@@ -61,13 +65,13 @@ export function readJson(text: string): Envelope {
     throw unreadable("it is not JSON", cause);
   }
   if (!isObject(value)) throw unreadable("it is not an object");
-  if (category && value["c"] == null) value["c"] = category;
+  if (category && value.c == null) value.c = category;
   return value;
 }
 
 /** An error about a message of the server that cannot be read. */
 export function unreadable(what: string, cause?: unknown): TidewireError {
-  return new TidewireError("PROTOCOL_ERROR", `the server sent a message that cannot be read: ${what}`, {
+  return new TidewireError("INVALID_MESSAGE", `the server sent a message that cannot be read: ${what}`, {
     fault: "server",
     cause,
   });
@@ -79,11 +83,11 @@ export function isObject(value: unknown): value is Record<string, unknown> {
 
 /** The value of a field by its name or its synonym. */
 export function typeOf(envelope: Envelope): unknown {
-  return envelope["t"] ?? envelope["type"];
+  return envelope.t ?? envelope.type;
 }
 
 export function payloadOf(envelope: Envelope): unknown {
-  return envelope["p"] ?? envelope["payload"];
+  return envelope.p ?? envelope.payload;
 }
 
 /** What {@link scanPublication} finds. */

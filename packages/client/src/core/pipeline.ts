@@ -4,8 +4,8 @@
  */
 
 import { TidewireError } from "../errors.js";
-import type { Frame } from "../transport.js";
 import { Message } from "../message.js";
+import type { Frame } from "../transport.js";
 import { readJson, scanPublication, unreadable } from "./json.js";
 import type {
   Awaitable,
@@ -74,7 +74,11 @@ export class Pipeline {
     this.#tail = tail;
   }
 
-  async #encode(fields: EnvelopeFields, payload: EncodedPayload | undefined, isPlain: boolean): Promise<Frame> {
+  async #encode(
+    fields: EnvelopeFields,
+    payload: EncodedPayload | undefined,
+    isPlain: boolean,
+  ): Promise<Frame> {
     const { format, compression, signing, exchange } = this.#layers;
     let signed = fields;
     if (signing && !UNSIGNED.has(fields.t)) {
@@ -93,7 +97,8 @@ export class Pipeline {
   read(frame: Frame): Awaitable<Message | Envelope> {
     const { exchange } = this.#layers;
     if (typeof frame === "string") {
-      if (this.isSealed && exchange?.version === 2) throw new Refused("a plain message after the key exchange");
+      if (this.isSealed && exchange?.version === 2)
+        throw new Refused("a plain message after the key exchange");
       return readText(frame);
     }
     if (frame[0] === 0x45 && frame[1] === 0x3a) {

@@ -51,7 +51,8 @@ export class Requests {
   disconnected(): void {
     for (const request of this.#open.values()) {
       if (request.isBound || (request.state === "sent" && !request.isRepeatable)) {
-        const words = "the connection was lost before the answer came; whether it was carried out is not known";
+        const words =
+          "the connection was lost before the answer came; whether it was carried out is not known";
         this.settle(request.cid, new TidewireError("CONNECTION_LOST", words, { fault: "network" }));
       } else if (request.state === "sent") request.state = "waiting";
     }

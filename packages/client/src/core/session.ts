@@ -9,9 +9,9 @@ import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import { errorOf } from "./codes.js";
 import { isObject, json, payloadOf, typeOf, unreadable } from "./json.js";
-import type { Envelope, EncodedPayload, EnvelopeFields, Format, KeyExchange } from "./layers.js";
-import { QualityMeter } from "./quality.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Producer } from "./producer.js";
+import { QualityMeter } from "./quality.js";
 import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
 import { type Request, Requests } from "./requests.js";
@@ -30,6 +30,8 @@ export interface SessionHost {
   emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
   /** A server's call. */
   call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
+  /** Keys are agreed on: everything is sealed from here on. */
+  sealed(): void;
   /** The session was accepted, opened, or is recovered: its owner looks at its state. */
   changed(): void;
   /** The server asks for a fresh token. */
@@ -246,18 +248,21 @@ export class Session {
       const cid = this.cid();
       const abort = () => this.requests.settle(cid, aborted(signal!));
       signal?.addEventListener("abort", abort, { once: true });
-      this.#ask({
-        cid,
-        t,
-        payload,
-        isRepeatable: options.isRepeatable ?? false,
-        deadlineMs: now.ms + timeoutMs,
-        state: "waiting",
-        settle(error, answer) {
-          signal?.removeEventListener("abort", abort);
-          error ? reject(error) : resolve(answer);
+      this.#ask(
+        {
+          cid,
+          t,
+          payload,
+          isRepeatable: options.isRepeatable ?? false,
+          deadlineMs: now.ms + timeoutMs,
+          state: "waiting",
+          settle(error, answer) {
+            signal?.removeEventListener("abort", abort);
+            error ? reject(error) : resolve(answer);
+          },
         },
-      }, now);
+        now,
+      );
     });
   }
 
@@ -361,25 +366,28 @@ export class Session {
 
   #askTopics(request: TopicRequest, now: Now): void {
     const { payload } = request;
-    if (this.#isPoor && payload["action"] === "subscribe") payload["overload"] ??= "conflate";
-    this.#ask({
-      cid: this.cid(),
-      t: "subscription_update",
-      payload: this.format.payload(payload),
-      isRepeatable: false,
-      isBound: true,
-      deadlineMs: now.ms + this.options.requestTimeoutMs,
-      state: "waiting",
-      settle: (error, answer) => {
-        if (!error) this.subscriptions.answered(request, answer, now.ms);
-        else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
-          this.subscriptions.unanswered(request);
-        } else if (error.code !== "CLOSED" && error.code !== "SESSION_ENDED") {
-          this.subscriptions.refused(request, error);
-        }
-        this.#host.changed();
+    if (this.#isPoor && payload.action === "subscribe") payload.overload ??= "conflate";
+    this.#ask(
+      {
+        cid: this.cid(),
+        t: "subscription_update",
+        payload: this.format.payload(payload),
+        isRepeatable: false,
+        isBound: true,
+        deadlineMs: now.ms + this.options.requestTimeoutMs,
+        state: "waiting",
+        settle: (error, answer) => {
+          if (!error) this.subscriptions.answered(request, answer, now.ms);
+          else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
+            this.subscriptions.unanswered(request);
+          } else if (error.code !== "CLOSED" && error.code !== "SESSION_ENDED") {
+            this.subscriptions.refused(request, error);
+          }
+          this.#host.changed();
+        },
       },
-    }, now);
+      now,
+    );
   }
 
   /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
@@ -435,7 +443,9 @@ export class Session {
     if (!link) return;
     const { idleTimeoutMs } = this.options;
     if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
-      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", { fault: "network" });
+      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", {
+        fault: "network",
+      });
     }
     if (!link.isOpen) return;
     if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
@@ -478,8 +488,11 @@ export class Session {
     if (typeof type !== "string" || !type) throw unreadable("it has no type");
     const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
     if (!handler) {
+      const { cid } = envelope;
+      // The first snapshot answers the request for it.
+      if (cid != null && this.requests.get(cid)?.t === "sync_request") this.requests.settle(cid, undefined);
       const message = Message.read(envelope, this.#link!.connectionId);
-      this.subscriptions.deliver(message, typeof envelope["cid"] === "string", now.ms);
+      this.subscriptions.deliver(message, typeof cid === "string", now.ms);
       return undefined;
     }
     const payload = payloadOf(envelope) ?? {};
@@ -488,11 +501,9 @@ export class Session {
   }
 
   #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
-    const settle = (payload: Envelope, envelope: Envelope) => {
-      this.requests.settle(envelope["cid"], undefined, payload);
-    };
+    const settle = (payload: Envelope, envelope: Envelope) => this.#answered(payload, envelope);
     const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
-      const event = { change, topic: String(p["topic"]), user: String(p["user_id"]), data: p["data"] };
+      const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
       this.subscriptions.presence(event);
       this.#host.emit("presence", event);
     };
@@ -510,8 +521,8 @@ export class Session {
       PONG: pong,
       pong,
       batch: (p, _, now) => {
-        if (!Array.isArray(p["messages"])) throw unreadable("a batch without messages");
-        for (const message of p["messages"]) {
+        if (!Array.isArray(p.messages)) throw unreadable("a batch without messages");
+        for (const message of p.messages) {
           if (!isObject(message)) throw unreadable("a batch with something else than messages");
           this.receive(message, now);
         }
@@ -521,16 +532,11 @@ export class Session {
       publish_response: settle,
       presence_response: settle,
       history_response: settle,
-      config_response: settle,
-      health_check_response: settle,
-      metrics_response: settle,
       call_response: (p, envelope) => {
-        const error = p["error"];
-        this.requests.settle(
-          envelope["cid"],
-          isObject(error) ? errorOf(String(error["code"]), String(error["message"] ?? error["code"])) : undefined,
-          p,
-        );
+        const { error } = p;
+        if (error == null) return settle(p, envelope);
+        if (!isObject(error) || typeof error.code !== "string") return undefined;
+        return this.#answered(p, envelope, errorOf(error.code, String(error.message ?? "")));
       },
       call_request: (p, envelope) => this.#call(p, envelope),
       error: (p, envelope, now) => this.#error(p, envelope, now),
@@ -538,39 +544,54 @@ export class Session {
       presence_join: presence("join"),
       presence_leave: presence("leave"),
       presence_update: presence("update"),
-      message_ack: (p, _, now) => this.producer?.acknowledged(p["last"], now),
+      message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
       rate_limit_warning: (p, _, now) => {
         const [limit, remaining, after] = ["limit", "remaining", "retry_after"].map((name) => uint(p[name]));
         if (this.options.rateLimit) {
           this.#giveBackAllowance();
           this.#rate.warned(remaining!, now.ms);
         }
-        this.#host.emit("rateLimitWarning", { limit: limit!, remaining: remaining!, retryAfterMs: after! * 1_000 });
+        this.#host.emit("rateLimitWarning", {
+          limit: limit!,
+          remaining: remaining!,
+          retryAfterMs: after! * 1_000,
+        });
       },
       reconnect: (p) => {
-        this.#link!.reconnectAfterMs = uint(p["after_ms"]);
+        this.#link!.reconnectAfterMs = uint(p.after_ms);
       },
       auth_expiry_warning: (p, _, now) => {
         if (typeof this.options.token !== "function") return;
-        const endsMs = now.ms + uint(p["ends_in_ms"]);
+        const endsMs = now.ms + uint(p.ends_in_ms);
         this.#link!.refresh = { endsMs, nextMs: Infinity };
         this.#host.wantToken();
       },
       auth_refresh_response: (p, _, now) => {
         const { refresh } = this.#link!;
         // A token that ends as soon as the one before is no help: the application is asked again.
-        const isLonger = p["ends_in_ms"] == null || now.ms + uint(p["ends_in_ms"]) >= (refresh?.endsMs ?? 0) + 1_000;
+        const isLonger =
+          p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= (refresh?.endsMs ?? 0) + 1_000;
         if (isLonger) this.#link!.refresh = undefined;
       },
-      key_update: (p) => this.#keyUpdate(p["request"] === true),
+      key_update: (p) => this.#keyUpdate(p.request === true),
     };
+  }
+
+  /** Ends the request that a message answers. An answer of another kind counts for nothing. */
+  #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
+    const { cid } = envelope;
+    const asked = this.requests.get(cid)?.t.replace("_request", "_response");
+    const type = typeOf(envelope);
+    if (asked === type || (asked === "subscription_update" && type === "subscription")) {
+      this.requests.settle(cid, error, payload);
+    }
   }
 
   #ready(p: Envelope, now: Now): void {
     const link = this.#link!;
     if (link.connectionId) return;
-    const details = isObject(p["details"]) ? p["details"] : {};
-    link.connectionId = String(details["connection_id"] ?? "?");
+    const details = isObject(p.details) ? p.details : {};
+    link.connectionId = String(details.connection_id ?? "?");
     const { exchange } = link;
     this.#say("client_hello", {
       client_version: this.options.clientVersion,
@@ -584,10 +605,10 @@ export class Session {
       ...exchange?.hello,
       ...this.producer?.hello(),
     });
-    const user = details["user_id"];
+    const user = details.user_id;
     const event = {
       connectionId: link.connectionId,
-      serverVersion: String(details["version"] ?? ""),
+      serverVersion: String(details.version ?? ""),
       user: typeof user === "string" ? user : undefined,
       url: link.url,
     };
@@ -609,6 +630,7 @@ export class Session {
     if (!link.exchange) return void this.#open(p, now);
     return link.exchange.accept(p, link.connectionId).then(() => {
       if (this.#link !== link) return;
+      this.#host.sealed();
       this.#accept?.();
       this.#open(p, now);
     });
@@ -617,19 +639,19 @@ export class Session {
   #open(p: Envelope, now: Now): void {
     const link = this.#link!;
     link.isOpen = true;
-    link.features = isObject(p["features"]) ? p["features"] : {};
-    const limits = isObject(p["limits"]) ? p["limits"] : {};
-    link.messageBytesMax = uint(limits["max_message_size"]);
-    const [capacity, refill] = [uint(limits["rate_limit_capacity"]), uint(limits["rate_limit_refill"])];
+    link.features = isObject(p.features) ? p.features : {};
+    const limits = isObject(p.limits) ? p.limits : {};
+    link.messageBytesMax = uint(limits.max_message_size);
+    const [capacity, refill] = [uint(limits.rate_limit_capacity), uint(limits.rate_limit_refill)];
     this.#allowance = 0;
     // The last tenth of the rate is left to the protocol's own messages.
     this.#rate = this.options.rateLimit
       ? new RateLimit(Math.ceil(capacity * 0.9), Math.ceil(refill * 0.9), now.ms)
       : RateLimit.unlimited();
-    const interval = this.options.pingIntervalMs || uint(p["ping_interval"]) || Infinity;
+    const interval = this.options.pingIntervalMs || uint(p.ping_interval) || Infinity;
     link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
     link.pingMs = now.ms;
-    this.producer?.opened(p["producer"], now);
+    this.producer?.opened(p.producer, now);
     this.#flushSubscriptions(now);
     for (const request of this.requests.waiting()) this.#enqueue(request, now);
     this.flush(now);
@@ -637,10 +659,9 @@ export class Session {
   }
 
   #subscriptionUpdate(p: Envelope, envelope: Envelope, _now: Now): void {
-    if (envelope["cid"] != null) {
-      this.requests.settle(envelope["cid"], undefined, p);
-    } else if (p["action"] === "unsubscribe" && Array.isArray(p["success_topics"])) {
-      this.subscriptions.taken(p["success_topics"]);
+    if (envelope.cid != null) this.#answered(p, envelope);
+    else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
+      this.subscriptions.taken(p.success_topics);
     }
   }
 
@@ -652,10 +673,10 @@ export class Session {
 
   #call(p: Envelope, envelope: Envelope): void {
     const link = this.#link;
-    const cid = envelope["cid"];
-    if (typeof cid !== "string" || typeof p["type"] !== "string") return;
-    const timeoutMs = typeof p["timeout_ms"] === "number" ? p["timeout_ms"] : undefined;
-    this.#host.call(p["type"], p["payload"] ?? null, timeoutMs, (answer) => {
+    const cid = envelope.cid;
+    if (typeof cid !== "string" || typeof p.type !== "string") return;
+    const timeoutMs = typeof p.timeout_ms === "number" ? p.timeout_ms : undefined;
+    this.#host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
       if (this.#link !== link) return;
       this.#system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
     });
@@ -664,9 +685,9 @@ export class Session {
   #error(p: Envelope, envelope: Envelope, now: Now): void {
     const link = this.#link!;
     const retryAfterMs =
-      typeof p["retry_after"] === "number" ? Math.min(Math.ceil(p["retry_after"]) * 1_000, HINT_MS_MAX) : undefined;
-    const error = errorOf(String(p["code"]), String(p["message"] ?? ""), retryAfterMs);
-    if (p["recoverable"] === false) link.retryAfterMs = retryAfterMs;
+      typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
+    const error = errorOf(String(p.code), String(p.message ?? ""), retryAfterMs);
+    if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
       this.#giveBackAllowance();
       this.#rate.refused(retryAfterMs ?? 0, now.ms);
@@ -676,8 +697,8 @@ export class Session {
       this.producer?.rewind();
       return;
     }
-    if (this.producer?.refused(envelope["cid"], error)) return;
-    if (this.requests.settle(envelope["cid"], error)) return;
+    if (this.producer?.refused(envelope.cid, error)) return;
+    if (this.requests.settle(envelope.cid, error)) return;
     this.#host.emit("error", error);
   }
 
@@ -690,9 +711,9 @@ export class Session {
     const { epoch, from, to } = p;
     const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
     const gap = {
-      topic: String(p["topic"]),
-      reason: String(p["reason"] ?? "dropped"),
-      count: uint(p["count"]),
+      topic: String(p.topic),
+      reason: String(p.reason ?? "dropped"),
+      count: uint(p.count),
       range: hasRange ? { epoch, from, to } : undefined,
     };
     this.subscriptions.gap(gap, now.ms);

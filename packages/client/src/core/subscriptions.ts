@@ -8,18 +8,10 @@ import type { Gap, PresenceEvent, Unrecovered } from "../events.js";
 import type { Message, Position } from "../message.js";
 import { isObject } from "./json.js";
 import type { Envelope } from "./layers.js";
-import { defaultSequencerLimits, Sequencer, type Sequenced } from "./sequencer.js";
-import { compilePattern, isPattern } from "./topics.js";
+import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
+import { compilePattern, isPattern, type WireOptions } from "./topics.js";
 
-/** Options of a subscription as they stand in the request (PROTOCOL 7.5). */
-export interface WireOptions {
-  filter?: object;
-  overload?: string;
-  queue_group?: string;
-  acknowledge?: true;
-  window?: number;
-  presence?: object;
-}
+export type { WireOptions } from "./topics.js";
 
 /** How a topic stands after the server's answer. */
 export interface ActiveTopic {
@@ -59,7 +51,8 @@ export interface SubscriptionsHost {
 
 interface Topic {
   readonly name: string;
-  readonly wire: WireOptions;
+  wire: WireOptions;
+  /** The options but `presence`, which subscribers add to the subscription. */
   readonly key: string;
   readonly matches: ((topic: string) => boolean) | undefined;
   readonly subscribers: Set<Subscriber>;
@@ -68,6 +61,10 @@ interface Topic {
   wasActive: boolean;
   /** What was missed has been asked for on this connection. */
   isRecovering: boolean;
+  /** What others learn of this subscriber has changed. */
+  isChanged: boolean;
+  /** Subscribers that came when the request had been sent. */
+  readonly late: Set<Subscriber>;
   /** A new subscriber gets the newest publication, which is kept for those who join later. */
   last: Message | undefined;
   givesLast: boolean;
@@ -135,7 +132,7 @@ export class Subscriptions {
 
   /** Adds a subscriber. Throws `INVALID_ARGUMENT` if a topic is subscribed with other options. */
   add(subscriber: Subscriber, names: readonly string[], wire: WireOptions): void {
-    const key = JSON.stringify(wire);
+    const key = JSON.stringify({ ...wire, presence: undefined });
     for (const name of names) {
       const topic = this.#topics.get(name);
       if (topic && topic.key !== key && topic.subscribers.size) {
@@ -160,6 +157,8 @@ export class Subscriptions {
         state: "idle",
         wasActive: false,
         isRecovering: false,
+        isChanged: false,
+        late: new Set(),
         last: undefined,
         givesLast: false,
       };
@@ -168,11 +167,21 @@ export class Subscriptions {
       this.#routes.clear();
     }
     topic.subscribers.add(subscriber);
+    if (topic.state === "asked") topic.late.add(subscriber);
+    this.#setPresence(topic, wire.presence);
     if (topic.state === "active") {
       const position = this.#sequencer.position(name);
       subscriber.active(name, { position, recovered: false, count: 0, isShared: true });
       if (topic.last) subscriber.message(topic.last);
     } else if (topic.state === "idle") this.#dirty.add(topic);
+  }
+
+  /** Others learn what the newest subscriber says; to subscribe again tells them (PROTOCOL 7.5 (7), 19.6). */
+  #setPresence(topic: Topic, presence: object | undefined): void {
+    if (!presence || JSON.stringify(presence) === JSON.stringify(topic.wire.presence)) return;
+    topic.wire = { ...topic.wire, presence };
+    topic.isChanged = topic.state !== "idle";
+    this.#dirty.add(topic);
   }
 
   /** Removes a subscriber from a topic. The last one ends the subscription on the wire. */
@@ -191,7 +200,9 @@ export class Subscriptions {
       if (topic.state === "asked") continue;
       this.#dirty.delete(topic);
       const isWanted = topic.subscribers.size > 0;
-      if (isWanted === (topic.state === "active") && !(isWanted && topic.isRecovering)) continue;
+      const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
+      if (isWanted === (topic.state === "active") && !isAgain) continue;
+      topic.isChanged = false;
       const draft: Draft = isWanted ? this.#subscribe(topic) : { action: "unsubscribe" };
       const key = JSON.stringify(draft);
       let request = requests.get(key);
@@ -204,8 +215,8 @@ export class Subscriptions {
       request.topics.push(topic.name);
       const position = isWanted && draft.recover ? this.#startPosition(topic) : undefined;
       if (position) {
-        request.payload["recovery"] ??= {};
-        (request.payload["recovery"] as Record<string, Position>)[topic.name] = position;
+        request.payload.recovery ??= {};
+        (request.payload.recovery as Record<string, Position>)[topic.name] = position;
       }
       topic.state = "asked";
     }
@@ -237,8 +248,10 @@ export class Subscriptions {
 
   /** The server has answered a request. */
   answered(request: TopicRequest, answer: Envelope, nowMs: number): void {
-    const recovery = isObject(answer["recovery"]) ? answer["recovery"] : {};
-    const done = new Set(Array.isArray(answer["success_topics"]) ? answer["success_topics"] : []);
+    const recovery = isObject(answer.recovery) ? answer.recovery : {};
+    const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
+    const done = new Set(list("success_topics"));
+    for (const name of list("failed_topics")) done.delete(name);
     const lost: string[] = [];
     for (const name of request.topics) {
       const topic = this.#topics.get(name);
@@ -285,7 +298,10 @@ export class Subscriptions {
 
   #refuse(topic: Topic, words: string, cause?: TidewireError): boolean {
     const { wasActive } = topic;
-    const error = new TidewireError(cause?.code ?? "SUBSCRIPTION_FAILED", words, { fault: "application", cause });
+    const error = new TidewireError(cause?.code ?? "SUBSCRIPTION_FAILED", words, {
+      fault: "application",
+      cause,
+    });
     this.#forget(topic);
     for (const subscriber of topic.subscribers) subscriber.failed(topic.name, error, wasActive);
     return wasActive && topic.subscribers.size > 0;
@@ -313,7 +329,10 @@ export class Subscriptions {
         this.#positioned(topic, info, nowMs);
       }
     }
-    for (const subscriber of topic.subscribers) subscriber.active(topic.name, info);
+    for (const subscriber of topic.subscribers) {
+      subscriber.active(topic.name, topic.late.has(subscriber) ? { ...info, isShared: true } : info);
+    }
+    topic.late.clear();
   }
 
   /** Takes where a topic stands, which may not be where the client left it. */
@@ -395,7 +414,8 @@ export class Subscriptions {
   disconnected(): void {
     for (const topic of this.#topics.values()) {
       topic.state = "idle";
-      topic.isRecovering = false;
+      topic.isRecovering = topic.isChanged = false;
+      topic.late.clear();
       if (topic.subscribers.size) this.#dirty.add(topic);
       else this.#forget(topic);
     }

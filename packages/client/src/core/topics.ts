@@ -14,3 +14,13 @@ export function compilePattern(pattern: string): (topic: string) => boolean {
     return segments.every((segment, index) => segment === "*" || segment === names[index] || segment === ">");
   };
 }
+
+/** Options of a subscription as they stand in the request (PROTOCOL 7.5). */
+export interface WireOptions {
+  filter?: object;
+  overload?: string;
+  queue_group?: string;
+  acknowledge?: true;
+  window?: number;
+  presence?: object;
+}

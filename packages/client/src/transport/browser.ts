@@ -1,6 +1,13 @@
 /** The transport on the browser's `WebSocket`. */
 
-import type { CloseInfo, OpenOptions, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
+import type {
+  CloseInfo,
+  OpenOptions,
+  OutgoingFrame,
+  Socket,
+  SocketHandler,
+  Transport,
+} from "../transport.js";
 
 /** The browser drops nothing and reports no room: what waits is looked at so often while much waits. */
 const DRAIN_POLL_MS = 20;
@@ -30,7 +37,8 @@ class BrowserSocket implements Socket {
       const frame = typeof data === "string" ? data : new Uint8Array(data);
       if (frame.length > options.messageBytesMax) {
         this.close(4406, "1009: a message is larger than this client accepts");
-        this.#over({ code: 4406, reason: "the server sent a message that is larger than messageBytesMax" });
+        const reason = "the server sent a message that is larger than messageBytesMax";
+        this.#over({ code: 1009, reason, isRefusal: true });
       } else this.#handler?.onMessages([frame]);
     };
     socket.onclose = ({ code, reason }) => this.#over({ code, reason });
@@ -38,7 +46,9 @@ class BrowserSocket implements Socket {
   }
 
   send(frame: OutgoingFrame): void {
-    this.#socket.send((typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data) as string);
+    this.#socket.send(
+      (typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data) as string,
+    );
     if (this.#timer === undefined && this.bufferedBytes > DRAIN_BYTES) this.#poll();
   }
 

@@ -1,6 +1,14 @@
 /** A transport in memory, for tests of applications: the test plays the server. */
 
-import type { CloseInfo, Frame, OpenOptions, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
+import type {
+  CloseInfo,
+  Frame,
+  OpenOptions,
+  OutgoingFrame,
+  Socket,
+  SocketHandler,
+  Transport,
+} from "../transport.js";
 
 /** One connection of a client, seen from the server's side. */
 export class FakeConnection {
