@@ -529,12 +529,17 @@ export class Client {
     } else producer?.wake(now());
   }
 
+  /** @internal An option has no effect here. */
+  degraded(what: string, reason: string): void {
+    this.#emit("degraded", { what, reason });
+  }
+
   #queueReport(report: QueueReport): void {
     if (report.type === "uncertain") this.#emit("uncertain", report);
     else if (report.type === "expired") this.#emit("expired", { messages: report.messages });
     else if (report.type === "queue_failed") this.#emit("queueFailed", report.error);
     else if (report.type === "queue_in_memory")
-      this.#emit("degraded", { what: "queue", reason: report.reason });
+      this.degraded("queue", report.reason);
     else {
       const words = `${report.messages} queued messages are larger than the server accepts`;
       this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" }));
