@@ -1,7 +1,7 @@
 /** The client: what an application calls. */
 
 import type { EndpointHealth } from "./core/endpoints.js";
-import { isObject } from "./core/json.js";
+import { isObject } from "./core/envelope.js";
 import type { Envelope } from "./core/layers.js";
 import type { Quality } from "./core/quality.js";
 import type { Priority, QueueEntry, QueueReport } from "./core/queue-port.js";

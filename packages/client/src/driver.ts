@@ -261,7 +261,7 @@ export class Driver {
     attempt.hasMessage = true;
     if (attempt.isReading) {
       // Layers are at work on an earlier frame; views stay valid only during this call.
-      for (const frame of frames) attempt.inbound.push(typeof frame === "string" ? frame : frame.slice());
+      for (const frame of frames) attempt.inbound.push(copy(frame));
       if (attempt.inbound.length > INBOUND_MAX) attempt.socket?.pause?.();
       return;
     }
@@ -280,9 +280,7 @@ export class Driver {
       }
       if (!waits) continue;
       attempt.isReading = true;
-      const rest = frames
-        .slice(index + 1)
-        .map((frame) => (typeof frame === "string" ? frame : frame.slice()));
+      const rest = frames.slice(index + 1).map(copy);
       attempt.inbound.unshift(...rest);
       void waits
         .catch((error: unknown) => this.#failed(attempt, error))
@@ -641,6 +639,11 @@ function status(state: ConnectionState): ConnectionStatus {
 
 function closedError(): TidewireError {
   return new TidewireError("CLOSED", "the client is closed", { fault: "application" });
+}
+
+/** A frame that stays valid. A `Buffer` of Node shares its memory with its slices. */
+function copy(frame: Frame): Frame {
+  return typeof frame === "string" ? frame : new Uint8Array(frame);
 }
 
 /** What a browser or a lost connection leaves unsaid. */

@@ -1,6 +1,6 @@
 /** Messages as the application receives them. */
 
-import { payloadOf, type Scanned, typeOf } from "./core/json.js";
+import { payloadOf, typeOf } from "./core/envelope.js";
 import type { Envelope } from "./core/layers.js";
 
 /** Where a publication stands in the history of its topic. */
@@ -10,6 +10,15 @@ export interface Position {
   /** Which publication of it, from 1; 0 is the place before the first. */
   readonly offset: number;
 }
+
+/** What few messages have. */
+interface Rest {
+  isSnapshot: boolean;
+  isRedelivered: boolean;
+  delivery: { number: number; connectionId: string } | undefined;
+}
+
+const CHANGE: Rest = { isSnapshot: false, isRedelivered: false, delivery: undefined };
 
 /** A publication or another message of the server's application. Its payload is decoded when it is first read. */
 export class Message<T = unknown> {
@@ -32,15 +41,24 @@ export class Message<T = unknown> {
   #text: string | undefined;
   #payload: T | undefined;
 
-  private constructor(fields: Omit<Message, "payload">, text: string | undefined, payload?: T) {
-    this.type = fields.type;
-    this.topic = fields.topic;
-    this.position = fields.position;
-    this.id = fields.id;
-    this.priority = fields.priority;
-    this.isSnapshot = fields.isSnapshot;
-    this.isRedelivered = fields.isRedelivered;
-    this.delivery = fields.delivery;
+  private constructor(
+    type: string,
+    topic: string | undefined,
+    position: Position | undefined,
+    id: string | undefined,
+    priority: number,
+    text: string | undefined,
+    payload: T | undefined,
+    rest: Rest,
+  ) {
+    this.type = type;
+    this.topic = topic;
+    this.position = position;
+    this.id = id;
+    this.priority = priority;
+    this.isSnapshot = rest.isSnapshot;
+    this.isRedelivered = rest.isRedelivered;
+    this.delivery = rest.delivery;
     this.#text = text;
     this.#payload = payload;
   }
@@ -54,22 +72,16 @@ export class Message<T = unknown> {
     return this.#payload as T;
   }
 
-  /** @internal */
-  static scanned(found: Scanned): Message {
-    const { epoch, offset } = found;
-    return new Message(
-      {
-        type: found.type,
-        topic: found.topic,
-        position: epoch === undefined ? undefined : { epoch, offset },
-        id: found.id,
-        priority: found.priority,
-        isSnapshot: false,
-        isRedelivered: false,
-        delivery: undefined,
-      },
-      found.payload,
-    );
+  /** A publication whose payload is still JSON text. @internal */
+  static undecoded(
+    type: string,
+    topic: string,
+    position: Position | undefined,
+    id: string | undefined,
+    priority: number,
+    text: string,
+  ): Message {
+    return new Message(type, topic, position, id, priority, text, undefined, CHANGE);
   }
 
   /** @internal */
@@ -77,18 +89,18 @@ export class Message<T = unknown> {
     const { e, o, tp, id, pri, d } = envelope;
     const hasPosition = typeof e === "string" && typeof o === "number";
     return new Message(
+      String(typeOf(envelope)),
+      typeof tp === "string" ? tp : undefined,
+      hasPosition ? { epoch: e, offset: o } : undefined,
+      typeof id === "string" ? id : undefined,
+      typeof pri === "number" ? pri : 5,
+      undefined,
+      payloadOf(envelope),
       {
-        type: String(typeOf(envelope)),
-        topic: typeof tp === "string" ? tp : undefined,
-        position: hasPosition ? { epoch: e, offset: o } : undefined,
-        id: typeof id === "string" ? id : undefined,
-        priority: typeof pri === "number" ? pri : 5,
         isSnapshot: envelope.c === "S",
         isRedelivered: envelope.rd === true,
         delivery: typeof d === "number" ? { number: d, connectionId } : undefined,
       },
-      undefined,
-      payloadOf(envelope),
     );
   }
 }

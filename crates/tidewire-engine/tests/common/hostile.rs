@@ -147,6 +147,12 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
                 json!({"t": t, "cid": "p", "p": {"topics": many}}),
             ]
         }
+        SystemType::HistoryRequest => ["oldest", "newest"]
+            .map(|order| {
+                let payload = json!({"topic": "kept.long", "limit": 1000, "order": order});
+                json!({"t": t, "cid": "h", "p": payload})
+            })
+            .to_vec(),
         SystemType::AuthRefresh => worst_refreshes(scale),
         SystemType::CallRequest => {
             let payload = json!({"type": "x", "payload": "x".repeat(scale.bytes)});
@@ -166,6 +172,7 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
         | SystemType::PublishResponse
         | SystemType::PublicationGap
         | SystemType::PresenceResponse
+        | SystemType::HistoryResponse
         | SystemType::MessageAck
         | SystemType::AuthExpiryWarning
         | SystemType::AuthRefreshResponse
@@ -189,6 +196,8 @@ fn worst_subscriptions(scale: Scale) -> Vec<Value> {
     vec![
         update(json!({"topics": ["kept.long"], "filter": worst_filter()})),
         update(json!({"topics": kept, "recover": true, "recovery": recovery(&kept)})),
+        update(json!({"topics": ["kept.long"], "replay": u64::MAX, "filter": worst_filter()})),
+        update(json!({"topics": kept, "replay": 1_000_000})),
         update(json!({"topics": deep_patterns(scale)})),
         update(json!({"topics": scale.names("plain"), "filter": worst_filter()})),
         update(json!({"topics": scale.names("lossy"), "overload": "conflate"})),
@@ -217,7 +226,10 @@ fn worst_batches(scale: Scale) -> Vec<Value> {
         .chain((0..scale.share(30)).map(|_| refresh.clone()));
     let presence =
         (0..scale.share(200)).map(|_| worst(SystemType::PresenceRequest, scale)[1].clone());
+    let histories =
+        (0..scale.share(200)).map(|_| worst(SystemType::HistoryRequest, scale)[1].clone());
     vec![
+        batch(histories.collect()),
         batch(filters.collect()),
         batch(publications.collect()),
         batch(presence.collect()),

@@ -1,6 +1,8 @@
 /** The JSON format, and a fast reader of publications that leaves payloads undecoded. */
 
 import { TidewireError } from "../errors.js";
+import { Message, type Position } from "../message.js";
+import { isObject, unreadable } from "./envelope.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./layers.js";
 
 /** Encodes a payload as JSON text. */
@@ -69,46 +71,13 @@ export function readJson(text: string): Envelope {
   return value;
 }
 
-/** An error about a message of the server that cannot be read. */
-export function unreadable(what: string, cause?: unknown): TidewireError {
-  return new TidewireError("INVALID_MESSAGE", `the server sent a message that cannot be read: ${what}`, {
-    fault: "server",
-    cause,
-  });
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** The value of a field by its name or its synonym. */
-export function typeOf(envelope: Envelope): unknown {
-  return envelope.t ?? envelope.type;
-}
-
-export function payloadOf(envelope: Envelope): unknown {
-  return envelope.p ?? envelope.payload;
-}
-
-/** What {@link scanPublication} finds. */
-export interface Scanned {
-  type: string;
-  topic: string;
-  epoch: string | undefined;
-  offset: number;
-  id: string | undefined;
-  priority: number;
-  /** The JSON text of the payload, not checked. */
-  payload: string;
-}
-
 const HEAD = '{"c":"U","t":"';
 
 /**
  * Finds the fields of a publication in the order in which this project's server writes them (PROTOCOL 19.2), without
  * decoding the payload. `undefined` for any other message, which {@link readJson} reads.
  */
-export function scanPublication(text: string): Scanned | undefined {
+export function scanPublication(text: string): Message | undefined {
   if (!text.startsWith(HEAD) || text.charCodeAt(text.length - 1) !== 125) return undefined;
   let at = text.indexOf('"', HEAD.length);
   const type = text.slice(HEAD.length, at);
@@ -116,15 +85,16 @@ export function scanPublication(text: string): Scanned | undefined {
   const topicAt = at + 8;
   at = text.indexOf('"', topicAt);
   const topic = text.slice(topicAt, at);
-  let epoch: string | undefined;
-  let offset = 0;
+  let position: Position | undefined;
   if (text.startsWith('","e":"', at)) {
-    epoch = text.slice(at + 7, at + 15);
+    const epoch = text.slice(at + 7, at + 15);
+    let offset = 0;
     if (!text.startsWith('","o":', at + 15)) return undefined;
     at += 21;
     for (let digit = text.charCodeAt(at); digit > 47 && digit < 58; digit = text.charCodeAt(++at)) {
       offset = offset * 10 + digit - 48;
     }
+    position = { epoch, offset };
   } else at += 1;
   let id: string | undefined;
   if (text.startsWith(',"id":"', at)) {
@@ -142,5 +112,5 @@ export function scanPublication(text: string): Scanned | undefined {
   if (!text.startsWith(',"p":', at) || type.includes("\\") || topic.includes("\\") || id?.includes("\\")) {
     return undefined;
   }
-  return { type, topic, epoch, offset, id, priority, payload: text.slice(at + 5, -1) };
+  return Message.undecoded(type, topic, position, id, priority, text.slice(at + 5, -1));
 }

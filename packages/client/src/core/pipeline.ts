@@ -4,9 +4,10 @@
  */
 
 import { TidewireError } from "../errors.js";
-import { Message } from "../message.js";
+import type { Message } from "../message.js";
 import type { Frame } from "../transport.js";
-import { readJson, scanPublication, unreadable } from "./json.js";
+import { unreadable } from "./envelope.js";
+import { readJson, scanPublication } from "./json.js";
 import type {
   Awaitable,
   Compression,
@@ -103,7 +104,7 @@ export class Pipeline {
     }
     if (frame[0] === 0x45 && frame[1] === 0x3a) {
       if (!exchange || !this.isSealed) throw unreadable("it is encrypted, and no key is agreed");
-      return exchange.open(frame.slice(2)).then(
+      return exchange.open(new Uint8Array(frame.subarray(2))).then(
         (bytes) => this.#readInner(bytes),
         (cause) => {
           if (exchange.version === 2) throw new Refused("a message that cannot be opened");
@@ -125,7 +126,7 @@ export class Pipeline {
         const words = "the server compresses; import compress() from @tidewire/client/compress";
         throw new TidewireError("NOT_SUPPORTED", words, { fault: "server" });
       }
-      const inflated = compression.inflate(bytes.slice(isPacked ? 2 : 0), messageBytesMax);
+      const inflated = compression.inflate(new Uint8Array(bytes.subarray(isPacked ? 2 : 0)), messageBytesMax);
       return Promise.resolve(inflated).then((inner) => this.#readInner(inner));
     }
     let text: string;
@@ -146,8 +147,7 @@ export class Refused extends TidewireError {
 }
 
 function readText(text: string): Message | Envelope {
-  const found = scanPublication(text);
-  return found ? Message.scanned(found) : readJson(text);
+  return scanPublication(text) ?? readJson(text);
 }
 
 function toBytes(frame: Frame): Uint8Array {

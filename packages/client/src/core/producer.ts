@@ -1,7 +1,7 @@
 /** Acknowledged publishing (PROTOCOL 20): numbered messages from the queue to the server, each once and in order. */
 
 import type { TidewireError } from "../errors.js";
-import { isObject } from "./json.js";
+import { isObject } from "./envelope.js";
 import type { QueuedMessage, QueuePort } from "./queue-port.js";
 import type { RateLimit } from "./rate.js";
 import type { Now, Session } from "./session.js";

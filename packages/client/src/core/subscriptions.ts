@@ -6,7 +6,7 @@
 import { TidewireError } from "../errors.js";
 import type { Gap, PresenceEvent, Unrecovered } from "../events.js";
 import type { Message, Position } from "../message.js";
-import { isObject } from "./json.js";
+import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
 import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
 import { compilePattern, isPattern, type WireOptions } from "./topics.js";

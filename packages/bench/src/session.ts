@@ -1,0 +1,287 @@
+/** A connection of the tests: opened until it is ready, with pings that prove what the server has read. */
+
+import { randomFillSync } from "node:crypto";
+import {
+  type CloseInfo,
+  type Frame,
+  type NodeSocket,
+  type NodeTransport,
+  nodeTransport,
+  type OutgoingFrame,
+} from "@tidewire/client/node";
+import { clockNs, NS_PER_S } from "./clock.js";
+import type { Target } from "./plan.js";
+import { tokenFor } from "./token.js";
+
+/** How long a ping may be unanswered. */
+export const PING_TIMEOUT_NS = 10 * NS_PER_S;
+const SWEEP_MS = 100;
+const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+/** Bytes of a ping's token, which cannot be guessed. */
+const TOKEN_BYTES = 8;
+
+/** What a test wants to know of its connections. */
+export interface SessionEvents {
+  /** A message of the application, or a publication. */
+  onMessage?(message: Envelope): void;
+  /** The server refused messages. */
+  onRefused?(code: string, messages: number): void;
+  /** The connection is over, and nobody here has closed it. */
+  onBroken?(reason: string): void;
+  /** A pong that answers no open ping. */
+  onStrangePong?(): void;
+}
+
+/** A message as the server writes it. */
+export interface Envelope {
+  c?: string;
+  t?: string;
+  tp?: string;
+  o?: number;
+  p?: Record<string, unknown> | null;
+}
+
+interface OpenPing {
+  token: Buffer;
+  sentNs: number;
+  settle: (answeredNs: number | undefined) => void;
+}
+
+/** Connections whose pings may become too old. */
+const withOpenPings = new Set<Session>();
+let sweeper: NodeJS.Timeout | undefined;
+
+const tokens = Buffer.allocUnsafeSlow(TOKEN_BYTES * 1024);
+let tokenAt = tokens.length;
+
+/** An open connection. */
+export class Session {
+  readonly #socket: NodeSocket;
+  readonly #pings: OpenPing[] = [];
+  #isOver = false;
+  #close: () => void = () => {};
+  events: SessionEvents = {};
+  /** Resolves when the connection is gone. */
+  readonly closed = new Promise<void>((resolve) => {
+    this.#close = resolve;
+  });
+  /** What the server says it is. */
+  readonly server: string | undefined;
+
+  constructor(socket: NodeSocket, server: string | undefined) {
+    this.#socket = socket;
+    this.server = server;
+  }
+
+  /** Whether the connection has ended. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket.bufferedBytes;
+  }
+
+  send(message: OutgoingFrame): void {
+    this.#socket.send(message);
+  }
+
+  /** When the server has answered, having read everything before; `undefined` if it did not in time. */
+  ping(): Promise<number | undefined> {
+    if (this.#isOver) return Promise.resolve(undefined);
+    return new Promise((settle) => {
+      const token = nextToken();
+      this.#pings.push({ token, sentNs: clockNs(), settle });
+      this.#socket.ping(token);
+      watch(this);
+    });
+  }
+
+  /** Ends the connection; it is no longer a figure of the test. */
+  close(): void {
+    this.events = {};
+    this.#socket.close(1000, "");
+    this.#end();
+  }
+
+  /** Ends it at once. */
+  terminate(): void {
+    this.events = {};
+    this.#socket.terminate();
+    this.#end();
+  }
+
+  /** @internal */
+  takeMessages(frames: readonly Frame[]): void {
+    for (const frame of frames) {
+      if (typeof frame !== "string" || this.#isOver) continue;
+      const message = parsed(frame);
+      if (message === undefined) {
+        this.events.onBroken?.("the server sent a text that is not a JSON object");
+        this.terminate();
+      } else {
+        this.#take(message);
+      }
+    }
+  }
+
+  /** @internal Takes a pong; one that answers a later ping answers those before it, too (RFC 6455, section 5.5.3). */
+  takePong(payload: Uint8Array): void {
+    // A heartbeat without a payload answers nothing.
+    if (payload.length === 0) return;
+    const index = this.#pings.findIndex((ping) => ping.token.equals(payload));
+    if (index < 0) {
+      this.events.onStrangePong?.();
+      return;
+    }
+    const nowNs = clockNs();
+    for (const ping of this.#pings.splice(0, index + 1)) ping.settle(nowNs);
+    if (this.#pings.length === 0) withOpenPings.delete(this);
+  }
+
+  /** @internal */
+  takeClose(info: CloseInfo): void {
+    this.#close();
+    if (this.#isOver) return;
+    this.events.onBroken?.(`closed with ${info.code}${info.reason === "" ? "" : `: ${info.reason}`}`);
+    this.#end();
+  }
+
+  /** @internal Gives up pings that are too old. */
+  sweep(nowNs: number): void {
+    while (this.#pings.length > 0 && nowNs - this.#pings[0]!.sentNs > PING_TIMEOUT_NS) {
+      this.#pings.shift()!.settle(undefined);
+    }
+    if (this.#pings.length === 0) withOpenPings.delete(this);
+  }
+
+  #take(message: Envelope): void {
+    const payload = message.p ?? {};
+    if (message.t === "error") {
+      const refused = payload["refused"];
+      this.events.onRefused?.(String(payload["code"]), typeof refused === "number" ? refused : 1);
+    } else if (message.t === "ping" && message.c !== "U") {
+      const sent = payload["timestamp"];
+      const pong = { client_timestamp: Date.now(), server_timestamp: sent ?? null, latency: 0 };
+      this.#socket.send(JSON.stringify({ c: "WSE", t: "PONG", p: pong }));
+    } else {
+      this.events.onMessage?.(message);
+    }
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    withOpenPings.delete(this);
+    for (const ping of this.#pings.splice(0)) ping.settle(undefined);
+  }
+}
+
+/** Opens connections to one target. */
+export class Opener {
+  readonly #target: Target;
+  readonly #transport: NodeTransport;
+
+  constructor(target: Target) {
+    this.#target = target;
+    this.#transport = nodeTransport(target.caFile === undefined ? {} : { caFile: target.caFile });
+  }
+
+  /**
+   * A connection that is ready: `server_ready` has come, or the upgrade where the profile is raw. `number` names its
+   * user, if there is a secret to sign a token with.
+   */
+  open(number: number): Promise<Session> {
+    return new Promise((resolve, reject) => {
+      let session: Session | undefined;
+      const headers = this.#headers(number);
+      const isRaw = this.#target.profile === "raw";
+      const become = (server: string | undefined) => {
+        session = new Session(socket, server);
+        resolve(session);
+      };
+      const socket = this.#transport.open(
+        { url: this.#target.url, protocols: [], headers, messageBytesMax: MESSAGE_BYTES_MAX },
+        {
+          onOpen: () => {
+            if (isRaw) become(socket.server);
+          },
+          onMessages: (frames) => {
+            if (session !== undefined) {
+              if (!isRaw) session.takeMessages(frames);
+              return;
+            }
+            const [first, ...rest] = frames;
+            const ready = readyOf(first!);
+            if (ready === undefined) {
+              reject(new Error("the first message is not server_ready"));
+              socket.terminate();
+              return;
+            }
+            socket.send(CLIENT_HELLO);
+            become(ready.server);
+            session!.takeMessages(rest);
+          },
+          onDrain() {},
+          onPong: (payload) => session?.takePong(payload),
+          onClose: (info) => {
+            if (session === undefined) reject(new Error(info.reason));
+            else session.takeClose(info);
+          },
+        },
+      );
+    });
+  }
+
+  #headers(number: number): Record<string, string> {
+    const { token, jwtSecret, cookieName } = this.#target;
+    const sent = jwtSecret === undefined ? token : tokenFor(`bench-user-${number}`, jwtSecret);
+    if (sent === undefined) return {};
+    return cookieName === undefined
+      ? { Authorization: `Bearer ${sent}` }
+      : { Cookie: `${cookieName}=${sent}` };
+  }
+}
+
+const CLIENT_HELLO = JSON.stringify({
+  c: "WSE",
+  t: "client_hello",
+  p: { client_version: "tidewire-bench-ts/0.1.0", protocol_version: 1 },
+});
+
+/** What `server_ready` says; `undefined` for another message. */
+function readyOf(frame: Frame): { server: string | undefined } | undefined {
+  if (typeof frame !== "string") return undefined;
+  const message = parsed(frame);
+  if (message?.t !== "server_ready") return undefined;
+  const details = message.p?.["details"] as { version?: unknown } | undefined;
+  const version = details?.version;
+  return { server: typeof version === "string" ? `tidewire/${version}` : undefined };
+}
+
+/** A text as an object; `undefined` if it is none. */
+function parsed(text: string): Envelope | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? (value as Envelope) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function nextToken(): Buffer {
+  if (tokenAt === tokens.length) {
+    randomFillSync(tokens);
+    tokenAt = 0;
+  }
+  const token = Buffer.from(tokens.subarray(tokenAt, tokenAt + TOKEN_BYTES));
+  tokenAt += TOKEN_BYTES;
+  return token;
+}
+
+function watch(session: Session): void {
+  withOpenPings.add(session);
+  sweeper ??= setInterval(() => {
+    const nowNs = clockNs();
+    for (const one of withOpenPings) one.sweep(nowNs);
+  }, SWEEP_MS).unref();
+}
