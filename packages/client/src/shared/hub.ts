@@ -1,6 +1,7 @@
 /** The hub: a small server in the leading tab, which gives all tabs the one connection to the real server. */
 
-import { isObject, payloadOf, readJson, typeOf } from "../core/json.js";
+import { isObject, payloadOf, typeOf } from "../core/envelope.js";
+import { readJson } from "../core/json.js";
 import type { Envelope, EnvelopeFields } from "../core/layers.js";
 import { Message } from "../message.js";
 import type { CloseInfo, Frame } from "../transport.js";

@@ -1,6 +1,6 @@
 /** Topics of the shared connection: each is subscribed once, for all tabs that want it (PROTOCOL 7.5, 19.4). */
 
-import { isObject } from "../core/json.js";
+import { isObject } from "../core/envelope.js";
 import type { Envelope } from "../core/layers.js";
 import { compilePattern, isPattern } from "../core/topics.js";
 import type { Message, Position } from "../message.js";

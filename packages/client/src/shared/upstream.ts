@@ -1,6 +1,7 @@
 /** The shared connection: opens it, says hello, and moves messages through the layers. */
 
-import { isObject, json, payloadOf, typeOf } from "../core/json.js";
+import { isObject, payloadOf, typeOf } from "../core/envelope.js";
+import { json } from "../core/json.js";
 import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
 import { Pipeline, Refused } from "../core/pipeline.js";
 import { Message } from "../message.js";

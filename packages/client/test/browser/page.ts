@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, type Plugin } from "esbuild";
 import { type Browser, type BrowserContext, chromium } from "playwright-core";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -38,6 +38,15 @@ export interface Chromium {
   close(): Promise<void>;
 }
 
+/** The sources need no build: `#transport` leads to the module of pages. */
+const sourceTransport: Plugin = {
+  name: "transport",
+  setup({ onResolve }) {
+    const path = fileURLToPath(new URL("../../src/transport/default-browser.ts", import.meta.url));
+    onResolve({ filter: /^#transport$/ }, () => ({ path }));
+  },
+};
+
 /** Bundles `entry`, a module in this directory, and serves a page that loads it. */
 export async function serve(entry: string): Promise<Site> {
   const bundled = await build({
@@ -47,6 +56,7 @@ export async function serve(entry: string): Promise<Site> {
     format: "esm",
     target: "es2022",
     sourcemap: "inline",
+    plugins: [sourceTransport],
   });
   const script = bundled.outputFiles[0]!.contents;
   const server = createServer((request, response) => {
