@@ -1,6 +1,6 @@
 // Builds each package: types and ES modules by tsc, CommonJS beside them, and one file for pages without a bundler.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const only = process.argv.slice(2);
@@ -18,9 +18,24 @@ for (const name of names) {
   tsc();
   if (name === "bench") continue;
   mkdirSync(`${dir}/dist/cjs`, { recursive: true });
-  writeFileSync(`${dir}/dist/cjs/package.json`, '{ "type": "commonjs" }\n');
+  writeFileSync(`${dir}/dist/cjs/package.json`, `${JSON.stringify(commonJsPackage(dir), undefined, 2)}\n`);
   await toCommonJs(dir);
   if (name === "client") await forPages(dir);
+}
+
+/** The description of the CommonJS files: the nearest one counts, so that it repeats the imports of the package's. */
+function commonJsPackage(dir) {
+  const { imports } = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
+  const own = Object.entries(imports ?? {}).map(([name, conditions]) => [
+    name,
+    Object.fromEntries(
+      Object.entries(conditions).map(([condition, { require: path }]) => [
+        condition,
+        path.replace("dist/cjs/", ""),
+      ]),
+    ),
+  ]);
+  return { type: "commonjs", ...(own.length ? { imports: Object.fromEntries(own) } : {}) };
 }
 
 /** CommonJS beside the ES modules, file by file, so that all entry points share their modules. */

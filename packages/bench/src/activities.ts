@@ -116,7 +116,8 @@ async function send(
     return true;
   };
   let before: Promise<boolean> | undefined;
-  while (!session.isOver && clockNs() < endNs) {
+  // Once at least: a starved process may wake when the time is over.
+  while (!session.isOver && (before === undefined || clockNs() < endNs)) {
     for (let sent = 0; sent < burst; sent += 1) session.send(stream.next());
     account.counts.offered += burst;
     const previous = before;

@@ -7,6 +7,7 @@ import { type Plan, type Profile, type Target, TESTS, type TestName, usualTiers 
 const QUICK = { durationS: 0.3, holdS: 1, pings: 20, rounds: 20, connectionsMax: 100 };
 const USUAL = { durationS: 2, holdS: 30, pings: 50, rounds: 200, connectionsMax: 1_000_000 };
 const PROCESSES_MAX = 256;
+const PING_TIMEOUT_S = 10;
 
 /** Options that are for a server that is there. */
 const NEED_URL: readonly OptionName[] = ["token", "jwt-secret", "server-pid", "stats-url", "ca", "profile"];
@@ -87,11 +88,18 @@ export function targetOf({ url, values }: Arguments): Target | undefined {
   return {
     url,
     profile,
+    pingTimeoutS: pingTimeoutOf(values),
     ...(jwtSecret === undefined ? {} : { jwtSecret }),
     ...(token === undefined ? {} : { token }),
     ...(cookieName === undefined ? {} : { cookieName }),
     ...(caFile === undefined ? {} : { caFile }),
   };
+}
+
+/** How long a ping may be unanswered, in seconds. */
+export function pingTimeoutOf(values: Arguments["values"]): number {
+  const text = values.get("ping-timeout-s");
+  return text === undefined ? PING_TIMEOUT_S : numberOf("ping-timeout-s", text, 0.1, 3600, false);
 }
 
 function testsOf(

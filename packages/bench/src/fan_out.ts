@@ -4,7 +4,7 @@ import { type Account, tally } from "./account.js";
 import { type Activity, confirmed, eventsOf } from "./activities.js";
 import { clockNs, NS_PER_S, sleepUntil } from "./clock.js";
 import { padOf, publication } from "./payload.js";
-import { type Envelope, PING_TIMEOUT_NS, type Session } from "./session.js";
+import type { Envelope, Session } from "./session.js";
 
 export const TOPIC = "fan-out";
 /** Of so many publications one tells the skew. */
@@ -73,6 +73,8 @@ class Crowd {
   #slowest = 0;
   #told = 0;
   #heardNs = 0;
+  /** How long nothing may come before the rest counts as lost. */
+  readonly #patienceNs: number;
   /** Called when the slowest subscriber has more. */
   onProgress: () => void = () => {};
 
@@ -82,6 +84,7 @@ class Crowd {
     this.#link = link;
     this.#last = new Float64Array(sessions.length);
     this.#alive = sessions.length;
+    this.#patienceNs = sessions[0]?.pingTimeoutNs ?? 0;
     for (const [index, session] of sessions.entries()) {
       session.events = {
         ...eventsOf(account),
@@ -108,7 +111,7 @@ class Crowd {
     for (;;) {
       const total = this.#link.total();
       if (total !== undefined && this.slowest >= total) return;
-      if (clockNs() - Math.max(this.#heardNs, endNs) > PING_TIMEOUT_NS) return;
+      if (clockNs() - Math.max(this.#heardNs, endNs) > this.#patienceNs) return;
       await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
     }
   }
@@ -182,8 +185,14 @@ async function publish(
   if (activity.ratePerS === undefined) {
     const fill = () => {
       const room = () => number - Math.min(crowd.slowest, link.othersSlowest()) < activity.inFlight;
-      for (let nowNs = clockNs(); room() && nowNs < endNs && !session.isOver; nowNs = clockNs())
+      // Once at least: a starved process may wake when the time is over.
+      for (
+        let nowNs = clockNs();
+        room() && (number === 0 || nowNs < endNs) && !session.isOver;
+        nowNs = clockNs()
+      ) {
         publishOne(nowNs);
+      }
     };
     crowd.onProgress = fill;
     link.onOthers = fill;

@@ -42,6 +42,7 @@ export const OPTIONS = {
   "pings-per-connection": { value: "N", group: "Plan", help: "ping-latency (default 50)" },
   rounds: { value: "N", group: "Plan", help: "connect-latency (default 200)" },
   "connections-max": { value: "N", group: "Plan", help: "where connection-limit ends (default 1000000)" },
+  "ping-timeout-s": { value: "S", group: "Plan", help: "how long a ping may be unanswered (default 10)" },
   seed: { value: "N", group: "Plan", help: "what messages are drawn from (default 1)" },
   quick: { group: "Plan", help: "a run of some seconds that shows that everything works" },
   profile: {
@@ -133,7 +134,7 @@ export function nearest(word: string, known: readonly string[]): string | undefi
     .map((one) => [distance(word, one), one] as const)
     .sort((one, other) => one[0] - other[0]);
   const best = ranked[0];
-  return best !== undefined && best[0] <= Math.max(2, word.length / 3) ? best[1] : undefined;
+  return best !== undefined && best[0] <= Math.max(2, word.length / 2) ? best[1] : undefined;
 }
 
 /** How many letters have to be added, removed or changed (Levenshtein). */

@@ -29,6 +29,8 @@ export interface Target {
   jwtSecret?: string;
   cookieName?: string;
   caFile?: string;
+  /** How long a ping may be unanswered. */
+  pingTimeoutS: number;
 }
 
 /** What was asked for. */

@@ -6,7 +6,7 @@ import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import type { Run } from "./bench.js";
 import { connectionsRoom, runTest } from "./cases.js";
-import { commandLine, planOf, redacted, targetOf } from "./configuration.js";
+import { commandLine, pingTimeoutOf, planOf, redacted, targetOf } from "./configuration.js";
 import { Fleet } from "./fleet.js";
 import { backlogMax, listenersOf, machine, openFilesMax, sourcePorts } from "./machine.js";
 import { grouped } from "./number.js";
@@ -52,9 +52,10 @@ async function bench(given: Arguments, command: string): Promise<number> {
   // Before the run and not after it, so that no figure is lost for a mistyped folder.
   const out = given.values.get("out") ?? "tidewire-report";
   tryOut(out);
+  const pingTimeoutS = pingTimeoutOf(given.values);
   const startedAt = new Date();
   const own = there === undefined ? await ownServer(given) : undefined;
-  const target: Target = there ?? { url: own!.url, profile: "v1", jwtSecret: own!.jwtSecret };
+  const target: Target = there ?? { url: own!.url, profile: "v1", jwtSecret: own!.jwtSecret, pingTimeoutS };
   const fleet = new Fleet(target, plan.processes);
   const stop = () => {
     fleet.stop();

@@ -13,8 +13,6 @@ import { clockNs, NS_PER_S } from "./clock.js";
 import type { Target } from "./plan.js";
 import { tokenFor } from "./token.js";
 
-/** How long a ping may be unanswered. */
-export const PING_TIMEOUT_NS = 10 * NS_PER_S;
 const SWEEP_MS = 100;
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 /** Bytes of a ping's token, which cannot be guessed. */
@@ -65,11 +63,14 @@ export class Session {
   readonly closed = new Promise<void>((resolve) => {
     this.#close = resolve;
   });
+  /** How long a ping may be unanswered. */
+  readonly pingTimeoutNs: number;
   /** What the server says it is. */
   readonly server: string | undefined;
 
-  constructor(socket: NodeSocket, server: string | undefined) {
+  constructor(socket: NodeSocket, server: string | undefined, pingTimeoutS: number) {
     this.#socket = socket;
+    this.pingTimeoutNs = pingTimeoutS * NS_PER_S;
     this.server = server;
   }
 
@@ -149,7 +150,7 @@ export class Session {
 
   /** @internal Gives up pings that are too old. */
   sweep(nowNs: number): void {
-    while (this.#pings.length > 0 && nowNs - this.#pings[0]!.sentNs > PING_TIMEOUT_NS) {
+    while (this.#pings.length > 0 && nowNs - this.#pings[0]!.sentNs > this.pingTimeoutNs) {
       this.#pings.shift()!.settle(undefined);
     }
     if (this.#pings.length === 0) withOpenPings.delete(this);
@@ -196,7 +197,7 @@ export class Opener {
       const headers = this.#headers(number);
       const isRaw = this.#target.profile === "raw";
       const become = (server: string | undefined) => {
-        session = new Session(socket, server);
+        session = new Session(socket, server, this.#target.pingTimeoutS);
         resolve(session);
       };
       const socket = this.#transport.open(

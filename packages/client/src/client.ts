@@ -5,7 +5,7 @@ import { isObject } from "./core/envelope.js";
 import type { Envelope } from "./core/layers.js";
 import type { Quality } from "./core/quality.js";
 import type { Priority, QueueEntry, QueueReport } from "./core/queue-port.js";
-import { type Answer, aborted } from "./core/session.js";
+import type { Answer } from "./core/session.js";
 import { Driver, now } from "./driver.js";
 import { TidewireError } from "./errors.js";
 import {
@@ -172,7 +172,7 @@ export class Client {
   ready(options: { signal?: AbortSignal } = {}): Promise<this> {
     const { session } = this.#driver;
     return this.#until(
-      () => session.isOpen && session.outboxBytes === 0 && this.#driver.hasRoom,
+      () => session.isOpen && session.outbound.bytes === 0 && this.#driver.hasRoom,
       options.signal,
     );
   }
@@ -182,7 +182,8 @@ export class Client {
       const look = () => {
         const { error } = this.#driver;
         if (error) reject(error);
-        else if (signal?.aborted) reject(aborted(signal));
+        else if (signal?.aborted)
+          reject(new TidewireError("ABORTED", "the call was aborted", { cause: signal.reason }));
         else if (isTrue()) resolve(this);
         else return;
         this.#watchers.delete(look);
@@ -242,7 +243,7 @@ export class Client {
     const { session } = this.#driver;
     const encoded = payload === undefined ? undefined : session.format.payload(payload);
     const { correlationId } = options;
-    return session.send(
+    return session.outbound.send(
       correlationId === undefined ? { t: type } : { t: type, cid: correlationId },
       encoded,
       now(),
@@ -252,7 +253,7 @@ export class Client {
   /** As `send`, but `false` in place of waiting: the message is sent now or not at all. */
   trySend(type: string, payload?: unknown): boolean {
     const { session } = this.#driver;
-    if (!session.isOpen || session.outboxBytes > 0 || !this.#driver.hasRoom) return false;
+    if (!session.isOpen || session.outbound.bytes > 0 || !this.#driver.hasRoom) return false;
     this.send(type, payload);
     return true;
   }
@@ -428,8 +429,8 @@ export class Client {
       quality: this.quality(),
       endpoints: endpoints.health(now().ms),
       subscriptions: session.subscriptions.size,
-      requests: session.requests.size,
-      outboxBytes: session.outboxBytes,
+      requests: session.outbound.requests.size,
+      outboxBytes: session.outbound.bytes,
       queueDepth: this.#driver.options.queue?.depth,
     };
   }
@@ -441,7 +442,7 @@ export class Client {
 
   /** Bytes that wait to be sent. */
   get waitingBytes(): number {
-    return this.#driver.session.outboxBytes;
+    return this.#driver.session.outbound.bytes;
   }
 
   /** Opens a new connection now, in place of this one or of waiting. */
@@ -475,7 +476,7 @@ export class Client {
   ): Promise<Envelope> {
     this.#checkOpen();
     const { session } = this.#driver;
-    return session.request(t, session.format.payload(payload), options, now());
+    return session.outbound.request(t, session.format.payload(payload), options, now());
   }
 
   #checkOpen(): void {

@@ -1,6 +1,7 @@
 /** Compression of messages by zlib (PROTOCOL 9.1), by the functions that the browser or Node has. */
 
 import { type Bytes, concat } from "./core/bytes.js";
+import { layered } from "./core/layered.js";
 import type { Compression } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
 
@@ -17,6 +18,7 @@ type Zlib = typeof import("node:zlib");
 
 function byZlib(zlib: Zlib): Compression {
   return {
+    pipeline: layered,
     deflate: (bytes) => zlib.deflateSync(bytes),
     inflate(bytes, bytesMax) {
       // With `info` it returns how many bytes it has read, beside the result.
@@ -44,6 +46,7 @@ export function byStreams(): Compression {
     );
   }
   return {
+    pipeline: layered,
     deflate: (bytes) => pump(new CompressionStream("deflate"), bytes, Number.POSITIVE_INFINITY),
     async inflate(bytes, bytesMax) {
       const end = [...bytes.subarray(-4)].reduce((value, byte) => value * 256 + byte, 0);

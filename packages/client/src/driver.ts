@@ -4,7 +4,7 @@ import { closePolicy } from "./codes.js";
 import { Backoff } from "./core/backoff.js";
 import { Endpoints } from "./core/endpoints.js";
 import type { EncodedPayload, EnvelopeFields, KeyExchange } from "./core/layers.js";
-import { Pipeline, Refused } from "./core/pipeline.js";
+import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { type Answer, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
@@ -236,8 +236,9 @@ export class Driver {
   }
 
   #opened(attempt: Attempt): void {
-    const { messageBytesMax, compression, signing } = this.options;
-    attempt.pipeline = new Pipeline(
+    const { messageBytesMax, compression, signing, encryption } = this.options;
+    const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
+    attempt.pipeline = makePipeline(
       { format: this.session.format, compression, signing, exchange: attempt.exchange, messageBytesMax },
       (frame) => {
         if (!attempt.isOver) attempt.socket?.send(frame);
@@ -339,7 +340,7 @@ export class Driver {
       this.#isFlushing = false;
       if (this.error) return;
       if (this.session.isOpen) this.session.flush(now());
-      const hasWork = this.session.outboxBytes > 0 || this.#attempt?.pipeline?.isBusy;
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
       if (this.#closing && !this.#closing.isSent && this.session.isOpen && !hasWork) this.#sendClose();
       this.#updateStatus();
       this.#schedule();
@@ -549,7 +550,7 @@ export class Driver {
       if (this.error) return done();
       const isOpen = this.session.isOpen;
       const moment = now();
-      const hasWork = this.session.outboxBytes > 0 || this.#attempt?.pipeline?.isBusy;
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
       const waitMs =
         !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
       this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };

@@ -2,6 +2,7 @@
 
 import { type Bytes, base64, concat, fromBase64, utf8 } from "./core/bytes.js";
 import { hmac, hmacKey, sha256, subtle } from "./core/crypto.js";
+import { layered } from "./core/layered.js";
 import type { Encryption, Envelope, KeyExchange } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
 
@@ -24,6 +25,7 @@ export function encrypt({ version = 2, serverKey }: EncryptOptions = {}): Encryp
     throw new TidewireError("INVALID_OPTION", words);
   }
   return {
+    pipeline: layered,
     async begin() {
       const pair = await crypto.subtle.generateKey(ECDH, false, ["deriveBits"]);
       return keyExchange(pair, version, pinned, crypto.getRandomValues(new Uint8Array(4)));

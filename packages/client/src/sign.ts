@@ -2,6 +2,7 @@
 
 import { base64, hex, utf8 } from "./core/bytes.js";
 import { hmac, hmacKey, sha256, subtle } from "./core/crypto.js";
+import { layered } from "./core/layered.js";
 import type { EnvelopeFields, Signing } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
 
@@ -24,6 +25,7 @@ export function sign({ secret, version = 2 }: SignOptions): Signing {
   }
   const key = hmacKey(bytes);
   return {
+    pipeline: layered,
     sign(fields, payload, unixMs) {
       const nonce = hex(crypto.getRandomValues(new Uint8Array(16)));
       return signature(key, version, fields, payload, Math.floor(unixMs / 1000), nonce);

@@ -3,25 +3,8 @@ import { base64, hex, utf8 } from "../src/core/bytes.js";
 import type { Envelope, KeyExchange } from "../src/core/layers.js";
 import { encrypt, keyExchange } from "../src/encrypt.js";
 import { sign } from "../src/sign.js";
+import { helloOf, keysOf, type SessionCase } from "./encryption-cases.js";
 import { unhex, vectors } from "./vectors.js";
-
-interface SessionCase {
-  name: string;
-  kind: "session" | "public_key";
-  version: 1 | 2;
-  client_private_key: string;
-  client_public_key: string;
-  server_public_key: string;
-  client_iv_random?: string;
-  connection_id?: string;
-  identity_public_key?: string;
-  identity_signature?: string;
-  messages: { from: string; plain: string; sealed: string; then_key?: string }[];
-  opened?: { by: string; plain: string; sealed: string }[];
-  refused: { by: string; sealed: string; error: string }[];
-  public_key: string;
-  usable: boolean;
-}
 
 const ECDH = { name: "ECDH", namedCurve: "P-256" };
 const cases = vectors<SessionCase>("encryption");
@@ -32,23 +15,10 @@ const [one, two] = [1, 2].map((version) => sessions.find((session) => session.ve
 ];
 
 async function pairOf(session: SessionCase): Promise<CryptoKeyPair> {
-  const url = (digits: string) => Buffer.from(digits, "hex").toString("base64url");
-  const [x, y] = [session.client_public_key.slice(2, 66), session.client_public_key.slice(66)].map(url);
-  const jwk = { kty: "EC", crv: "P-256", x: x!, y: y! };
-  const d = url(session.client_private_key);
+  const { privateKey, publicKey } = keysOf(session);
   return {
-    privateKey: await crypto.subtle.importKey("jwk", { ...jwk, d }, ECDH, false, ["deriveBits"]),
-    publicKey: await crypto.subtle.importKey("jwk", jwk, ECDH, true, []),
-  };
-}
-
-function helloOf(session: SessionCase): Envelope {
-  const encoded = (digits: string | undefined) => digits && base64(unhex(digits));
-  return {
-    encryption_public_key: encoded(session.server_public_key),
-    encryption_version: session.version,
-    identity_public_key: encoded(session.identity_public_key),
-    identity_signature: encoded(session.identity_signature),
+    privateKey: await crypto.subtle.importKey("jwk", privateKey, ECDH, false, ["deriveBits"]),
+    publicKey: await crypto.subtle.importKey("jwk", publicKey, ECDH, true, []),
   };
 }
 

@@ -137,16 +137,7 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
                 .collect();
             vec![json!({"t": t, "p": {"deliveries": deliveries}})]
         }
-        SystemType::PresenceRequest => {
-            let same = vec!["present.0"; scale.share(100)];
-            let many: Vec<String> = (0..scale.share(100))
-                .map(|number| format!("present.{number}"))
-                .collect();
-            vec![
-                json!({"t": t, "cid": "p", "p": {"topics": same}}),
-                json!({"t": t, "cid": "p", "p": {"topics": many}}),
-            ]
-        }
+        SystemType::PresenceRequest => worst_presence(t, scale),
         SystemType::HistoryRequest => ["oldest", "newest"]
             .map(|order| {
                 let payload = json!({"topic": "kept.long", "limit": 1000, "order": order});
@@ -178,6 +169,17 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
         | SystemType::AuthRefreshResponse
         | SystemType::Reconnect => vec![json!({ "t": t })],
     }
+}
+
+fn worst_presence(t: &str, scale: Scale) -> Vec<Value> {
+    let same = vec!["present.0"; scale.share(100)];
+    let many: Vec<String> = (0..scale.share(100))
+        .map(|number| format!("present.{number}"))
+        .collect();
+    vec![
+        json!({"t": t, "cid": "p", "p": {"topics": same}}),
+        json!({"t": t, "cid": "p", "p": {"topics": many}}),
+    ]
 }
 
 fn worst_subscriptions(scale: Scale) -> Vec<Value> {

@@ -34,18 +34,7 @@ pub(crate) fn reply(say: Say) -> Reply {
             failed_topics,
             correlation_id: cid,
         },
-        Say::HistoryResponse(said) => Reply::HistoryResponse {
-            page: Box::new(HistoryPage {
-                topic: said.topic,
-                epoch: epoch(&said.epoch),
-                offset: said.offset,
-                oldest: said.oldest,
-                publications: said.publications.iter().map(json_text).collect(),
-                more: said.more,
-                complete: said.complete,
-            }),
-            correlation_id: said.cid,
-        },
+        Say::HistoryResponse(said) => history_response(said),
         Say::PublicationGap {
             topic,
             reason,
@@ -91,6 +80,22 @@ pub(crate) fn reply(say: Say) -> Reply {
             correlation_id: said.cid,
         },
         other => panic!("a server does not say {other:?} by itself"),
+    }
+}
+
+fn history_response(said: dialogue::HistoryPage) -> Reply {
+    let page = HistoryPage {
+        topic: said.topic,
+        epoch: epoch(&said.epoch),
+        offset: said.offset,
+        oldest: said.oldest,
+        publications: said.publications.iter().map(json_text).collect(),
+        more: said.more,
+        complete: said.complete,
+    };
+    Reply::HistoryResponse {
+        page: Box::new(page),
+        correlation_id: said.cid,
     }
 }
 

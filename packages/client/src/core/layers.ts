@@ -5,6 +5,7 @@
  */
 
 import type { Frame } from "../transport.js";
+import type { PipelineFactory } from "./pipeline.js";
 
 /** A value, or a promise of one. */
 export type Awaitable<T> = T | Promise<T>;
@@ -44,6 +45,8 @@ export interface Format {
 
 /** Compression by zlib (PROTOCOL 9.1). */
 export interface Compression {
+  /** The pipeline that knows layers; it comes with the first of them. */
+  readonly pipeline: PipelineFactory;
   /** Compresses a message; the frame gets the prefix `C:` from the caller. */
   deflate(bytes: Uint8Array): Awaitable<Uint8Array>;
   /** Inflates a whole stream. Rejects with `MESSAGE_TOO_LARGE` past `bytesMax`, else `PROTOCOL_ERROR`. */
@@ -52,12 +55,16 @@ export interface Compression {
 
 /** Signs messages (PROTOCOL 11). */
 export interface Signing {
+  /** The pipeline that knows layers; it comes with the first of them. */
+  readonly pipeline: PipelineFactory;
   /** The value of `sig` for a message with these fields and these payload bytes; `unixMs` is the time of day. */
   sign(fields: EnvelopeFields, payload: Uint8Array, unixMs: number): Awaitable<string>;
 }
 
 /** Encryption of messages inside the WebSocket (PROTOCOL 10). */
 export interface Encryption {
+  /** The pipeline that knows layers; it comes with the first of them. */
+  readonly pipeline: PipelineFactory;
   /** Begins a key exchange for one connection. */
   begin(): Promise<KeyExchange>;
 }

@@ -1,7 +1,4 @@
-/**
- * The pipeline of one connection: from messages to frames and back, through format, signature, compression and
- * encryption. Layers may answer by promises; messages keep their order all the same.
- */
+/** The pipeline of one connection: from messages to frames and back. */
 
 import { TidewireError } from "../errors.js";
 import type { Message } from "../message.js";
@@ -19,14 +16,7 @@ import type {
   Signing,
 } from "./layers.js";
 
-/** Messages that need no signature (PROTOCOL 11.3). */
-const UNSIGNED = new Set(["ping", "PONG", "client_hello", "key_update"]);
-/** Messages from this size on are compressed. */
-const COMPRESS_BYTES_MIN = 1_024;
-
-const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
-
+/** What lies between the messages of a connection and its frames. */
 export interface Layers {
   format: Format;
   compression: Compression | undefined;
@@ -35,108 +25,60 @@ export interface Layers {
   messageBytesMax: number;
 }
 
-export class Pipeline {
-  readonly #layers: Layers;
-  readonly #send: (frame: Frame) => void;
-  readonly #fail: (error: unknown) => void;
-  readonly #isDirect: boolean;
-  /** The last message that is still being encoded. */
-  #tail: Promise<void> | undefined;
-  /** The key exchange is done: everything is sealed from here on. */
-  isSealed = false;
-
-  constructor(layers: Layers, send: (frame: Frame) => void, fail: (error: unknown) => void) {
-    this.#layers = layers;
-    this.#send = send;
-    this.#fail = fail;
-    this.#isDirect = !layers.compression && !layers.signing && !layers.exchange;
-  }
-
+export interface Pipeline {
   /** Whether messages are still being encoded. */
-  get isBusy(): boolean {
-    return this.#tail !== undefined;
-  }
-
+  readonly isBusy: boolean;
+  /** The key exchange is done: everything is sealed from here on. */
+  isSealed: boolean;
   /** Encodes and sends a message, after those before it. `after` runs when it has been sealed. */
-  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
-    if (this.#isDirect) return this.#send(this.#layers.format.envelope(fields, payload));
-    const isPlain = !this.isSealed;
-    const encode = () => this.#encode(fields, payload, isPlain);
-    const tail = (this.#tail ?? Promise.resolve())
-      .then(encode)
-      .then(async (frame) => {
-        this.#send(frame);
-        await after?.();
-      })
-      .catch(this.#fail)
-      .then(() => {
-        if (this.#tail === tail) this.#tail = undefined;
-      });
-    this.#tail = tail;
-  }
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void;
+  /** Reads a frame. A view that is read later is copied. */
+  read(frame: Frame): Awaitable<Message | Envelope>;
+}
 
-  async #encode(
-    fields: EnvelopeFields,
-    payload: EncodedPayload | undefined,
-    isPlain: boolean,
-  ): Promise<Frame> {
-    const { format, compression, signing, exchange } = this.#layers;
-    let signed = fields;
-    if (signing && !UNSIGNED.has(fields.t)) {
-      signed = { ...fields, sig: await signing.sign(fields, toBytes(payload ?? ""), Date.now()) };
-    }
-    let frame = format.envelope(signed, payload);
-    if (compression && fields.t !== "client_hello" && frame.length >= COMPRESS_BYTES_MIN) {
-      const bytes = toBytes(frame);
-      const packed = await compression.deflate(bytes);
-      if (packed.length + 2 < bytes.length) frame = withPrefix(0x43, packed);
-    }
-    return exchange && !isPlain ? exchange.seal(toBytes(frame)) : frame;
-  }
+/** Makes the pipeline of a connection. Layers bring the one that knows them. */
+export type PipelineFactory = (
+  layers: Layers,
+  send: (frame: Frame) => void,
+  fail: (error: unknown) => void,
+) => Pipeline;
 
-  /** Reads a frame. Binary views are copied where the answer comes later. */
-  read(frame: Frame): Awaitable<Message | Envelope> {
-    const { exchange } = this.#layers;
-    if (typeof frame === "string") {
-      if (this.isSealed && exchange?.version === 2)
-        throw new Refused("a plain message after the key exchange");
-      return readText(frame);
-    }
-    if (frame[0] === 0x45 && frame[1] === 0x3a) {
-      if (!exchange || !this.isSealed) throw unreadable("it is encrypted, and no key is agreed");
-      return exchange.open(new Uint8Array(frame.subarray(2))).then(
-        (bytes) => this.#readInner(bytes),
-        (cause) => {
-          if (exchange.version === 2) throw new Refused("a message that cannot be opened");
-          throw unreadable("it cannot be opened", cause);
-        },
-      );
-    }
-    if (this.isSealed && exchange?.version === 2) throw new Refused("a plain message after the key exchange");
-    return this.#readInner(frame);
-  }
+/** The pipeline without layers: a format alone. */
+export const direct: PipelineFactory = ({ format }, send) => ({
+  isBusy: false,
+  isSealed: false,
+  write: (fields, payload) => send(format.envelope(fields, payload)),
+  read: (frame) => (typeof frame === "string" ? readText(frame) : readPlain(frame, format)),
+});
 
-  #readInner(bytes: Uint8Array): Awaitable<Message | Envelope> {
-    const { format, compression, messageBytesMax } = this.#layers;
-    const [first, second] = bytes;
-    if (second === 0x3a && first === 0x4d) return format.read(bytes.subarray(2));
-    const isPacked = second === 0x3a && first === 0x43;
-    if (isPacked || first === 0x78) {
-      if (!compression) {
-        const words = "the server compresses; import compress() from @tidewire/client/compress";
-        throw new TidewireError("NOT_SUPPORTED", words, { fault: "server" });
-      }
-      const inflated = compression.inflate(new Uint8Array(bytes.subarray(isPacked ? 2 : 0)), messageBytesMax);
-      return Promise.resolve(inflated).then((inner) => this.#readInner(inner));
-    }
-    let text: string;
-    try {
-      text = decoder.decode(bytes);
-    } catch (cause) {
-      throw unreadable("it is not UTF-8", cause);
-    }
-    return readText(text);
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/** Reads a binary message that is neither encrypted nor compressed. */
+export function readPlain(bytes: Uint8Array, format: Format): Message | Envelope {
+  const [first, second] = bytes;
+  if (second === 0x3a && first === 0x4d) return format.read(bytes.subarray(2));
+  if (first === 0x78 || (second === 0x3a && (first === 0x43 || first === 0x45))) {
+    const option = first === 0x45 ? "encrypt" : "compress";
+    throw new TidewireError(
+      "NOT_SUPPORTED",
+      `the server's message needs ${option}() of @tidewire/client/${option}`,
+      {
+        fault: "server",
+      },
+    );
   }
+  let text: string;
+  try {
+    text = decoder.decode(bytes);
+  } catch (cause) {
+    throw unreadable("it is not UTF-8", cause);
+  }
+  return readText(text);
+}
+
+/** Reads a JSON message. */
+export function readText(text: string): Message | Envelope {
+  return scanPublication(text) ?? readJson(text);
 }
 
 /** What the client refuses so that it ends the connection, with 1008 or what stands for it. */
@@ -144,19 +86,4 @@ export class Refused extends TidewireError {
   constructor(what: string) {
     super("PROTOCOL_ERROR", `the server sent ${what}`, { fault: "server" });
   }
-}
-
-function readText(text: string): Message | Envelope {
-  return scanPublication(text) ?? readJson(text);
-}
-
-function toBytes(frame: Frame): Uint8Array {
-  return typeof frame === "string" ? encoder.encode(frame) : frame;
-}
-
-function withPrefix(letter: number, bytes: Uint8Array): Uint8Array {
-  const framed = new Uint8Array(bytes.length + 2);
-  framed.set([letter, 0x3a]);
-  framed.set(bytes, 2);
-  return framed;
 }

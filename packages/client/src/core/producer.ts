@@ -2,8 +2,7 @@
 
 import type { TidewireError } from "../errors.js";
 import { isObject } from "./envelope.js";
-import type { QueuedMessage, QueuePort } from "./queue-port.js";
-import type { RateLimit } from "./rate.js";
+import type { ProducerFactory, QueuedMessage, QueuePort } from "./queue-port.js";
 import type { Now, Session } from "./session.js";
 
 /** Bytes that are taken from the queue at once. */
@@ -12,10 +11,13 @@ const TAKE_BYTES_MAX = 1024 * 1024;
 /** What the correlation id of a numbered message begins with. */
 const CID = "q-";
 
+export const makeProducer: ProducerFactory = (...parts) => new Producer(...parts);
+
 export class Producer {
   readonly queue: QueuePort;
   readonly #session: Session;
   readonly #write: (message: QueuedMessage, cid: string) => void;
+  readonly #onRefused: () => void;
   /** The id that this connection's hello had. */
   #helloId: string | undefined;
   #isReady = false;
@@ -27,10 +29,16 @@ export class Producer {
   /** Connections and rewinds so far: an answer of the queue to an earlier one counts for nothing. */
   #round = 0;
 
-  constructor(session: Session, queue: QueuePort, write: (message: QueuedMessage, cid: string) => void) {
+  constructor(
+    session: Session,
+    queue: QueuePort,
+    write: (message: QueuedMessage, cid: string) => void,
+    onRefused: () => void,
+  ) {
     this.#session = session;
     this.queue = queue;
     this.#write = write;
+    this.#onRefused = onRefused;
   }
 
   hello(): { producer?: { id: string } } {
@@ -45,9 +53,11 @@ export class Producer {
 
   opened(producer: unknown, now: Now): void {
     const { epoch, last } = isObject(producer) ? producer : {};
-    const known = typeof epoch === "string" && typeof last === "number" ? { epoch, last } : undefined;
+    const isKnown = typeof epoch === "string" && /^[0-9a-f]{8}$/.test(epoch) && Number(last) >= 0;
+    const known = isKnown ? { epoch, last: last as number } : undefined;
+    if (!known && this.#helloId) this.#onRefused();
     const round = ++this.#round;
-    void this.queue.resume(known, this.#session.serverBytesMax).then(() => {
+    void this.queue.resume(known, this.#session.outbound.bytesMax).then(() => {
       if (round !== this.#round || !known) return;
       this.#lastSent = this.#lastAcknowledged = known.last;
       this.#isReady = this.#hasMore = true;
@@ -70,12 +80,12 @@ export class Producer {
   flush(now: Now): void {
     const room = this.queue.window - (this.#lastSent - this.#lastAcknowledged);
     if (!this.#isReady || this.#isTaking || !this.#hasMore || room < 1) return;
-    const count = this.#session.takeAllowances(room, now);
+    const count = this.#session.isOpen ? this.#session.outbound.rate.take(room, now.ms) : 0;
     if (!count) return;
     this.#isTaking = true;
     const round = this.#round;
     void this.queue.take(count, TAKE_BYTES_MAX).then((messages) => {
-      this.#session.giveBackAllowances(count - messages.length);
+      this.#session.outbound.rate.giveBack(count - messages.length);
       if (round !== this.#round) return;
       this.#isTaking = false;
       this.#hasMore = messages.length > 0;
@@ -111,9 +121,9 @@ export class Producer {
     this.queue.rewind(this.#lastAcknowledged);
   }
 
-  nextTimeout(now: Now, rate: RateLimit): number {
+  nextTimeout(now: Now): number {
     const isWaiting = this.#isReady && this.#hasMore && !this.#isTaking;
-    const next = isWaiting ? rate.nextAt(now.ms) : Infinity;
+    const next = isWaiting ? this.#session.outbound.rate.nextAt(now.ms) : Infinity;
     return next > now.ms ? next : Infinity;
   }
 }

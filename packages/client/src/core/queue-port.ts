@@ -4,6 +4,8 @@
  */
 
 import type { TidewireError } from "../errors.js";
+import type { Producer } from "./producer.js";
+import type { Session } from "./session.js";
 
 /** Priorities of messages, as `pri` has them: background, low, normal, high, critical. */
 export type Priority = 1 | 3 | 5 | 8 | 10;
@@ -66,8 +68,18 @@ export interface QueueHost {
   report(report: QueueReport): void;
 }
 
+/** Makes the session's part of the queue. */
+export type ProducerFactory = (
+  session: Session,
+  queue: QueuePort,
+  write: (message: QueuedMessage, cid: string) => void,
+  onRefused: () => void,
+) => Producer;
+
 /** A queue, as the session uses it. All calls but `add` concern the owner only, and do nothing in other tabs. */
 export interface QueuePort {
+  /** The session's part, which comes with the queue. */
+  readonly producer: ProducerFactory;
   /** Opens the store. Resolves when messages can be added and it is known whether this client is the owner. */
   open(host: QueueHost): Promise<void>;
   /**

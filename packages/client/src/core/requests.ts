@@ -1,6 +1,6 @@
 /** Requests that wait for their answers, across connections. */
 
-import { TidewireError } from "../errors.js";
+import type { TidewireError } from "../errors.js";
 import type { EncodedPayload, Envelope } from "./layers.js";
 
 /** A request of the client. */
@@ -12,10 +12,10 @@ export interface Request {
   /** Whether it may be sent again after a lost connection: it does no harm twice. */
   readonly isRepeatable: boolean;
   readonly deadlineMs: number;
-  /** Ends the request: with the answer's envelope, or with an error. */
-  settle(error: TidewireError | undefined, answer: Envelope): void;
   /** It belongs to the current connection and fails with it, sent or not. */
   readonly isBound?: boolean;
+  /** Ends the request: with the answer's envelope, or with an error. */
+  settle(error: TidewireError | undefined, answer: Envelope): void;
   /** `waiting` for a connection, `queued` behind other messages, or `sent`. */
   state: "waiting" | "queued" | "sent";
 }
@@ -27,6 +27,10 @@ export class Requests {
 
   get size(): number {
     return this.#open.size;
+  }
+
+  ids(): string[] {
+    return [...this.#open.keys()];
   }
 
   add(request: Request): void {
@@ -47,20 +51,14 @@ export class Requests {
     return true;
   }
 
-  /** The connection is gone: what may not be repeated fails, the rest waits for the next one. */
-  disconnected(): void {
+  /** The connection is gone: what may be repeated waits for the next one. The rest, which is to be ended. */
+  disconnected(): string[] {
+    const lost: string[] = [];
     for (const request of this.#open.values()) {
-      if (request.isBound || (request.state === "sent" && !request.isRepeatable)) {
-        const words =
-          "the connection was lost before the answer came; whether it was carried out is not known";
-        this.settle(request.cid, new TidewireError("CONNECTION_LOST", words, { fault: "network" }));
-      } else if (request.state === "sent") request.state = "waiting";
+      if (request.isBound || (request.state === "sent" && !request.isRepeatable)) lost.push(request.cid);
+      else if (request.state === "sent") request.state = "waiting";
     }
-  }
-
-  /** Requests that are to be sent again on this connection, in the order of their calls. */
-  *waiting(): Iterable<Request> {
-    for (const request of this.#open.values()) if (request.state === "waiting") yield request;
+    return lost;
   }
 
   /** Those that may be repeated count as not sent. */
@@ -70,22 +68,24 @@ export class Requests {
     }
   }
 
-  failAll(error: TidewireError): void {
-    for (const cid of [...this.#open.keys()]) this.settle(cid, error);
+  /** Requests that are to be sent again on this connection, in the order of their calls. */
+  waiting(): Request[] {
+    return [...this.#open.values()].filter(({ state }) => state === "waiting");
   }
 
   get nextTimeout(): number {
     return this.#open.size ? this.#soonestMs : Infinity;
   }
 
-  timeout(nowMs: number): void {
-    if (nowMs < this.nextTimeout) return;
+  /** Requests whose time is over, which are to be ended. */
+  timeout(nowMs: number): Request[] {
+    if (nowMs < this.nextTimeout) return [];
+    const over: Request[] = [];
     this.#soonestMs = Infinity;
     for (const request of this.#open.values()) {
-      if (request.deadlineMs <= nowMs) {
-        const words = request.state === "sent" ? "no answer came in time" : "there was no connection in time";
-        this.settle(request.cid, new TidewireError("TIMEOUT", words, { fault: "network" }));
-      } else this.#soonestMs = Math.min(this.#soonestMs, request.deadlineMs);
+      if (request.deadlineMs <= nowMs) over.push(request);
+      else this.#soonestMs = Math.min(this.#soonestMs, request.deadlineMs);
     }
+    return over;
   }
 }

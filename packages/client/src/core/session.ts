@@ -11,11 +11,11 @@ import { errorOf } from "./codes.js";
 import { isObject, payloadOf, typeOf, unreadable } from "./envelope.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
-import { Producer } from "./producer.js";
+import { Outbound } from "./outbound.js";
+import type { Producer } from "./producer.js";
 import { QualityMeter } from "./quality.js";
 import type { QueuedMessage } from "./queue-port.js";
 import { RateLimit } from "./rate.js";
-import { type Request, Requests } from "./requests.js";
 import { Subscriptions, type TopicRequest } from "./subscriptions.js";
 
 /** The moment of a call: `ms` on a clock that never goes back, and the time of day. */
@@ -51,15 +51,6 @@ export interface Hints {
   wasOpen: boolean;
 }
 
-/** A message that waits to be sent. */
-interface Waiting {
-  fields: EnvelopeFields;
-  payload: EncodedPayload | undefined;
-  bytes: number;
-  /** The request that it is, if it is still open. */
-  cid?: string;
-}
-
 /** What belongs to one connection. */
 interface Link {
   url: string;
@@ -77,15 +68,7 @@ interface Link {
   repeatAtMs: number;
   refresh: { endsMs: number; nextMs: number } | undefined;
   features: Record<string, unknown>;
-  messageBytesMax: number;
   pings: { sentMs: number; done: ((latencyMs: number) => void) | undefined }[];
-}
-
-export interface RequestOptions {
-  isRepeatable?: boolean;
-  timeoutMs?: number | undefined;
-  category?: string;
-  signal?: AbortSignal | undefined;
 }
 
 /** No server can make a client wait longer by a hint. */
@@ -99,16 +82,9 @@ export class Session {
   readonly format: Format;
   readonly subscriptions: Subscriptions;
   readonly quality = new QualityMeter();
-  readonly requests = new Requests();
+  readonly outbound: Outbound;
   readonly producer: Producer | undefined;
   readonly #host: SessionHost;
-  readonly #outbox: Waiting[] = [];
-  #outboxAt = 0;
-  #outboxBytes = 0;
-  #rate = RateLimit.unlimited();
-  /** Messages that may be sent before the rate limit is asked again. */
-  #allowance = 0;
-  #nextCid = 1;
   #link: Link | undefined;
   #isPoor = false;
   readonly #acks: number[] = [];
@@ -118,6 +94,12 @@ export class Session {
     this.options = options;
     this.format = options.format ?? json;
     this.#host = host;
+    this.outbound = new Outbound(options, {
+      write: (fields, payload) => host.write(fields, payload),
+      system: (fields, payload) => this.#system(fields, payload),
+      mayWrite: () => this.isOpen && host.hasRoom(),
+      changed: () => host.changed(),
+    });
     this.subscriptions = new Subscriptions(
       {
         message: (message) => host.emit("message", message),
@@ -127,8 +109,15 @@ export class Session {
       },
       options.reorderWindowMs,
     );
-    this.producer =
-      options.queue && new Producer(this, options.queue, (message, cid) => this.#writeNumbered(message, cid));
+    this.producer = options.queue?.producer(
+      this,
+      options.queue,
+      (message, cid) => this.#writeNumbered(message, cid),
+      () => {
+        const words = "the server does not acknowledge messages; they wait in the queue";
+        host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
+      },
+    );
     this.#systemTypes = this.#handlers();
   }
 
@@ -146,17 +135,8 @@ export class Session {
     return this.#link?.features ?? {};
   }
 
-  /** The largest message that the server accepts; 0 if it has not said. */
-  get serverBytesMax(): number {
-    return this.#link?.messageBytesMax ?? 0;
-  }
-
   get connectionId(): string {
     return this.#link?.connectionId ?? "";
-  }
-
-  get outboxBytes(): number {
-    return this.#outboxBytes;
   }
 
   /** The connection is upgraded. The first message of the server is `server_ready`. */
@@ -176,7 +156,6 @@ export class Session {
       repeatAtMs: Infinity,
       refresh: undefined,
       features: {},
-      messageBytesMax: 0,
       pings: [],
     };
   }
@@ -187,7 +166,7 @@ export class Session {
     this.#link = undefined;
     this.#acks.length = 0;
     this.quality.disconnected();
-    this.requests.disconnected();
+    this.outbound.disconnected();
     this.subscriptions.disconnected();
     this.producer?.disconnected();
     for (const { done } of link?.pings ?? []) done?.(Number.NaN);
@@ -200,132 +179,20 @@ export class Session {
 
   /** There is no further connection. */
   end(error: TidewireError): void {
-    this.requests.failAll(error);
+    this.outbound.end(error);
     this.subscriptions.end(error);
-    this.#outbox.length = this.#outboxAt = this.#outboxBytes = 0;
   }
 
   // Sending
 
-  /**
-   * Sends a message of the application, or lets it wait for the connection. Throws `BUSY` when too much waits.
-   * Whether there is room for more.
-   */
-  send(fields: EnvelopeFields, payload: EncodedPayload | undefined, now: Now): boolean {
-    const bytes = 32 + (payload?.length ?? 0);
-    this.checkSize(bytes);
-    if (this.#outboxAt === this.#outbox.length && this.#mayWrite(now)) {
-      this.#host.write(fields, payload);
-      return this.#host.hasRoom();
-    }
-    if (this.#outboxBytes + bytes > this.options.outboxBytesMax) {
-      throw new TidewireError("BUSY", `${this.#outboxBytes} bytes wait to be sent; await client.ready()`);
-    }
-    this.#outbox.push({ fields, payload, bytes });
-    this.#outboxBytes += bytes;
-    return false;
-  }
-
-  /** Throws `MESSAGE_TOO_LARGE` for a message that the server does not accept. */
-  checkSize(bytes: number): void {
-    if (this.serverBytesMax && bytes > this.serverBytesMax) {
-      const words = `the message has ${bytes} bytes, and the server accepts ${this.serverBytesMax}`;
-      throw new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" });
-    }
-  }
-
-  /** Makes a request and resolves with the payload of its answer. */
-  request(t: string, payload: EncodedPayload, options: RequestOptions, now: Now): Promise<Envelope> {
-    const { signal, timeoutMs = this.options.requestTimeoutMs } = options;
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(aborted(signal));
-      const full = this.requests.size >= this.options.requestsMax;
-      if (full) return reject(new TidewireError("BUSY", `${this.requests.size} requests are open`));
-      try {
-        this.checkSize(payload.length);
-      } catch (error) {
-        return reject(error);
-      }
-      const cid = this.cid();
-      const abort = () => this.requests.settle(cid, aborted(signal!));
-      signal?.addEventListener("abort", abort, { once: true });
-      this.#ask(
-        {
-          cid,
-          t,
-          payload,
-          isRepeatable: options.isRepeatable ?? false,
-          deadlineMs: now.ms + timeoutMs,
-          state: "waiting",
-          settle(error, answer) {
-            signal?.removeEventListener("abort", abort);
-            error ? reject(error) : resolve(answer);
-          },
-        },
-        now,
-      );
-    });
-  }
-
-  #ask(request: Request, now: Now): void {
-    this.requests.add(request);
-    this.#enqueue(request, now);
-    this.#host.changed();
-  }
-
-  /** A new correlation id. */
-  cid(): string {
-    return (this.#nextCid++).toString(36);
-  }
-
-  #enqueue(request: Request, now: Now): void {
-    const { cid, t, payload } = request;
-    const fields: EnvelopeFields = { c: t === "sync_request" ? "S" : "WSE", t, cid };
-    if (this.#outboxAt === this.#outbox.length && this.#mayWrite(now)) {
-      request.state = "sent";
-      this.#system(fields, payload);
-    } else {
-      request.state = "queued";
-      this.#outbox.push({ fields, payload, bytes: 0, cid });
-    }
-  }
-
-  /** Whether a message may be sent at once; if so, it counts for the rate limit. */
-  #mayWrite(now: Now): boolean {
-    if (!this.isOpen || !this.#host.hasRoom()) return false;
-    if (this.#allowance < 1) this.#allowance = this.#rate.take(32, now.ms);
-    if (this.#allowance < 1) return false;
-    this.#allowance--;
-    return true;
-  }
-
-  /** Takes messages from the rate limit. How many may be sent. */
-  takeAllowances(wanted: number, now: Now): number {
-    return this.#host.hasRoom() ? this.#rate.take(wanted, now.ms) : 0;
-  }
-
-  giveBackAllowances(count: number): void {
-    this.#rate.giveBack(count);
-  }
-
-  /** Sends what waits, as far as the connection and the rate limit allow. */
+  /** Sends what is due, as far as the connection and the rate limit allow. */
   flush(now: Now): void {
     if (!this.isOpen) return;
-    this.#flushAcks();
-    this.#flushSubscriptions(now);
-    while (this.#outboxAt < this.#outbox.length) {
-      if (!this.#mayWrite(now)) return;
-      const { fields, payload, bytes, cid } = this.#outbox[this.#outboxAt++]!;
-      this.#outboxBytes -= bytes;
-      const request = cid === undefined ? undefined : this.requests.get(cid);
-      if (cid === undefined) this.#host.write(fields, payload);
-      else if (request?.state === "queued") {
-        request.state = "sent";
-        this.#system(fields, payload);
-      }
+    while (this.#acks.length) this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
+    if (this.subscriptions.isDirty) {
+      for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
     }
-    this.#outbox.length = this.#outboxAt = 0;
-    this.producer?.flush(now);
+    if (this.outbound.flush(now)) this.producer?.flush(now);
   }
 
   #system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
@@ -354,41 +221,30 @@ export class Session {
     this.#host.changed();
   }
 
-  #flushAcks(): void {
-    while (this.#acks.length) {
-      this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
-    }
-  }
-
-  #flushSubscriptions(now: Now): void {
-    if (!this.subscriptions.isDirty) return;
-    for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
-  }
-
   #askTopics(request: TopicRequest, now: Now): void {
     const { payload } = request;
     if (this.#isPoor && payload.action === "subscribe") payload.overload ??= "conflate";
-    this.#ask(
-      {
-        cid: this.cid(),
-        t: "subscription_update",
-        payload: this.format.payload(payload),
-        isRepeatable: false,
-        isBound: true,
-        deadlineMs: now.ms + this.options.requestTimeoutMs,
-        state: "waiting",
-        settle: (error, answer) => {
-          if (!error) this.subscriptions.answered(request, answer, now.ms);
-          else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
-            this.subscriptions.unanswered(request);
-          } else if (error.code !== "CLOSED" && error.code !== "SESSION_ENDED") {
-            this.subscriptions.refused(request, error);
-          }
-          this.#host.changed();
-        },
-      },
-      now,
-    );
+    const settle = (error: TidewireError | undefined, answer: Envelope) => {
+      if (!error) this.subscriptions.answered(request, answer, now.ms);
+      else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
+        this.subscriptions.unanswered(request);
+      } else if (error.code !== "CLOSED") this.subscriptions.refused(request, error);
+      this.#host.changed();
+    };
+    const draft = {
+      t: "subscription_update",
+      payload: this.format.payload(payload),
+      isRepeatable: false,
+      isBound: true,
+      deadlineMs: now.ms + this.options.requestTimeoutMs,
+      settle,
+    };
+    try {
+      this.outbound.ask(draft, now);
+    } catch {
+      // Too much waits: the topics are asked for when there is room.
+      this.subscriptions.unanswered(request);
+    }
   }
 
   /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
@@ -421,24 +277,22 @@ export class Session {
 
   /** When {@link timeout} wants to be called. */
   nextTimeout(now: Now): number {
-    let next = Math.min(this.requests.nextTimeout, this.subscriptions.nextTimeout);
+    let next = Math.min(this.outbound.requests.nextTimeout, this.subscriptions.nextTimeout);
     const link = this.#link;
     if (!link) return next;
     const { idleTimeoutMs } = this.options;
     if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
     if (link.isOpen) {
       next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, link.refresh?.nextMs ?? Infinity);
-      if (this.#outbox.length && this.#host.hasRoom() && this.#allowance < 1) {
-        next = Math.min(next, this.#rate.nextAt(now.ms));
-      }
-      next = Math.min(next, this.producer?.nextTimeout(now, this.#rate) ?? Infinity);
+      next = Math.min(next, this.outbound.nextTimeout(now));
+      next = Math.min(next, this.producer?.nextTimeout(now) ?? Infinity);
     }
     return next;
   }
 
   /** Does what the time calls for. Throws if the server has been silent for too long. */
   timeout(now: Now): void {
-    this.requests.timeout(now.ms);
+    this.outbound.timeout(now);
     this.subscriptions.timeout(now.ms);
     const link = this.#link;
     if (!link) return;
@@ -452,14 +306,19 @@ export class Session {
     if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
     if (now.ms >= link.repeatAtMs) {
       link.repeatAtMs = Infinity;
-      this.requests.repeatAll();
-      for (const request of this.requests.waiting()) this.#enqueue(request, now);
+      this.outbound.requests.repeatAll();
+      this.#repeat(now);
     }
     if (link.refresh && now.ms >= link.refresh.nextMs) {
       link.refresh.nextMs = Infinity;
       this.#host.wantToken();
     }
     this.flush(now);
+  }
+
+  /** Sends requests again that were on their way. */
+  #repeat(now: Now): void {
+    for (const request of this.outbound.requests.waiting()) this.outbound.enqueue(request, now);
   }
 
   /**
@@ -491,7 +350,8 @@ export class Session {
     if (!handler) {
       const { cid } = envelope;
       // The first snapshot answers the request for it.
-      if (cid != null && this.requests.get(cid)?.t === "sync_request") this.requests.settle(cid, undefined);
+      if (cid != null && this.outbound.requests.get(cid)?.t === "sync_request")
+        this.outbound.settle(cid, undefined);
       const message = Message.read(envelope, this.#link!.connectionId);
       this.subscriptions.deliver(message, typeof cid === "string", now.ms);
       return undefined;
@@ -549,8 +409,8 @@ export class Session {
       rate_limit_warning: (p, _, now) => {
         const [limit, remaining, after] = ["limit", "remaining", "retry_after"].map((name) => uint(p[name]));
         if (this.options.rateLimit) {
-          this.#giveBackAllowance();
-          this.#rate.warned(remaining!, now.ms);
+          this.outbound.giveBack();
+          this.outbound.rate.warned(remaining!, now.ms);
         }
         this.#host.emit("rateLimitWarning", {
           limit: limit!,
@@ -581,10 +441,10 @@ export class Session {
   /** Ends the request that a message answers. An answer of another kind counts for nothing. */
   #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
     const { cid } = envelope;
-    const asked = this.requests.get(cid)?.t.replace("_request", "_response");
+    const asked = this.outbound.requests.get(cid)?.t.replace("_request", "_response");
     const type = typeOf(envelope);
     if (asked === type || (asked === "subscription_update" && type === "subscription")) {
-      this.requests.settle(cid, error, payload);
+      this.outbound.settle(cid, error, payload);
     }
   }
 
@@ -642,19 +502,18 @@ export class Session {
     link.isOpen = true;
     link.features = isObject(p.features) ? p.features : {};
     const limits = isObject(p.limits) ? p.limits : {};
-    link.messageBytesMax = uint(limits.max_message_size);
+    this.outbound.bytesMax = uint(limits.max_message_size);
     const [capacity, refill] = [uint(limits.rate_limit_capacity), uint(limits.rate_limit_refill)];
-    this.#allowance = 0;
+    this.outbound.giveBack();
     // The last tenth of the rate is left to the protocol's own messages.
-    this.#rate = this.options.rateLimit
+    this.outbound.rate = this.options.rateLimit
       ? new RateLimit(Math.ceil(capacity * 0.9), Math.ceil(refill * 0.9), now.ms)
       : RateLimit.unlimited();
     const interval = this.options.pingIntervalMs || uint(p.ping_interval) || Infinity;
     link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
     link.pingMs = now.ms;
     this.producer?.opened(p.producer, now);
-    this.#flushSubscriptions(now);
-    for (const request of this.requests.waiting()) this.#enqueue(request, now);
+    this.#repeat(now);
     this.flush(now);
     this.#host.changed();
   }
@@ -690,22 +549,17 @@ export class Session {
     const error = errorOf(String(p.code), String(p.message ?? ""), retryAfterMs);
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
-      this.#giveBackAllowance();
-      this.#rate.refused(retryAfterMs ?? 0, now.ms);
-      link.repeatAtMs = this.#rate.nextAt(now.ms);
+      this.outbound.giveBack();
+      this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
+      link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
       this.producer?.rewind();
     } else if (error.code === "MESSAGE_GAP") {
       this.producer?.rewind();
       return;
     }
     if (this.producer?.refused(envelope.cid, error)) return;
-    if (this.requests.settle(envelope.cid, error)) return;
+    if (this.outbound.settle(envelope.cid, error)) return;
     this.#host.emit("error", error);
-  }
-
-  #giveBackAllowance(): void {
-    this.#rate.giveBack(this.#allowance);
-    this.#allowance = 0;
   }
 
   #gap(p: Envelope, now: Now): void {
@@ -738,8 +592,4 @@ export class Session {
 
 function uint(value: unknown): number {
   return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
-}
-
-export function aborted(signal: AbortSignal): TidewireError {
-  return new TidewireError("ABORTED", "the call was aborted", { fault: "application", cause: signal.reason });
 }

@@ -9,37 +9,9 @@ import type { Message, Position } from "../message.js";
 import { isObject } from "./envelope.js";
 import type { Envelope } from "./layers.js";
 import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
-import { compilePattern, isPattern, type WireOptions } from "./topics.js";
+import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type WireOptions } from "./topics.js";
 
-export type { WireOptions } from "./topics.js";
-
-/** How a topic stands after the server's answer. */
-export interface ActiveTopic {
-  position: Position | undefined;
-  /** Nothing was missed since the position that the client had. */
-  recovered: boolean;
-  /** Publications that the server sends again. */
-  count: number;
-  /** Another subscriber had the topic already: nothing is sent again for this one. */
-  isShared: boolean;
-}
-
-/** One subscription of the application. */
-export interface Subscriber {
-  /** Whether missed publications are wanted. */
-  readonly recover: boolean;
-  /** Positions to recover from at the start, by topic. */
-  readonly from: Readonly<Record<string, Position>>;
-  /** How many of the newest publications are wanted at the start. */
-  readonly replay: number;
-  active(topic: string, info: ActiveTopic): void;
-  /** The server does not give the topic, or has taken it away. The subscriber is removed from it already. */
-  failed(topic: string, error: TidewireError, wasActive: boolean): void;
-  message(message: Message): void;
-  gap(gap: Gap): void;
-  unrecovered(event: Unrecovered): void;
-  presence(event: PresenceEvent): void;
-}
+export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
 
 /** What the subscriptions tell besides their subscribers. */
 export interface SubscriptionsHost {
@@ -63,6 +35,8 @@ interface Topic {
   isRecovering: boolean;
   /** What others learn of this subscriber has changed. */
   isChanged: boolean;
+  /** The connection has it with the options of an earlier subscription, which ends first. */
+  isReplaced: boolean;
   /** Subscribers that came when the request had been sent. */
   readonly late: Set<Subscriber>;
   /** A new subscriber gets the newest publication, which is kept for those who join later. */
@@ -146,6 +120,7 @@ export class Subscriptions {
   #addTo(name: string, subscriber: Subscriber, wire: WireOptions, key: string): void {
     let topic = this.#topics.get(name);
     if (!topic || topic.key !== key) {
+      const state = topic?.state ?? "idle";
       if (topic) this.#forget(topic);
       topic = {
         name,
@@ -153,11 +128,11 @@ export class Subscriptions {
         key,
         matches: isPattern(name) ? compilePattern(name) : undefined,
         subscribers: new Set(),
-        // An unsubscription that is on its way is overtaken by the next request.
-        state: "idle",
+        state,
         wasActive: false,
         isRecovering: false,
         isChanged: false,
+        isReplaced: state !== "idle",
         late: new Set(),
         last: undefined,
         givesLast: false,
@@ -167,13 +142,13 @@ export class Subscriptions {
       this.#routes.clear();
     }
     topic.subscribers.add(subscriber);
-    if (topic.state === "asked") topic.late.add(subscriber);
+    if (topic.state === "asked" && !topic.isReplaced) topic.late.add(subscriber);
     this.#setPresence(topic, wire.presence);
-    if (topic.state === "active") {
+    if (topic.state === "active" && !topic.isReplaced) {
       const position = this.#sequencer.position(name);
       subscriber.active(name, { position, recovered: false, count: 0, isShared: true });
       if (topic.last) subscriber.message(topic.last);
-    } else if (topic.state === "idle") this.#dirty.add(topic);
+    } else this.#dirty.add(topic);
   }
 
   /** Others learn what the newest subscriber says; to subscribe again tells them (PROTOCOL 7.5 (7), 19.6). */
@@ -199,7 +174,7 @@ export class Subscriptions {
     for (const topic of this.#dirty) {
       if (topic.state === "asked") continue;
       this.#dirty.delete(topic);
-      const isWanted = topic.subscribers.size > 0;
+      const isWanted = topic.subscribers.size > 0 && !topic.isReplaced;
       const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
       if (isWanted === (topic.state === "active") && !isAgain) continue;
       topic.isChanged = false;
@@ -309,14 +284,15 @@ export class Subscriptions {
 
   #unsubscribed(topic: Topic): void {
     topic.state = "idle";
-    topic.wasActive = false;
+    topic.wasActive = topic.isReplaced = false;
     if (topic.subscribers.size) this.#dirty.add(topic);
     else this.#forget(topic);
   }
 
   #subscribed(topic: Topic, recovery: unknown, nowMs: number): void {
     topic.state = "active";
-    if (!topic.subscribers.size) this.#dirty.add(topic);
+    if (!topic.subscribers.size || topic.isReplaced) this.#dirty.add(topic);
+    if (topic.isReplaced) return;
     topic.wasActive = true;
     topic.isRecovering = false;
     const info: ActiveTopic = { position: undefined, recovered: false, count: 0, isShared: false };
@@ -414,7 +390,7 @@ export class Subscriptions {
   disconnected(): void {
     for (const topic of this.#topics.values()) {
       topic.state = "idle";
-      topic.isRecovering = topic.isChanged = false;
+      topic.isRecovering = topic.isChanged = topic.isReplaced = false;
       topic.late.clear();
       if (topic.subscribers.size) this.#dirty.add(topic);
       else this.#forget(topic);
@@ -453,6 +429,7 @@ export class Subscriptions {
     const topics = this.#route(name);
     if (!topics.length) return this.#host.message(message);
     for (const topic of topics) {
+      if (topic.isReplaced) continue;
       if (topic.givesLast) topic.last = message;
       for (const subscriber of topic.subscribers) subscriber.message(message);
     }

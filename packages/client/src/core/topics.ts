@@ -1,4 +1,8 @@
-/** Names of topics and patterns (PROTOCOL 19.1). */
+/** Names of topics and patterns (PROTOCOL 19.1), and what subscriptions know of them. */
+
+import type { TidewireError } from "../errors.js";
+import type { Gap, PresenceEvent, Unrecovered } from "../events.js";
+import type { Message, Position } from "../message.js";
 
 export function isPattern(topic: string): boolean {
   return /[*>]/.test(topic);
@@ -23,4 +27,32 @@ export interface WireOptions {
   acknowledge?: true;
   window?: number;
   presence?: object;
+}
+
+/** How a topic stands after the server's answer. */
+export interface ActiveTopic {
+  position: Position | undefined;
+  /** Nothing was missed since the position that the client had. */
+  recovered: boolean;
+  /** Publications that the server sends again. */
+  count: number;
+  /** Another subscriber had the topic already: nothing is sent again for this one. */
+  isShared: boolean;
+}
+
+/** One subscription of the application. */
+export interface Subscriber {
+  /** Whether missed publications are wanted. */
+  readonly recover: boolean;
+  /** Positions to recover from at the start, by topic. */
+  readonly from: Readonly<Record<string, Position>>;
+  /** How many of the newest publications are wanted at the start. */
+  readonly replay: number;
+  active(topic: string, info: ActiveTopic): void;
+  /** The server does not give the topic, or has taken it away. The subscriber is removed from it already. */
+  failed(topic: string, error: TidewireError, wasActive: boolean): void;
+  message(message: Message): void;
+  gap(gap: Gap): void;
+  unrecovered(event: Unrecovered): void;
+  presence(event: PresenceEvent): void;
 }

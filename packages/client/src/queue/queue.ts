@@ -1,6 +1,7 @@
 /** Queue of numbered messages: each is kept until the server has acknowledged it (PROTOCOL 20). */
 
 import { hex, utf8 } from "../core/bytes.js";
+import { makeProducer } from "../core/producer.js";
 import type {
   AddedEntry,
   QueuedMessage,
@@ -55,6 +56,7 @@ export interface Place {
 }
 
 export class Queue implements QueuePort {
+  readonly producer = makeProducer;
   readonly #limits: QueueLimits;
   readonly #appender: Appender;
   readonly #place: (notWorking?: string) => Place;

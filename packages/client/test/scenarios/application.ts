@@ -3,7 +3,7 @@
 import { encrypt } from "../../src/encrypt.js";
 import { type Client, type ClientOptions, connect, open, TidewireError } from "../../src/index.js";
 
-const queue = (_: unknown) => undefined;
+import { queue } from "../../src/queue.js";
 
 import type { Seen } from "./server.js";
 
@@ -181,10 +181,7 @@ function toOptions(options: Record<string, unknown>): ClientOptions {
   };
   if (options.encryption) known.encryption = encrypt();
   if (options.offline_queue) {
-    known.queue = queue({
-      storage: "memory",
-      uncertain: options.queue_resend_uncertain ? "resend" : "drop",
-    } as never);
+    known.queue = queue({ uncertain: options.queue_resend_uncertain ? "resend" : "drop" });
   }
   return known;
 }

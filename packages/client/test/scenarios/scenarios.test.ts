@@ -18,7 +18,7 @@ for (const file of ["life.json", "wrong-servers.json"]) {
     scenarios: Scenario[];
   };
   describe(title, () => {
-    test.concurrent.each(scenarios.filter((s) => !s.options?.offline_queue))(
+    test.concurrent.each(scenarios)(
       "$name",
       async (scenario) => {
         const seen = new Seen();

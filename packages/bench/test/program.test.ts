@@ -1,0 +1,350 @@
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Engine, program, startEngine } from "../../client/test/node/engine.js";
+import type { TestServer } from "../../client/test/node/server.js";
+import { startLiar } from "./lying.js";
+import { isAlive, run, start, until } from "./program.js";
+import { violations } from "./schema.js";
+
+const engines: Engine[] = [];
+const servers: TestServer[] = [];
+
+afterEach(async () => {
+  await Promise.all([...engines.splice(0), ...servers.splice(0)].map((one) => one.stop()));
+});
+
+async function engine(...options: string[]): Promise<Engine> {
+  const started = await startEngine(
+    "--no-auth",
+    "--app",
+    "sink",
+    "--topics-open",
+    "--rate-limit-capacity",
+    "0",
+    ...options,
+  );
+  engines.push(started);
+  return started;
+}
+
+async function liar(lie: Parameters<typeof startLiar>[0]): Promise<string> {
+  const server = await startLiar(lie);
+  servers.push(server);
+  return server.url;
+}
+
+/** Figures of a machine that does something else beside the tests may be the generator's, but are right. */
+const RIGHT = ["valid", "noisy", "generator_bound"];
+
+describe("all tests", () => {
+  test("run against a server of their own, are right, and their report is one", async () => {
+    const { code, report, output, reportFile } = await run("--quick");
+    expect(violations(report)).toEqual([]);
+    expect(report.tool).toEqual({ name: "tidewire", version: "0.1.0", language: "typescript" });
+    expect(report.target).toMatchObject({ embedded: true, server: "tidewire/0.1.0" });
+    expect(report.partial).toBe(false);
+    const tests = [...new Set(report.results.map((result: { test: string }) => result.test))];
+    expect(tests).toEqual(report.plan.tests);
+    expect(tests.length).toBe(9);
+    for (const result of report.results) {
+      expect(RIGHT, `${result.test}: ${result.notes.join(" ")}`).toContain(result.verdict);
+      if (result.messages === undefined) continue;
+      expect(result.messages.offered).toBeGreaterThan(0);
+      expect(result.messages.confirmed).toBe(result.messages.offered);
+      expect(result.messages.delivered).toBe(result.messages.offered);
+      expect(result.messages.lost).toBe(0);
+    }
+    expect(code).toBe(worstExit(report.results));
+    expect(output).toContain("format-comparison");
+    const shown = spawnSync(program(), ["report", reportFile], { encoding: "utf8" });
+    expect(shown.status).toBe(0);
+    expect(shown.stdout).toContain("fan-out");
+  });
+
+  test("name what each process did and how it scales", async () => {
+    const { report } = await run(
+      "--quick",
+      "--processes",
+      "2",
+      "--test",
+      "connection-storm,throughput,fan-out,ping-latency",
+    );
+    expect(violations(report)).toEqual([]);
+    expect(report.plan.threads).toBe(2);
+    for (const result of report.results) {
+      expect(RIGHT, `${result.test}: ${result.notes.join(" ")}`).toContain(result.verdict);
+      expect(result.connected).toBe(result.test === "fan-out" ? 11 : 10);
+    }
+    const { processes, rate_per_s, messages } = report.results.find(
+      (one: { test: string }) => one.test === "throughput",
+    );
+    expect(processes.count).toBe(2);
+    expect(processes.rates_per_s.length).toBe(2);
+    expect(processes.mean_per_s * 2).toBeCloseTo(rate_per_s, 3);
+    expect(processes.scaling_percent).toBeCloseTo((100 * rate_per_s) / (2 * processes.alone_per_s), 3);
+    expect(messages.delivered).toBe(messages.offered);
+  });
+
+  test("take a URL, a token, the server's counters and a rate", async () => {
+    const secret = "a secret of the tests, thirty-two bytes and more";
+    const started = await startEngine("--jwt-secret", secret, "--app", "sink", "--ops-listen", "127.0.0.1:0");
+    engines.push(started);
+    const { report } = await run(
+      `ws://${started.address}/ws`,
+      ...[
+        "--jwt-secret",
+        secret,
+        "--stats-url",
+        `http://${started.opsAddress}`,
+        "--quick",
+        "--test",
+        "throughput",
+      ],
+      ...["--rate-per-s", "500", "--connections", "5", "--messages", "prepared"],
+    );
+    const [result] = report.results;
+    expect(violations(report)).toEqual([]);
+    expect(RIGHT, result.notes.join(" ")).toContain(result.verdict);
+    expect(result.pace).toMatchObject({ loop: "open", planned_per_s: 500 });
+    expect(result.messages.delivered).toBe(result.messages.offered);
+    expect(result.cpu.server_s ?? 0).toBeGreaterThanOrEqual(0);
+    expect(JSON.stringify(report)).not.toContain(secret);
+    expect(report.target).toMatchObject({ embedded: false });
+  });
+
+  test("count what the rate limit refuses, and not as confirmed", async () => {
+    const started = await startEngine(
+      ...["--no-auth", "--app", "sink", "--ops-listen", "127.0.0.1:0"],
+      ...["--rate-limit-capacity", "50", "--rate-limit-refill-per-s", "50", "--errors-max", "1000000000"],
+    );
+    engines.push(started);
+    const url = `ws://${started.address}/ws`;
+    const { report } = await run(
+      url,
+      ...[
+        "--stats-url",
+        `http://${started.opsAddress}`,
+        "--quick",
+        "--test",
+        "throughput",
+        "--connections",
+        "2",
+      ],
+    );
+    const [result] = report.results;
+    expect(violations(report)).toEqual([]);
+    expect(result.messages.refused).toBeGreaterThan(0);
+    expect(result.messages.confirmed + result.messages.refused).toBe(result.messages.offered);
+    expect(result.messages.delivered).toBe(result.messages.confirmed);
+    expect(result.refused_by.rate).toBe(result.messages.refused);
+  });
+});
+
+/** Whether an engine has so many connections, and has had messages. */
+async function isLoaded(started: Engine, connections: number): Promise<boolean> {
+  const answer = await fetch(`http://${started.opsAddress}/stats`);
+  const { shards } = (await answer.json()) as { shards: Record<string, number>[] };
+  const sum = (name: string) => shards.reduce((total, shard) => total + shard[name]!, 0);
+  return sum("connections_open") === connections && sum("messages_delivered") > 0;
+}
+
+function commandOf(pid: number): string {
+  return readFileSync(`/proc/${pid}/cmdline`, "utf8");
+}
+
+function worstExit(results: { verdict: string }[]): number {
+  if (results.some((result) => result.verdict === "generator_bound")) return 3;
+  return results.some((result) => result.verdict === "noisy") ? 4 : 0;
+}
+
+describe("a mistake in the command line", () => {
+  test.each([
+    [["--proceses", "2"], "tidewire-bench-ts: there is no option --proceses; did you mean --processes?\n"],
+    [["--test", "fanout"], "tidewire-bench-ts: there is no test fanout; did you mean fan-out?\n"],
+    [
+      ["http://localhost/"],
+      "tidewire-bench-ts: http://localhost/ is no URL that begins with ws:// or wss://\n",
+    ],
+  ])("%j is told in one line with exit code 2", async (words, line) => {
+    const { code, errors, output, report } = await run(...words);
+    expect(errors).toBe(line);
+    expect(output).toBe("");
+    expect(code).toBe(2);
+    expect(report).toBeUndefined();
+  });
+
+  test("of the server's program is told before anything runs", async () => {
+    const { code, errors } = await run("--server-program", "/nonexistent/tidewire");
+    expect(code).toBe(2);
+    expect(errors).toMatch(
+      /^tidewire-bench-ts: \/nonexistent\/tidewire: the server did not start.*--server-program.*\n$/,
+    );
+  });
+
+  test("more connections than open files is a result of its own", async () => {
+    const { code, report } = await run("--test", "throughput", "--connections", "90000000", "--quick");
+    expect(violations(report)).toEqual([]);
+    expect(code).toBe(2);
+    expect(report.results[0]).toMatchObject({ verdict: "failed", doubts: ["connections_impossible"] });
+  });
+});
+
+describe("the end", () => {
+  test.each(["SIGINT", "SIGTERM"] as const)(
+    "by %s leaves a partial report and no process",
+    async (signal) => {
+      const running = start(
+        "--test",
+        "ping-latency,throughput",
+        "--connections",
+        "5",
+        "--duration-s",
+        "600",
+        "--processes",
+        "2",
+      );
+      await until(() => running.errors().includes("throughput, 5"));
+      await until(() => running.children().length >= 4);
+      const children = running.children();
+      running.process.kill(signal);
+      const { code, report } = await running.end;
+      expect(code).toBe(130);
+      expect(violations(report)).toEqual([]);
+      expect(report.partial).toBe(true);
+      expect(report.partial_reason).toBe("the run was interrupted in throughput");
+      expect(report.results.map((result: { test: string }) => result.test)).toEqual(["ping-latency"]);
+      await until(() => !children.some(isAlive));
+    },
+  );
+
+  test("by SIGKILL leaves no process", async () => {
+    const running = start(
+      "--test",
+      "throughput",
+      "--connections",
+      "5",
+      "--duration-s",
+      "600",
+      "--processes",
+      "2",
+    );
+    await until(() => running.children().length >= 4);
+    const children = running.children();
+    running.process.kill("SIGKILL");
+    await running.end;
+    await until(() => !children.some(isAlive));
+  });
+
+  test("of one of its processes ends the run with a partial report", async () => {
+    const started = await engine();
+    const running = start(
+      `ws://${started.address}/ws`,
+      ...["--test", "throughput", "--connections", "4", "--duration-s", "600", "--processes", "2"],
+    );
+    await until(() => running.errors().includes("throughput, 4") && running.children().length === 2);
+    process.kill(running.children()[0]!, "SIGKILL");
+    const { code, report } = await running.end;
+    expect(code).toBe(1);
+    expect(report).toMatchObject({ partial: true, results: [] });
+    expect(report.partial_reason).toBe("a process of the generator ended with SIGKILL, in throughput");
+    await until(() => running.children().length === 0);
+  });
+
+  test("of the server fails the test, and the report says so", async () => {
+    const started = await engine("--ops-listen", "127.0.0.1:0");
+    const running = start(
+      `ws://${started.address}/ws`,
+      ...["--test", "throughput", "--connections", "4", "--duration-s", "600", "--ping-timeout-s", "1"],
+    );
+    while (!(await isLoaded(started, 4))) await new Promise((resolve) => setTimeout(resolve, 5));
+    await started.stop("SIGKILL");
+    const { code, report } = await running.end;
+    expect(violations(report)).toEqual([]);
+    expect(code).toBe(1);
+    expect(report.results[0].verdict).toBe("failed");
+    expect(report.results[0].doubts).toContain("connections_failed");
+    expect(report.results[0].failed).toBe(4);
+  });
+
+  test("of a server that it has started is the reason of a partial report", async () => {
+    const running = start(
+      "--test",
+      "throughput,size-matrix",
+      "--connections",
+      "4",
+      "--duration-s",
+      "2",
+      "--quick",
+    );
+    await until(() => running.errors().includes("throughput, 4"));
+    const serve = running.children().find((pid) => commandOf(pid).includes("\0serve\0"));
+    process.kill(serve!, "SIGKILL");
+    const { code, report } = await running.end;
+    expect(code).toBe(1);
+    expect(report.partial).toBe(true);
+    expect(report.partial_reason).toMatch(/^the server ended with SIGKILL, in throughput/);
+  });
+
+  test("is failure when nobody listens", async () => {
+    const { code, report } = await run("ws://127.0.0.1:1/ws", "--quick", "--test", "connection-storm");
+    expect(violations(report)).toEqual([]);
+    expect(code).toBe(1);
+    expect(report.results[0]).toMatchObject({ connected: 0, failed: 10, verdict: "failed" });
+    expect(report.results[0].notes.join(" ")).toContain("ECONNREFUSED");
+  });
+});
+
+describe("a server that lies", () => {
+  const brief = ["--test", "throughput", "--connections", "2", "--quick", "--ping-timeout-s", "0.3"];
+
+  test("by answering no ping has confirmed nothing", async () => {
+    const { code, report } = await run(await liar("answers none"), ...brief);
+    const [result] = report.results;
+    expect(code).toBe(1);
+    expect(violations(report)).toEqual([]);
+    expect(result.messages.confirmed).toBe(0);
+    expect(result.messages.lost).toBe(result.messages.offered);
+    expect(result.rate_per_s).toBeUndefined();
+    expect(result.doubts).toEqual(expect.arrayContaining(["messages_lost", "pongs_lost"]));
+  });
+
+  test("by guessing the tokens is found out", async () => {
+    const { code, report } = await run(await liar("answers with another token"), ...brief);
+    expect(code).toBe(1);
+    expect(report.results[0].messages.confirmed).toBe(0);
+    expect(report.results[0].doubts).toEqual(expect.arrayContaining(["pongs_strange", "messages_lost"]));
+  });
+
+  test("by answering twice is found out", async () => {
+    const { code, report } = await run(await liar("answers each twice"), ...brief);
+    expect(code).toBe(1);
+    expect(report.results[0].doubts).toContain("pongs_strange");
+  });
+
+  test("in its counters is found out", async () => {
+    const started = await engine("--ops-listen", "127.0.0.1:0");
+    // Counters of a server that takes only half of what it confirms.
+    const stats = createServer(async (_request, response) => {
+      const answer = await fetch(`http://${started.opsAddress}/stats`);
+      const counters = (await answer.json()) as { shards: Record<string, number>[] };
+      for (const shard of counters.shards)
+        shard["messages_delivered"] = Math.floor(shard["messages_delivered"]! / 2);
+      response.end(JSON.stringify(counters));
+    });
+    await new Promise<void>((resolve) => stats.listen(0, "127.0.0.1", resolve));
+    const { port } = stats.address() as AddressInfo;
+    const { code, report } = await run(
+      `ws://${started.address}/ws`,
+      "--stats-url",
+      `http://127.0.0.1:${port}`,
+      ...brief,
+    );
+    stats.close();
+    expect(code).toBe(1);
+    expect(report.results[0].doubts).toContain("counters_short");
+    expect(report.results[0].messages.delivered).toBeLessThan(report.results[0].messages.offered);
+  });
+});

@@ -1,0 +1,75 @@
+/** The program as tests run it: a process with its output, its report and everything that it has started. */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { program } from "../../client/test/node/engine.js";
+import { tree } from "../src/machine.js";
+import { PROGRAM_VARIABLE } from "./build.js";
+
+export interface Running {
+  readonly process: ChildProcess;
+  /** What it has written to standard error so far. */
+  errors(): string;
+  /** Resolves at its end. */
+  readonly end: Promise<Ended>;
+  /** Processes that it has started and that live, without itself. */
+  children(): number[];
+}
+
+export interface Ended {
+  code: number | null;
+  output: string;
+  errors: string;
+  /** The report, if there is one. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into the report as its readers do
+  report: any;
+  reportFile: string;
+}
+
+/** Starts the program with these options and a folder of its own for the report. */
+export function start(...options: string[]): Running {
+  const out = mkdtempSync(join(tmpdir(), "tidewire-bench-ts-report-"));
+  const child = spawn(
+    process.execPath,
+    [join(process.env[PROGRAM_VARIABLE]!, "main.js"), "--out", out, ...options],
+    { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, TIDEWIRE_PROGRAM: program() } },
+  );
+  let output = "";
+  let errors = "";
+  child.stdout.on("data", (bytes: Buffer) => {
+    output += bytes.toString();
+  });
+  child.stderr.on("data", (bytes: Buffer) => {
+    errors += bytes.toString();
+  });
+  const reportFile = join(out, "report.json");
+  const end = new Promise<Ended>((resolve) => {
+    child.once("close", (code) => {
+      const report = existsSync(reportFile) ? JSON.parse(readFileSync(reportFile, "utf8")) : undefined;
+      resolve({ code, output, errors, report, reportFile });
+    });
+  });
+  const children = () => tree([child.pid!]).filter((pid) => pid !== child.pid && isAlive(pid));
+  return { process: child, errors: () => errors, end, children };
+}
+
+/** Runs the program to its end. */
+export function run(...options: string[]): Promise<Ended> {
+  return start(...options).end;
+}
+
+/** Whether a process runs; one that has ended and was not waited for does not. */
+export function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+/** Waits until a condition holds, without a limit but that of the test. */
+export async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
