@@ -524,7 +524,7 @@ export class Client {
 
   #wakeQueue(): void {
     const { producer } = this.#driver.session;
-    if (this.#driver.session.isOpen && producer?.isStale) {
+    if (producer?.isStale) {
       this.#driver.reconnect("this client owns the queue now");
       this.#driver.wake();
     } else producer?.wake(now());

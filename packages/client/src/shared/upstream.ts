@@ -3,7 +3,7 @@
 import { isObject, payloadOf, typeOf } from "../core/envelope.js";
 import { json } from "../core/json.js";
 import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
-import { Pipeline, Refused } from "../core/pipeline.js";
+import { direct, type Pipeline, Refused } from "../core/pipeline.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
@@ -61,7 +61,8 @@ export class Upstream {
     const url = new URL(open.url);
     if (compression) url.searchParams.set("compression", "true");
     const fail = (error: unknown) => this.#failed(error);
-    this.#pipeline = new Pipeline(
+    const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
+    this.#pipeline = makePipeline(
       { format: this.format, compression, signing, exchange, messageBytesMax },
       (frame) => {
         if (!this.#isOver) this.#socket?.send(frame);

@@ -2,6 +2,7 @@
 
 import { afterEach, expect, test } from "vitest";
 import { compress } from "../../src/compress.js";
+import { makeProducer } from "../../src/core/producer.js";
 import type { QueueHost, QueuePort } from "../../src/core/queue-port.js";
 import { encrypt } from "../../src/encrypt.js";
 import { connect } from "../../src/index.js";
@@ -114,6 +115,7 @@ function fakeQueue(messages: string[]): QueuePort & { own(): void; last: number[
   const queue = {
     producerId: undefined as string | undefined,
     last: [] as number[],
+    producer: makeProducer,
     window: 10,
     depth: 0,
     async open(given: QueueHost) {
@@ -168,8 +170,6 @@ test("numbered messages of the tab that owns the queue", async () => {
   await a.connect(URL, { transport, queue: first }).connected();
   await b.connect(URL, { transport, queue: second }).connected();
   second.own();
-  await new Promise((r) => setTimeout(r, 1000));
-  console.log(JSON.stringify(transport.connections.map((c) => [c.sent, c.closed]), null, 1), second.last, [a, b].map((t) => t.clients[0]!.debug()));
   await until(() => last === 2, "the messages are acknowledged");
   expect(second.last).toEqual([0]);
   expect(first.last).toEqual([]);
