@@ -7,10 +7,23 @@ interface Options {
   isShared?: boolean;
   topics?: string[];
   idleTimeoutMs?: number;
+  /** The delay before the first reconnection. */
+  baseMs?: number;
 }
 
 // What a page leaves behind is counted before anything of the client runs.
-const left = { sockets: new Set<WebSocket>(), timers: new Set<unknown>(), listeners: 0 };
+const left = { sockets: new Set<WebSocket>(), timers: new Set<unknown>(), channels: new Set<BroadcastChannel>() };
+globalThis.BroadcastChannel = class extends BroadcastChannel {
+  constructor(name: string) {
+    super(name);
+    left.channels.add(this);
+  }
+
+  override close(): void {
+    super.close();
+    left.channels.delete(this);
+  }
+};
 globalThis.WebSocket = class extends WebSocket {
   constructor(...args: ConstructorParameters<typeof WebSocket>) {
     super(...args);
@@ -42,10 +55,10 @@ const tab = {
   degraded: [] as string[],
   events: [] as string[],
 
-  start(url: string, { isShared = true, topics = [], idleTimeoutMs = 60_000 }: Options = {}): void {
+  start(url: string, { isShared = true, topics = [], idleTimeoutMs = 60_000, baseMs = 50 }: Options = {}): void {
     const client = connect(url, {
       ...(isShared ? { shared: shared() } : {}),
-      reconnect: { baseMs: 50, maxMs: 200 },
+      reconnect: { baseMs, maxMs: 4 * baseMs },
       idleTimeoutMs,
       log: (_, message) => tab.log.push(message),
       on: {
@@ -64,7 +77,17 @@ const tab = {
   },
 
   state: () => tab.client?.state,
-  left: () => ({ sockets: left.sockets.size, timers: left.timers.size }),
+  left: () => ({ sockets: left.sockets.size, timers: left.timers.size, channels: left.channels.size }),
+
+  async locks(): Promise<number> {
+    const { held = [], pending = [] } = await navigator.locks.query();
+    return held.length + pending.length;
+  },
+
+  /** Keeps the processor busy, so that the page's process can be told from others. */
+  work(ms: number): void {
+    for (const end = performance.now() + ms; performance.now() < end; );
+  },
 };
 
 export type Tab = typeof tab;
