@@ -539,8 +539,7 @@ export class Client {
     if (report.type === "uncertain") this.#emit("uncertain", report);
     else if (report.type === "expired") this.#emit("expired", { messages: report.messages });
     else if (report.type === "queue_failed") this.#emit("queueFailed", report.error);
-    else if (report.type === "queue_in_memory")
-      this.degraded("queue", report.reason);
+    else if (report.type === "queue_in_memory") this.degraded("queue", report.reason);
     else {
       const words = `${report.messages} queued messages are larger than the server accepts`;
       this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" }));

@@ -23,8 +23,8 @@ export class Group {
   #hub: Hub | undefined;
   /** Pipes of other tabs that were attached to the hub. */
   #attached = new Set<string>();
-  /** The producer of the tab that owns the queue, as far as it is known. */
-  #producer: string | undefined;
+  /** The producer of the tab that owns the queue, as far as it is known; empty for none. */
+  #producer = "";
   /** Ends the membership: requests for locks, and the watch over other tabs' locks. */
   #off = new AbortController();
   #isCandidate = false;
@@ -112,10 +112,14 @@ export class Group {
         this.#lead();
       });
     };
-    void this.realm.locks.request(this.name, steal ? { steal } : { signal: off.signal }, lead).catch(() => {
-      // Another tab took the lead, because this one did not answer.
-      if (!off.signal.aborted) this.#hub?.end(1000, "another tab has taken the lead");
-    });
+    void this.realm.locks
+      .request(this.name, steal ? { steal } : { signal: off.signal }, lead)
+      .catch((error: unknown) => {
+        if (off.signal.aborted) return;
+        // Another tab took the lead, because this one did not answer; or the page may have no locks.
+        if (this.#hub) return this.#hub.end(1000, "another tab has taken the lead");
+        for (const pipe of [...this.#pipes]) pipe.refuse(String(error));
+      });
   }
 
   #lead(): void {
@@ -130,7 +134,7 @@ export class Group {
     });
     this.#hub = hub;
     this.#attached = new Set();
-    this.announce({ hub: hub.id, producer: this.#producer });
+    this.announce({ hub: hub.id, producer: this.#producer || undefined });
     for (const pipe of this.#pipes) pipe.attach(hub);
     this.#seen();
   }
@@ -160,6 +164,7 @@ export class Group {
     if (!hub || this.#hiddenMs === Infinity) return;
     const leftMs = this.#hiddenMs + this.realm.hiddenMsMax - performance.now();
     if (leftMs > 0) this.#timer = setTimeout(() => this.#considerHandOver(), leftMs);
-    else if ([...hub.tabs].some((tab) => tab.isVisible)) hub.end(1000, "a visible tab takes the connection over");
+    else if ([...hub.tabs].some((tab) => tab.isVisible))
+      hub.end(1000, "a visible tab takes the connection over");
   }
 }

@@ -40,7 +40,9 @@ interface Call {
 /** Requests of a client that are answered. */
 const REQUESTS = new Set(
   "publish presence history call sync metrics".split(" ").map((name) => `${name}_request`),
-).add("config_update").add("health_check");
+)
+  .add("config_update")
+  .add("health_check");
 /** Messages of a client that are not answered, or not by their `cid`. */
 const SYSTEM = new Set(["auth_refresh", "publication_ack"]);
 /** Entries of each of the hub's tables; the oldest makes room. */
@@ -50,8 +52,8 @@ const BUFFERED_MAX = 1024 * 1024;
 
 export class Hub {
   readonly id = uniqueName();
-  /** The producer that the shared connection speaks for, or will. */
-  producer: string | undefined;
+  /** The producer that the shared connection speaks for, or the next one will. */
+  producer: string;
   readonly #upstream: Upstream;
   readonly #topics: Topics;
   readonly #tabs = new Set<Tab>();
@@ -78,7 +80,7 @@ export class Hub {
   });
   isOver = false;
 
-  constructor({ base, options, open }: PipeOptions, producer: string | undefined, host: HubHost) {
+  constructor({ base, options, open }: PipeOptions, producer: string, host: HubHost) {
     this.producer = producer;
     this.#host = host;
     this.#upstream = new Upstream(base, options, open, producer, {
@@ -104,7 +106,7 @@ export class Hub {
       stuck: () => this.drop(tab, { code: 4310, reason: "the tab has not read for too long" }),
     });
     this.#tabs.add(tab);
-    tab.post({ hub: this.id, producer: this.producer });
+    tab.post({ hub: this.id, producer: this.producer || undefined });
     if (this.#hello) this.#open(tab);
     return tab;
   }
@@ -145,7 +147,8 @@ export class Hub {
   }
 
   #closed(info: CloseInfo): void {
-    if (info.code === 4409) this.producer = undefined;
+    // The tab that owns the queue has a connection of its own.
+    if (info.code === 4409) this.producer = "";
     if (!this.isOver) this.#endTabs(info);
     this.#left();
   }
@@ -171,13 +174,14 @@ export class Hub {
     }
     const messages = p.messages.filter(isObject);
     const bytes = Math.ceil((frame?.length ?? 0) / (messages.length || 1));
-    const isSame = frame !== undefined && messages.every((one) => one.tp !== undefined && one.cid === undefined);
+    const isSame =
+      frame !== undefined && messages.every((one) => one.tp !== undefined && one.cid === undefined);
     // Mostly all of a batch is for the same tabs, which get it as it is.
     const targets = isSame ? messages.map((one) => this.#targets(one, undefined, bytes)) : [];
     const [first] = targets;
     if (first && targets.every((one) => one.size === first.size && [...one].every((tab) => first.has(tab)))) {
       for (const tab of first) tab.send(frame!);
-    } else if (isSame) messages.forEach((one, index) => this.#sendTo(targets[index]!, one, undefined));
+    } else if (isSame) for (const [at, one] of messages.entries()) this.#sendTo(targets[at]!, one, undefined);
     else for (const one of messages) this.#envelope(one, undefined, bytes);
   }
 
@@ -368,7 +372,13 @@ export class Hub {
 
   /** Answers a tab's hello with what the server has said. */
   #greet(tab: Tab, { producer }: Envelope): void {
-    const { producer: known, encryption_public_key, identity_public_key, identity_signature, ...p } = this.#hello!;
+    const {
+      producer: known,
+      encryption_public_key,
+      identity_public_key,
+      identity_signature,
+      ...p
+    } = this.#hello!;
     const id = isObject(producer) ? producer.id : undefined;
     if (typeof id === "string") {
       const isBusy = this.#numbered > this.#acknowledged || (this.#producerTab && this.#producerTab !== tab);

@@ -1,7 +1,14 @@
 /** A pipe: what a client of this tab uses as its connection. It leads to the hub of the leading tab. */
 
 import type { ResolvedOptions } from "../options.js";
-import type { CloseInfo, OpenOptions, OutgoingFrame, Socket, SocketHandler, Transport } from "../transport.js";
+import type {
+  CloseInfo,
+  OpenOptions,
+  OutgoingFrame,
+  Socket,
+  SocketHandler,
+  Transport,
+} from "../transport.js";
 import type { Group } from "./group.js";
 import type { Hub } from "./hub.js";
 import { Port, sizeOf, type Wire } from "./port.js";
@@ -123,6 +130,12 @@ export class Pipe implements Socket {
   /** The tab that had the connection is gone. */
   lost(): void {
     this.#ended({ code: 1001, reason: "the tab that had the connection is gone" });
+  }
+
+  /** There can be no shared connection. */
+  refuse(reason: string): void {
+    this.options.alone(reason);
+    this.lost();
   }
 
   tellVisible(visible: boolean): void {

@@ -43,7 +43,8 @@ export class Tab {
 
   send(frame: Frame): void {
     if (this.isOver) return;
-    if (!this.isLocal && this.#port.waiting + this.#heldBytes > WAITING_BYTES_MAX) return this.#host.stuck(this);
+    if (!this.isLocal && this.#port.waiting + this.#heldBytes > WAITING_BYTES_MAX)
+      return this.#host.stuck(this);
     if (this.#holds === 0) return this.#port.send(frame);
     this.#held.push(frame);
     this.#heldBytes += frame.length;

@@ -55,15 +55,17 @@ interface Joining {
   readonly recovery: Record<string, object>;
   readonly replay: Frame[];
   error: Envelope | undefined;
+  /** Requests of histories. */
+  pages: number;
 }
 
 /** Publications that are kept of one topic, and bytes of one and of all. */
 const KEPT_MAX = 256;
 const KEPT_BYTES_MAX = 256 * 1024;
 const ALL_BYTES_MAX = 8 * 1024 * 1024;
-/** Publications that one tab may miss and get again. */
-const HISTORY_MAX = 20_000;
+/** Publications in one request of a history, and requests for what one tab missed. One answer has at most 512 KiB. */
 const PAGE_MAX = 1_000;
+const PAGES_MAX = 20;
 const ROUTES_MAX = 20_000;
 /** Where a tab begins on a topic without history. */
 const NOWHERE: Position = { epoch: "", offset: 0 };
@@ -98,17 +100,21 @@ export class Topics {
       recovery: {},
       replay: [],
       error: undefined,
+      pages: 0,
     };
+    const isOwn = (entry: Entry | undefined) => entry?.tabs.size === 1 && entry.tabs.has(tab);
+    const entries = topics.map((name) => this.#entries.get(name));
+    const other = entries.find((entry) => entry && entry.filter !== filter && !isOwn(entry));
+    if (other) {
+      return this.#host.alone(tab, `another tab has subscribed ${other.name} with another filter`);
+    }
     const fresh: Entry[] = [];
     const known: Entry[] = [];
     for (const name of topics) {
       const entry = this.#entries.get(name);
-      const isOwn = entry?.tabs.size === 1 && entry.tabs.has(tab);
-      if (entry && entry.filter !== filter && !isOwn) {
-        return this.#host.alone(tab, `another tab has subscribed ${name} with another filter`);
-      }
+      const isChanged = entry?.filter !== filter || entry.overload !== p.overload;
       if (!entry) fresh.push(this.#add(name, filter, p.overload));
-      else if (isOwn && entry.isActive && (entry.filter !== filter || entry.overload !== p.overload)) {
+      else if (isChanged && entry.isActive && isOwn(entry)) {
         [entry.filter, entry.overload, entry.isActive] = [filter, p.overload, false];
         fresh.push(entry);
       } else known.push(entry);
@@ -120,11 +126,16 @@ export class Topics {
     // What others learn of the user can change by another request; nothing else does.
     if (p.presence && known.length) {
       const names = known.map(({ name }) => name);
-      this.#host.ask("subscription_update", { action: "subscribe", topics: names, presence: p.presence }, () => {});
+      this.#host.ask(
+        "subscription_update",
+        { action: "subscribe", topics: names, presence: p.presence },
+        () => {},
+      );
     }
     for (const entry of known) {
       if (entry.isActive) this.#join(joining, entry);
-      else entry.waiting.push((isGiven) => (isGiven ? this.#join(joining, entry) : this.#fail(joining, entry)));
+      else
+        entry.waiting.push((isGiven) => (isGiven ? this.#join(joining, entry) : this.#fail(joining, entry)));
     }
   }
 
@@ -153,7 +164,9 @@ export class Topics {
     const { p } = joining;
     const asked = isObject(p.recovery) ? p.recovery : {};
     const topics = fresh.map(({ name }) => name);
-    const recovery = Object.fromEntries(topics.filter((name) => asked[name]).map((name) => [name, asked[name]]));
+    const recovery = Object.fromEntries(
+      topics.filter((name) => asked[name]).map((name) => [name, asked[name]]),
+    );
     const payload = { ...p, topics, ...(p.recovery ? { recovery } : {}) };
     this.#host.ask("subscription_update", payload, (answer, isError) => {
       const given = new Set(!isError && Array.isArray(answer.success_topics) ? answer.success_topics : []);
@@ -209,6 +222,7 @@ export class Topics {
   #join(joining: Joining, entry: Entry): void {
     const { tab, p } = joining;
     const { position, name } = entry;
+    if (tab.isOver) return;
     const isNew = entry.tabs.get(tab) === undefined;
     if (!isNew || !position) {
       this.#begin(joining, entry, entry.tabs.get(tab) ?? NOWHERE);
@@ -243,7 +257,8 @@ export class Topics {
     const { name } = entry;
     const found: Envelope[] = [];
     const finish = (isWhole: boolean) => {
-      if (!isWhole && missed && replay) return this.#fetch(joining, entry, now, undefined, replay);
+      if (!isWhole && missed && replay && !joining.error)
+        return this.#fetch(joining, entry, now, undefined, replay);
       let from = missed?.offset ?? now.offset;
       if (isWhole && !missed) {
         found.reverse();
@@ -254,18 +269,19 @@ export class Topics {
       if (isWhole) joining.replay.push(...this.#withGaps(name, now, from, found));
       this.#done(joining);
     };
-    const order = missed ? "oldest" : "newest";
-    const max = missed ? HISTORY_MAX : Math.min(replay, HISTORY_MAX);
     const page = (since: Position | undefined) => {
-      const limit = Math.min(max - found.length, PAGE_MAX);
-      this.#host.ask("history_request", { topic: name, since, limit, order }, (answer, isError) => {
+      const limit = missed ? PAGE_MAX : Math.min(replay - found.length, PAGE_MAX);
+      const request = { topic: name, since, limit, order: missed ? "oldest" : "newest" };
+      if (++joining.pages > PAGES_MAX)
+        return this.#host.alone(joining.tab, `this tab missed too much of ${name}`);
+      this.#host.ask("history_request", request, (answer, isError) => {
+        if (isError && answer.code === "RATE_LIMITED") joining.error = answer;
         if (isError || answer.epoch !== now.epoch || answer.complete === false) return finish(false);
         const list = Array.isArray(answer.publications) ? answer.publications.filter(isObject) : [];
-        const isPast = list.some(({ o }) => (o as number) > now.offset);
         for (const one of list) if ((one.o as number) <= now.offset) found.push({ tp: name, ...one });
         const last = list.at(-1);
-        if (!answer.more || !last || (missed && isPast)) return finish(true);
-        if (found.length >= max) return finish(!missed);
+        const isEnough = missed ? (last?.o as number) >= now.offset : found.length >= replay;
+        if (!answer.more || !last || isEnough) return finish(true);
         page({ epoch: now.epoch, offset: last.o as number });
       });
     };

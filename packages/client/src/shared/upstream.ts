@@ -22,7 +22,7 @@ export class Upstream {
   readonly format: Format;
   readonly #host: UpstreamHost;
   readonly #options: ResolvedOptions;
-  readonly #producer: string | undefined;
+  readonly #producer: string;
   readonly #transport: Transport;
   #socket: Socket | undefined;
   #pipeline: Pipeline | undefined;
@@ -38,7 +38,7 @@ export class Upstream {
     transport: Transport,
     options: ResolvedOptions,
     open: OpenOptions,
-    producer: string | undefined,
+    producer: string,
     host: UpstreamHost,
   ) {
     this.format = options.format ?? json;
@@ -171,7 +171,7 @@ export class Upstream {
       compression: Boolean(compression),
       ...(encryption ? { encryption: true } : {}),
     };
-    const producer = this.#producer === undefined ? {} : { producer: { id: this.#producer } };
+    const producer = this.#producer ? { producer: { id: this.#producer } } : {};
     const hello = { client_version: clientVersion, protocol_version: 1, features, ...this.#exchange?.hello };
     this.send({ c: "WSE", t: "client_hello" }, { ...hello, ...producer }, true);
   }

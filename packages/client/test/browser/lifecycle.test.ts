@@ -109,7 +109,10 @@ async function openTab(options: Options): Promise<Page> {
   const page = await chromium.context.newPage();
   await page.goto(site.url);
   const all = { topics: ["kept.flow"], ...options };
-  await page.evaluate(([url, more]) => tab.start(url, more), [`ws://127.0.0.1:${proxy.port}/ws`, all] as const);
+  await page.evaluate(([url, more]) => tab.start(url, more), [
+    `ws://127.0.0.1:${proxy.port}/ws`,
+    all,
+  ] as const);
   await page.waitForFunction(() => tab.state() === "open");
   return page;
 }
@@ -144,15 +147,21 @@ async function processOf(page: Page): Promise<number> {
   return spent.toSorted(([, a], [, b]) => b - a)[0]![0];
 }
 
-/** Hides the page, or shows it. */
+/** Hides the page, or shows it, as far as its scripts can see: pages that are driven are never really hidden. */
 async function hide(page: Page, isHidden: boolean): Promise<void> {
+  await page.evaluate(
+    (visibilityState) => {
+      Object.defineProperty(document, "visibilityState", { value: visibilityState, configurable: true });
+      document.dispatchEvent(new Event("visibilitychange"));
+    },
+    isHidden ? "hidden" : "visible",
+  );
+}
+
+/** Freezes the page as a browser does it in the background, or lets it go on. */
+async function setFrozen(page: Page, isFrozen: boolean): Promise<void> {
   const session = await chromium.context.newCDPSession(page);
-  await session.send("Emulation.setFocusEmulationEnabled", { enabled: false });
-  const { windowId } = await session.send("Browser.getWindowForTarget");
-  const windowState = isHidden ? "minimized" : "normal";
-  await session.send("Browser.setWindowBounds", { windowId, bounds: { windowState } });
-  const wanted = isHidden ? "hidden" : "visible";
-  await until(() => page.evaluate((state) => document.visibilityState === state, wanted), `the page is ${wanted}`);
+  await session.send("Page.setWebLifecycleState", { state: isFrozen ? "frozen" : "active" });
   await session.detach();
 }
 
@@ -194,7 +203,10 @@ describe.each([
     await page.waitForFunction(() => tab !== undefined);
     const before = await listeners(page);
     const url = `ws://127.0.0.1:${proxy.port}/ws`;
-    await page.evaluate(([at, more]) => tab.start(at, more), [url, { ...options, topics: ["kept.flow"] }] as const);
+    await page.evaluate(([at, more]) => tab.start(at, more), [
+      url,
+      { ...options, topics: ["kept.flow"] },
+    ] as const);
     await page.waitForFunction(() => tab.state() === "open");
     expect((await listeners(page)).length).toBeGreaterThan(before.length);
     await page.evaluate(() => tab.client!.close());
@@ -235,6 +247,18 @@ describe.each([
     await page.waitForFunction(() => tab.state() === "open");
   });
 
+  test("a frozen page closes its connection, and recovers when it goes on", async () => {
+    const page = await openTab(options);
+    await publish(3);
+    await expectAll(page);
+    await setFrozen(page, true);
+    await until(() => proxy.open.size === 0, "the server sees the end");
+    await publish(3);
+    await setFrozen(page, false);
+    await expectAll(page);
+    expect(await page.evaluate(() => tab.events)).toContain("resume");
+  });
+
   test("a page that was offline reconnects at once when the network is back", async () => {
     const page = await openTab({ ...options, baseMs: 3_600_000 });
     await publish(3);
@@ -257,5 +281,45 @@ describe.each([
     await publish(3);
     await hide(page, false);
     await expectAll(page);
+  });
+});
+
+describe("the leading tab of a shared connection", { timeout: 90_000 }, () => {
+  const options = { isShared: true, idleTimeoutMs: 2_000 };
+
+  test("when it is cached, another one leads, and it joins when it is shown again", async () => {
+    const first = await openTab(options);
+    const second = await openTab(options);
+    await publish(3);
+    await first.goto(`${site.url}other`);
+    await publish(3);
+    await expectAll(second);
+    await until(() => proxy.open.size === 1, "the second leads");
+    void first.evaluate(() => history.back()).catch(() => {});
+    await first.waitForFunction(() => tab.client !== undefined && tab.state() === "open");
+    await publish(3);
+    await expectAll(first);
+    await expectAll(second);
+    expect(proxy.open.size).toBe(1);
+    expect(await first.evaluate(() => tab.left().sockets)).toBe(0);
+  });
+
+  test("when its process is stopped, another one leads, and it follows when it goes on", async () => {
+    const first = await openTab(options);
+    const second = await openTab(options);
+    const id = await processOf(first);
+    expect(await processOf(second)).not.toBe(id);
+    process.kill(id, "SIGSTOP");
+    try {
+      await publish(3);
+      await expectAll(second);
+      expect(await second.evaluate(() => tab.left().sockets)).toBe(1);
+    } finally {
+      process.kill(id, "SIGCONT");
+    }
+    await publish(3);
+    await expectAll(first);
+    await expectAll(second);
+    await until(() => proxy.open.size === 1, "one connection is left");
   });
 });

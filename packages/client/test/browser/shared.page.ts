@@ -12,7 +12,11 @@ interface Options {
 }
 
 // What a page leaves behind is counted before anything of the client runs.
-const left = { sockets: new Set<WebSocket>(), timers: new Set<unknown>(), channels: new Set<BroadcastChannel>() };
+const left = {
+  sockets: new Set<WebSocket>(),
+  timers: new Set<unknown>(),
+  channels: new Set<BroadcastChannel>(),
+};
 globalThis.BroadcastChannel = class extends BroadcastChannel {
   constructor(name: string) {
     super(name);
@@ -55,7 +59,10 @@ const tab = {
   degraded: [] as string[],
   events: [] as string[],
 
-  start(url: string, { isShared = true, topics = [], idleTimeoutMs = 60_000, baseMs = 50 }: Options = {}): void {
+  start(
+    url: string,
+    { isShared = true, topics = [], idleTimeoutMs = 60_000, baseMs = 50 }: Options = {},
+  ): void {
     const client = connect(url, {
       ...(isShared ? { shared: shared() } : {}),
       reconnect: { baseMs, maxMs: 4 * baseMs },

@@ -12,7 +12,14 @@ let world = new World();
 const others: Client[] = [];
 
 async function engine(...options: string[]): Promise<Engine> {
-  const started = await startEngine(...OPEN, "--log-level", "error", "--ops-listen", "127.0.0.1:0", ...options);
+  const started = await startEngine(
+    ...OPEN,
+    "--log-level",
+    "error",
+    "--ops-listen",
+    "127.0.0.1:0",
+    ...options,
+  );
   engines.push(started);
   return started;
 }
@@ -33,7 +40,9 @@ function outsider(server: Engine): Client {
 }
 
 async function connections({ opsAddress }: Engine): Promise<number> {
-  const stats = (await (await fetch(`http://${opsAddress}/stats`)).json()) as { total: Record<string, number> };
+  const stats = (await (await fetch(`http://${opsAddress}/stats`)).json()) as {
+    total: Record<string, number>;
+  };
   return stats.total.connections_open!;
 }
 

@@ -36,7 +36,12 @@ const leads = ({ sockets }: Tab) => sockets.size > 0;
 
 test("a tab that is hidden for long gives the connection to a visible one, and once", async () => {
   const realm = { hiddenMsMax: 30 };
-  const all = await tabs(new FakeTransport(), world.tab(true, realm), world.tab(false, realm), world.tab(true, realm));
+  const all = await tabs(
+    new FakeTransport(),
+    world.tab(true, realm),
+    world.tab(false, realm),
+    world.tab(true, realm),
+  );
   const [a, b, c] = all as [Tab, Tab, Tab];
   expect(all.map(leads)).toEqual([true, false, false]);
   a.show(false);
@@ -88,7 +93,12 @@ test("a tab is told to wait while the network is busy", async () => {
   transport.open = (options, handler) => {
     const socket = open(options, handler);
     drained = handler.onDrain;
-    return { ...socket, get bufferedBytes() { return isFull ? 2 ** 21 : 0; } } as typeof socket;
+    return {
+      ...socket,
+      get bufferedBytes() {
+        return isFull ? 2 ** 21 : 0;
+      },
+    } as typeof socket;
   };
   const tab = world.tab();
   const client = await tab.connect(URL, { transport, outboxBytesMax: 500_000 }).connected();
@@ -132,9 +142,12 @@ function fakeQueue(messages: string[]): QueuePort & { own(): void; last: number[
       if (producer) queue.last.push(producer.last);
     },
     async take(count: number) {
-      return messages
-        .splice(0, count)
-        .map((type, index) => ({ n: (queue.last.at(-1) ?? 0) + index + 1, type, payload: "1", priority: 5 as const }));
+      return messages.splice(0, count).map((type, index) => ({
+        n: (queue.last.at(-1) ?? 0) + index + 1,
+        type,
+        payload: "1",
+        priority: 5 as const,
+      }));
     },
     acknowledge() {},
     refused() {},
@@ -156,7 +169,10 @@ test("numbered messages of the tab that owns the queue", async () => {
     }) as never;
     const answer = connection.onMessage;
     connection.accept();
-    const accepted = connection.onMessage as unknown as (message: { t: string; p: { producer?: { id: string } } }) => void;
+    const accepted = connection.onMessage as unknown as (message: {
+      t: string;
+      p: { producer?: { id: string } };
+    }) => void;
     connection.onMessage = ((message: { t: string; p: { producer?: { id: string } } }) => {
       if (message.t !== "client_hello") return accepted(message);
       const { id } = message.p.producer ?? {};
@@ -204,7 +220,11 @@ test.each([
   ["MessagePack", { format: msgpack() }, []],
   ["compression", { compression: compress() }, []],
   ["encryption", { encryption: encrypt() }, ["--encryption", "required"]],
-  ["all", { format: msgpack(), compression: compress(), encryption: encrypt() }, ["--encryption", "required"]],
+  [
+    "all",
+    { format: msgpack(), compression: compress(), encryption: encrypt() },
+    ["--encryption", "required"],
+  ],
 ])("layers of the shared connection: %s", async (_, options, flags) => {
   const flagsOpen = ["--no-auth", "--topics-open", "--history", "kept.>=1000", "--log-level", "error"];
   const engine = await startEngine(...flagsOpen, ...flags);
@@ -214,7 +234,9 @@ test.each([
   const pad = "x".repeat(3_000);
   const got = clients.map((client) => {
     const messages: unknown[] = [];
-    client.subscribe<{ n: number; pad: string }>("kept.a").on("message", ({ payload }) => messages.push(payload));
+    client
+      .subscribe<{ n: number; pad: string }>("kept.a")
+      .on("message", ({ payload }) => messages.push(payload));
     return messages;
   });
   await Promise.all(clients.map((client) => client.subscribe("kept.a").ready()));

@@ -1,7 +1,7 @@
 /** What the leading tab does with messages, against a server that the test plays. */
 
 import { afterEach, expect, test } from "vitest";
-import { type ClientOptions, type Message, TidewireError } from "../../src/index.js";
+import type { ClientOptions, Message, TidewireError } from "../../src/index.js";
 import { type FakeConnection, FakeTransport } from "../../src/testing.js";
 import { until, World } from "./world.js";
 
@@ -22,7 +22,10 @@ const URL = "ws://test.example/ws";
 const EPOCH = "0badcafe";
 
 /** A server with positions that stand still, unless `answer` answers in another way. */
-function server(features: object = {}, answer?: (message: Sent, connection: FakeConnection) => boolean): FakeTransport {
+function server(
+  features: object = {},
+  answer?: (message: Sent, connection: FakeConnection) => boolean,
+): FakeTransport {
   const transport = new FakeTransport();
   transport.onConnect = (connection) => {
     connection.onMessage = ((message: Sent) => {
@@ -32,7 +35,12 @@ function server(features: object = {}, answer?: (message: Sent, connection: Fake
       const position = { epoch: EPOCH, offset: 10, recovered: false, count: 0 };
       const topics = p.topics!.filter((name) => name.startsWith("kept"));
       const recovery = Object.fromEntries(topics.map((name) => [name, position]));
-      connection.send({ c: "WSE", t, cid, p: { action: p.action, success_topics: p.topics, failed_topics: [], recovery } });
+      connection.send({
+        c: "WSE",
+        t,
+        cid,
+        p: { action: p.action, success_topics: p.topics, failed_topics: [], recovery },
+      });
     }) as never;
     connection.accept({ features, limits: { max_message_size: 1_000 } });
   };
@@ -43,7 +51,12 @@ function server(features: object = {}, answer?: (message: Sent, connection: Fake
 async function connected(transport: FakeTransport, count: number, options: ClientOptions = {}) {
   const clients = [];
   for (let index = 0; index < count; index++) {
-    clients.push(await world.tab().connect(URL, { transport, ...options }).connected());
+    clients.push(
+      await world
+        .tab()
+        .connect(URL, { transport, ...options })
+        .connected(),
+    );
   }
   return clients;
 }
@@ -61,7 +74,10 @@ const publication = (topic: string, offset: number, more: object = {}) => ({
   p: offset,
 });
 
-function record(client: { subscribe: (topic: string) => { on: (name: "message", to: (m: Message) => void) => void } }, topic: string) {
+function record(
+  client: { subscribe: (topic: string) => { on: (name: "message", to: (m: Message) => void) => void } },
+  topic: string,
+) {
   const got: unknown[] = [];
   client.subscribe(topic).on("message", ({ payload }) => got.push(payload));
   return got;
@@ -112,7 +128,9 @@ test("a tab that comes later gets what it missed from what the leading tab has k
   await until(() => got.length === 5, "the first has all");
   const b = world.tab().connect(URL, { transport });
   const late: unknown[] = [];
-  b.subscribe("kept", { from: { kept: { epoch: EPOCH, offset: 12 } } }).on("message", (one) => late.push(one.payload));
+  b.subscribe("kept", { from: { kept: { epoch: EPOCH, offset: 12 } } }).on("message", (one) =>
+    late.push(one.payload),
+  );
   await until(() => late.length === 3, "the second has what it missed");
   transport.connections[0]!.send(publication("kept", 16));
   await until(() => late.length === 4, "the second goes on");
@@ -121,14 +139,24 @@ test("a tab that comes later gets what it missed from what the leading tab has k
 });
 
 test("what the leading tab has not kept comes from the history, with gaps told, before live ones", async () => {
-  const pages = [[3, 4, 6], [7, 8, 9, 10]];
+  const pages = [
+    [3, 4, 6],
+    [7, 8, 9, 10],
+  ];
   const transport = server({ history: true }, ({ t, cid, p }, connection) => {
     if (t !== "history_request") return false;
     const page = pages[(p.since as { offset: number }).offset === 2 ? 0 : 1]!;
     // A live one overtakes the answer.
     connection.send(publication("kept", 11 + (page[0] === 3 ? 0 : 1)));
     const publications = page.map((offset) => publication("kept", offset));
-    const answer = { topic: "kept", epoch: EPOCH, offset: 10, publications, more: page[0] === 3, complete: true };
+    const answer = {
+      topic: "kept",
+      epoch: EPOCH,
+      offset: 10,
+      publications,
+      more: page[0] === 3,
+      complete: true,
+    };
     connection.send({ c: "WSE", t: "history_response", cid, p: answer });
     return true;
   });
@@ -155,7 +183,11 @@ test("what nobody but the server knows makes a tab connect by itself", async () 
   const from = { kept: { epoch: EPOCH, offset: 2 } };
   await world.tab().connect(URL, { transport, on }).subscribe("kept", { from }).ready();
   expect(transport.connections).toHaveLength(2);
-  await world.tab().connect(URL, { transport, on }).subscribe("kept", { filter: { a: 1 } }).ready();
+  await world
+    .tab()
+    .connect(URL, { transport, on })
+    .subscribe("kept", { filter: { a: 1 } })
+    .ready();
   await world.tab().connect(URL, { transport, on }).subscribe("kept", { queueGroup: "g" }).ready();
   expect(transport.connections).toHaveLength(4);
   expect(reasons.map((reason) => /server|filter|queue group/.exec(reason)?.[0])).toEqual([
@@ -170,7 +202,12 @@ test("a topic that gives its last value gives it to each tab", async () => {
   const transport = server({}, ({ t, cid, p }, connection) => {
     if (t !== "subscription_update") return false;
     const recovery = { kept: { epoch: EPOCH, offset: 10, recovered: false, count: 1 } };
-    connection.send({ c: "WSE", t, cid, p: { action: p.action, success_topics: p.topics, failed_topics: [], recovery } });
+    connection.send({
+      c: "WSE",
+      t,
+      cid,
+      p: { action: p.action, success_topics: p.topics, failed_topics: [], recovery },
+    });
     connection.send(publication("kept", 10));
     return true;
   });
@@ -187,7 +224,12 @@ test("answers, errors and refusals go to the tab that asked", async () => {
     if (t === "call_request") {
       connection.send({ c: "WSE", t: "call_response", cid, p: { payload: p.payload } });
     } else if (t === "publish_request") {
-      connection.send({ c: "WSE", t: "error", cid, p: { code: "TOPIC_FORBIDDEN", message: "no", recoverable: true } });
+      connection.send({
+        c: "WSE",
+        t: "error",
+        cid,
+        p: { code: "TOPIC_FORBIDDEN", message: "no", recoverable: true },
+      });
     } else return false;
     return true;
   });
@@ -201,7 +243,9 @@ test("answers, errors and refusals go to the tab that asked", async () => {
   expect(errors).toEqual([]);
   const cids = sent(transport, "call_request").map(({ cid }) => cid);
   expect(new Set(cids).size).toBe(3);
-  await expect(clients[1]!.request("large", "x".repeat(2_000))).rejects.toMatchObject({ code: "MESSAGE_TOO_LARGE" });
+  await expect(clients[1]!.request("large", "x".repeat(2_000))).rejects.toMatchObject({
+    code: "MESSAGE_TOO_LARGE",
+  });
 });
 
 test("a call of the server goes to a tab that answers it", async () => {
@@ -222,7 +266,10 @@ test("a call of the server goes to a tab that answers it", async () => {
   await until(() => true, "");
   await new Promise((resolve) => setTimeout(resolve, 20));
   await c!.close();
-  await until(() => sent(transport, "call_response").length === 3, "the call of a tab that is gone is answered");
+  await until(
+    () => sent(transport, "call_response").length === 3,
+    "the call of a tab that is gone is answered",
+  );
   expect(sent(transport, "call_response")[2]!.p).toMatchObject({ error: { code: "HANDLER_ERROR" } });
 });
 
@@ -265,7 +312,11 @@ test("one tab refreshes the token for all", async () => {
   const transport = server();
   const token = () => "fresh";
   const clients = await connected(transport, 3, { token });
-  transport.connections[0]!.send({ c: "WSE", t: "auth_expiry_warning", p: { expires_in_ms: 50_000, ends_in_ms: 60_000 } });
+  transport.connections[0]!.send({
+    c: "WSE",
+    t: "auth_expiry_warning",
+    p: { expires_in_ms: 50_000, ends_in_ms: 60_000 },
+  });
   await until(() => sent(transport, "auth_refresh").length > 0, "the token is refreshed");
   await Promise.all(clients.map((one) => one.ping().catch(() => 0)).slice(0, 0));
   expect(sent(transport, "auth_refresh").map(({ p }) => p.token)).toEqual(["fresh"]);
@@ -273,15 +324,23 @@ test("one tab refreshes the token for all", async () => {
 
 test("users, addresses and keys of their own have connections of their own", async () => {
   const transport = server();
-  const jwt = (sub: string) => `eyJhbGciOiJIUzI1NiJ9.${btoa(JSON.stringify({ sub })).replaceAll("=", "")}.c2ln`;
+  const jwt = (sub: string) =>
+    `eyJhbGciOiJIUzI1NiJ9.${btoa(JSON.stringify({ sub })).replaceAll("=", "")}.c2ln`;
   const connects = [
     { token: jwt("ann") },
     { token: jwt("bob") },
     { token: `${jwt("ann")}2` },
     { key: "k", token: jwt("ann") },
   ];
-  for (const options of connects) await world.tab().connect(URL, { transport, ...options }).connected();
+  for (const options of connects)
+    await world
+      .tab()
+      .connect(URL, { transport, ...options })
+      .connected();
   expect(transport.connections).toHaveLength(3);
-  await world.tab().connect(`${URL}2`, { transport, token: jwt("ann") }).connected();
+  await world
+    .tab()
+    .connect(`${URL}2`, { transport, token: jwt("ann") })
+    .connected();
   expect(transport.connections).toHaveLength(4);
 });

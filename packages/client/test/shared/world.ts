@@ -3,7 +3,7 @@
 import { type Client, type ClientOptions, connect, type Transport } from "../../src/index.js";
 import { nodeTransport } from "../../src/node.js";
 import type { Channel, Realm } from "../../src/shared/realm.js";
-import { sharedIn, type SharedOptions } from "../../src/shared.js";
+import { type SharedOptions, sharedIn } from "../../src/shared.js";
 
 interface Lock {
   tab: Tab;
