@@ -10,8 +10,8 @@ export type MessageQueue = QueuePort;
 
 export interface QueueOptions extends Partial<QueueLimits> {
   /**
-   * In a browser: the name of the database. Give each user one of their own, because what one has left is sent by the
-   * next who opens it. Default `tidewire-queue`.
+   * In a browser: the name of the database. Give each user one of their own, because what one has
+   * left is sent by the next who opens it. Default `tidewire-queue`.
    */
   name?: string;
   /** In Node: the SQLite file. Default: memory. */
@@ -19,9 +19,10 @@ export interface QueueOptions extends Partial<QueueLimits> {
 }
 
 /**
- * Keeps messages until the server has acknowledged them, in IndexedDB, where they survive a crash of the tab and of the browser.
- * Of the tabs that use the same name one sends, which needs Web Locks: without them, as on a page of plain `http:`,
- * and where IndexedDB does not work, messages are kept in memory, and the client reports that.
+ * Keeps messages until the server has acknowledged them, in IndexedDB, where they survive a crash
+ * of the tab and of the browser. Of the tabs that use the same name one sends, which needs Web
+ * Locks: without them, as on a page of plain `http:`, and where IndexedDB does not work, messages
+ * are kept in memory, and the client reports that.
  */
 export function queue({ name = "tidewire-queue", path: _, ...limits }: QueueOptions = {}): MessageQueue {
   return new Queue(limits, (notWorking) => {

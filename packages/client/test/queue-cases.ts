@@ -1,6 +1,6 @@
 /**
- * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A case throws if the
- * queue does something else.
+ * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A
+ * case throws if the queue does something else.
  */
 
 import type { AddedEntry, Priority, QueuedMessage, QueuePort, QueueReport } from "../src/core/queue-port.js";

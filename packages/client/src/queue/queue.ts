@@ -39,9 +39,9 @@ export interface QueueLimits {
   /** Messages that may be without an acknowledgement at a time. Default 1,024. */
   window: number;
   /**
-   * What becomes of messages of which it is not known whether the server took them, because it has forgotten this client:
-   * `drop` reports them (each arrives at most once), `resend` sends them again and reports them (each arrives at least
-   * once). Default `drop`.
+   * What becomes of messages of which it is not known whether the server took them, because it has
+   * forgotten this client: `drop` reports them (each arrives at most once), `resend` sends them
+   * again and reports them (each arrives at least once). Default `drop`.
    */
   uncertain: "drop" | "resend";
 }
@@ -89,9 +89,20 @@ export class Queue implements QueuePort {
   #done: Row[] = [];
   #isReportingUncertain = false;
 
-  /** `place` gives the storage of an opening; `notWorking` says why the one that it gave first cannot be used. */
+  /**
+   * `place` gives the storage of an opening; `notWorking` says why the one that it gave first
+   * cannot be used.
+   */
   constructor(limits: Partial<QueueLimits>, place: (notWorking?: string) => Place) {
     this.#limits = { ...DEFAULTS, ...limits };
+    const unknown = Object.keys(limits).find((name) => !(name in DEFAULTS));
+    if (unknown !== undefined) {
+      const known = Object.keys(DEFAULTS).join(", ");
+      throw new TidewireError(
+        "INVALID_OPTION",
+        `queue() has no option ${unknown}; it has name, path, ${known}`,
+      );
+    }
     this.#place = place;
     this.#appender = new Appender(this.#limits, (rows) => this.#append(rows));
   }
@@ -323,7 +334,8 @@ export class Queue implements QueuePort {
     const done = this.#numbered.filter(({ order }) => order <= upTo);
     if (done.length === 0) return;
     this.#numbered = this.#numbered.slice(done.length);
-    // Those who wait learn it before the store does. If it never does, the message is sent again, and dropped there.
+    // Those who wait learn it before the store does. If it never does, the message is sent again,
+    // and dropped there.
     this.#settle(done);
     this.#done.push(...done);
     if (this.#done.length === done.length) void this.#insist(undefined, () => this.#deleteDone());
@@ -368,7 +380,8 @@ export class Queue implements QueuePort {
     this.#meta = await this.#storage.open(this.#meta.producer);
     const { ageMaxMs, messagesMax } = this.#limits;
     if (ageMaxMs > 0) {
-      // A message that was stored while the clock was ahead would stay until the clock is there again.
+      // A message that was stored while the clock was ahead would stay until the clock is there
+      // again.
       const expiresMs = Date.now() + ageMaxMs;
       const late = await this.#storage.expiring(expiresMs + 1, Number.POSITIVE_INFINITY, messagesMax);
       if (late.length > 0)
@@ -381,7 +394,10 @@ export class Queue implements QueuePort {
     void this.#settleMissing();
   }
 
-  /** Reports uncertain messages, some at a time. They are kept until the application has handled that. */
+  /**
+   * Reports uncertain messages, some at a time. They are kept until the application has handled
+   * that.
+   */
   async #reportUncertain(): Promise<void> {
     if (this.#isReportingUncertain || !this.#isOwner) return;
     this.#isReportingUncertain = true;
@@ -437,7 +453,10 @@ export class Queue implements QueuePort {
     return done;
   }
 
-  /** Runs a job of the owner again until it works, or until it is of no use: in another round, if it has one. */
+  /**
+   * Runs a job of the owner again until it works, or until it is of no use: in another round, if it
+   * has one.
+   */
   #insist(round: number | undefined, job: (round: number) => Promise<void>): Promise<void> {
     return this.#job(async () => {
       while (this.#isOwner && (round === undefined || round === this.#round)) {
