@@ -2,8 +2,9 @@
 
 import type { QueuePort } from "./core/queue-port.js";
 import { IndexedDbStorage } from "./queue/indexeddb.js";
+import type { QueueLimits } from "./queue/limits.js";
 import { MemoryStorage } from "./queue/memory.js";
-import { Queue, type QueueLimits } from "./queue/queue.js";
+import { Queue } from "./queue/queue.js";
 
 /** A queue to be given to a client as its option `queue`. It belongs to one client at a time. */
 export type MessageQueue = QueuePort;

@@ -5,7 +5,7 @@
 
 import type { AddedEntry, Priority, QueuedMessage, QueuePort, QueueReport } from "../src/core/queue-port.js";
 import { TidewireError } from "../src/errors.js";
-import type { QueueLimits } from "../src/queue/queue.js";
+import type { QueueLimits } from "../src/queue/limits.js";
 
 /** A store for one case. */
 export interface Fixture {

@@ -12,6 +12,7 @@ import type {
 } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
+import { limitsOf, type QueueLimits } from "./limits.js";
 import { Receipts, type Refusal } from "./receipts.js";
 import {
   COMMIT_MAX,
@@ -28,23 +29,6 @@ import {
   waitingOrder,
 } from "./storage.js";
 import { type TabMessage, Tabs } from "./tabs.js";
-
-export interface QueueLimits {
-  /** Messages at most. Default 100,000. */
-  messagesMax: number;
-  /** Bytes of their payloads at most. Default 64 MiB. */
-  bytesMax: number;
-  /** How long a message is kept that was not sent, in milliseconds; 0 for ever. Default a day. */
-  ageMaxMs: number;
-  /** Messages that may be without an acknowledgement at a time. Default 1,024. */
-  window: number;
-  /**
-   * What becomes of messages of which it is not known whether the server took them, because it has
-   * forgotten this client: `drop` reports them (each arrives at most once), `resend` sends them
-   * again and reports them (each arrives at least once). Default `drop`.
-   */
-  uncertain: "drop" | "resend";
-}
 
 /** Where a queue keeps its messages. */
 export interface Place {
@@ -94,15 +78,7 @@ export class Queue implements QueuePort {
    * cannot be used.
    */
   constructor(limits: Partial<QueueLimits>, place: (notWorking?: string) => Place) {
-    this.#limits = { ...DEFAULTS, ...limits };
-    const unknown = Object.keys(limits).find((name) => !(name in DEFAULTS));
-    if (unknown !== undefined) {
-      const known = Object.keys(DEFAULTS).join(", ");
-      throw new TidewireError(
-        "INVALID_OPTION",
-        `queue() has no option ${unknown}; it has name, path, ${known}`,
-      );
-    }
+    this.#limits = limitsOf(limits);
     this.#place = place;
     this.#appender = new Appender(this.#limits, (rows) => this.#append(rows));
   }
@@ -501,13 +477,6 @@ export class Queue implements QueuePort {
   }
 }
 
-const DEFAULTS: QueueLimits = {
-  messagesMax: 100_000,
-  bytesMax: 64 * 1024 * 1024,
-  ageMaxMs: 24 * 3600 * 1000,
-  window: 1024,
-  uncertain: "drop",
-};
 const NOTHING = { messages: [], isAny: false };
 /** How long a store that did not work is left alone. */
 const RETRY_MS = 1000;

@@ -1,7 +1,7 @@
 /** A page with a queue, which a test drives from outside. */
 
 import type { QueuedMessage, QueueReport } from "../../src/core/queue-port.js";
-import type { QueueLimits } from "../../src/queue/queue.js";
+import type { QueueLimits } from "../../src/queue/limits.js";
 import { queue } from "../../src/queue.js";
 import { add, cases, type Fixture, textsOf } from "../queue-cases.js";
 
