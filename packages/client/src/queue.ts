@@ -26,6 +26,8 @@ export interface QueueOptions extends Partial<QueueLimits> {
  * are kept in memory, and the client reports that.
  */
 export function queue({ name = "tidewire-queue", path: _, ...limits }: QueueOptions = {}): MessageQueue {
+  // The same one each time the queue is opened, so that messages outlive the client at least.
+  const memory = new MemoryStorage();
   return new Queue(limits, (notWorking) => {
     const missing = !globalThis.navigator?.locks
       ? "Web Locks"
@@ -34,7 +36,7 @@ export function queue({ name = "tidewire-queue", path: _, ...limits }: QueueOpti
         : undefined;
     const inMemoryBecause = notWorking ?? (missing && `this page has no ${missing}; serve it by https`);
     return inMemoryBecause
-      ? { storage: new MemoryStorage(), inMemoryBecause }
+      ? { storage: memory, inMemoryBecause }
       : { storage: new IndexedDbStorage(name), sharedAs: `tidewire-queue:${name}` };
   });
 }

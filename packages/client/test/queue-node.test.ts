@@ -180,6 +180,11 @@ describe("queue in Node", () => {
     expect(await codeOf(opened.queue.add({ type: "a", payload: "1", priority: 5 }))).toBe("none");
     await opened.queue.resume({ epoch: "00000001", last: 0 }, 0);
     expect(await take(opened.queue)).toEqual(["11"]);
+    const { producerId } = opened.queue;
+    await opened.queue.close();
+    // Another client may go on with it.
+    await opened.queue.open({ wake() {}, report() {} });
+    expect([opened.queue.producerId, opened.queue.depth]).toEqual([producerId, 1]);
     await opened.queue.close();
   });
 

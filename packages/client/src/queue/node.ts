@@ -17,12 +17,14 @@ export type { MessageQueue, QueueOptions };
  * memory, and the client reports that.
  */
 export function queue({ path, name: _, ...limits }: QueueOptions = {}): MessageQueue {
+  // The same one each time the queue is opened, so that messages outlive the client at least.
+  const memory = new MemoryStorage();
   return new Queue(limits, () => {
-    if (path === undefined) return { storage: new MemoryStorage() };
+    if (path === undefined) return { storage: memory };
     // A bundler for browsers finds nothing to resolve here.
     const sqlite = process.getBuiltinModule?.("node:sqlite") as Sqlite | undefined;
     if (sqlite) return { storage: new SqliteStorage(sqlite, path) };
     const inMemoryBecause = `Node ${process.version} has no node:sqlite; use 22.13 or newer`;
-    return { storage: new MemoryStorage(), inMemoryBecause };
+    return { storage: memory, inMemoryBecause };
   });
 }
