@@ -1,6 +1,6 @@
 /**
- * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1; `launch` starts Debian's
- * Chromium with a profile of its own, as a process that a test may kill.
+ * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1;
+ * `launch` starts Debian's Chromium with a profile of its own, as a process that a test may kill.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -87,7 +87,9 @@ export async function makeProfile(): Promise<{ path: string; remove(): Promise<v
   return { path, remove: () => rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }) };
 }
 
-/** Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end. */
+/**
+ * Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end.
+ */
 export async function launch(path?: string, args: string[] = []): Promise<Chromium> {
   const own = path === undefined ? await makeProfile() : undefined;
   const profile = path ?? own!.path;
