@@ -109,6 +109,8 @@ export async function launch(path?: string, args: string[] = []): Promise<Chromi
   };
   try {
     const browser = await chromium.connectOverCDP(await endpoint(portFile, child));
+    // A machine that is busy with other things takes its time.
+    browser.contexts()[0]!.setDefaultTimeout(60_000);
     const close = async () => {
       await browser.close().catch(() => {});
       await kill();
