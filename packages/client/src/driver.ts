@@ -12,8 +12,11 @@ import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
 import { Message } from "./message.js";
 import type { LogLevel, ResolvedOptions } from "./options.js";
+import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
+/** A connection with a lower score is poor. */
+const POOR_SCORE = 40;
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is to be sent, and for the server's answer. */
@@ -218,7 +221,10 @@ export class Driver {
       },
       (error) => this.#failed(attempt, error),
     );
-    this.session.connected(attempt.url, attempt.exchange, now());
+    const moment = now();
+    const { answered, score } = this.session.quality.quality(moment.ms);
+    this.session.setPoor(this.options.adapt && (isNetworkPoor() || (answered > 2 && score < POOR_SCORE)));
+    this.session.connected(attempt.url, attempt.exchange, moment);
     this.#schedule();
   }
 
