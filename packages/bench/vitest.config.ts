@@ -5,5 +5,5 @@ export default defineConfig({
   resolve: {
     alias: { "@tidewire/client/node": fileURLToPath(new URL("../client/src/node.ts", import.meta.url)) },
   },
-  test: { testTimeout: 120_000, hookTimeout: 120_000, globalSetup: ["./test/build.ts"] },
+  test: { testTimeout: 300_000, hookTimeout: 300_000, globalSetup: ["./test/build.ts"] },
 });
