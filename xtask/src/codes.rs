@@ -1,9 +1,10 @@
 //! The constants of error and close codes, generated from `protocol/codes.toml`.
 //!
-//! Another language is one more line in [`TARGETS`] and one more writer beside [`rust`].
+//! Another language is one more line in [`TARGETS`] and one more writer beside [`rust`] and [`typescript`].
 
 mod rust;
 mod table;
+mod typescript;
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub(crate) fn write(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let path = root.join(target);
         let content = generate(&table);
         if std::fs::read_to_string(&path).ok().as_deref() != Some(&content) {
+            let folder = path.parent().context(*target)?;
+            std::fs::create_dir_all(folder).context(*target)?;
             std::fs::write(&path, content).context(*target)?;
             written.push(PathBuf::from(target));
         }
@@ -65,6 +68,7 @@ const TARGETS: &[(&str, Generate)] = &[
         "crates/tidewire-wire/src/close/generated.rs",
         rust::close_codes,
     ),
+    ("packages/client/src/codes.ts", typescript::codes),
 ];
 
 #[cfg(test)]
@@ -77,6 +81,7 @@ mod tests {
             (SOURCE, table::samples::TABLE),
             (TARGETS[0].0, ""),
             (TARGETS[1].0, ""),
+            (TARGETS[2].0, ""),
         ]);
         (folder, tree)
     }
@@ -100,7 +105,7 @@ mod tests {
         let changed = table::samples::TABLE.replace("over and out", "over");
         std::fs::write(folder.path().join(SOURCE), changed).unwrap();
         let stale: Vec<_> = check(&tree).into_iter().map(|found| found.path).collect();
-        assert_eq!(stale, [PathBuf::from(TARGETS[1].0)]);
+        assert_eq!(stale, [TARGETS[1].0, TARGETS[2].0].map(PathBuf::from));
     }
 
     #[test]

@@ -545,7 +545,7 @@ impl Client {
     }
 
     /// Asks the server something, and waits for the answer for as long as `limit` and the client last.
-    async fn ask<T>(
+    pub(crate) async fn ask<T>(
         &self,
         limit: Duration,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,

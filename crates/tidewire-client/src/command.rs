@@ -1,10 +1,12 @@
 //! What the application asks the driver to do, beside sending messages.
 
 use crate::Error;
-use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
+use crate::request::{
+    HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
+};
 use std::sync::Arc;
 use std::time::Duration;
-use tidewire_wire::session::{Call, CallResult};
+use tidewire_wire::session::{Call, CallResult, HistoryQuery};
 use tokio::sync::oneshot;
 
 /// Where an answer goes.
@@ -31,6 +33,10 @@ pub(crate) enum Command {
         counts_only: bool,
         limit: Option<u64>,
         reply: Reply<PresenceAnswer>,
+    },
+    History {
+        query: HistoryQuery,
+        reply: Reply<HistoryPage>,
     },
     Call {
         call: Call,
@@ -68,6 +74,7 @@ impl Command {
                 Self::Publish { publication, .. } => {
                     publication.payload.len() + publication.topic.len() + publication.t.len()
                 }
+                Self::History { query, .. } => query.topic.len(),
                 Self::Call { call, .. } => call.payload.len() + call.t.len(),
                 Self::Respond { result, .. } => match result {
                     Ok(payload) => payload.len(),
@@ -88,6 +95,7 @@ impl Command {
                 }
             }
             Self::Presence { reply, .. } => tell(reply, error),
+            Self::History { reply, .. } => tell(reply, error),
             Self::Call { reply, .. } => tell(reply, error),
             Self::Ping { reply } => tell(reply, error),
             Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => {}
@@ -117,6 +125,7 @@ impl Command {
             Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => reply.is_closed(),
             Self::Publish { reply, .. } => reply.as_ref().is_some_and(oneshot::Sender::is_closed),
             Self::Presence { reply, .. } => reply.is_closed(),
+            Self::History { reply, .. } => reply.is_closed(),
             Self::Call { reply, .. } => reply.is_closed(),
             Self::Ping { reply } => reply.is_closed(),
             Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => false,

@@ -286,6 +286,16 @@ impl Message {
         &self.data
     }
 
+    /// A message that came inside another one, JSON text.
+    pub(crate) fn of_json(json: Vec<u8>, session: u32) -> Self {
+        Self {
+            data: json.into(),
+            payload: 0..0,
+            encoding: Format::Json,
+            session,
+        }
+    }
+
     /// How it is encoded.
     #[must_use]
     pub fn encoding(&self) -> Format {

@@ -22,6 +22,7 @@ pub mod endpoints;
 mod error;
 pub mod event;
 mod events;
+mod history;
 mod inbox;
 mod life;
 pub mod options;
@@ -46,7 +47,9 @@ pub use events::Events;
 pub use life::State;
 pub use priority_queue::Priority;
 pub use queue::QueueDepth;
-pub use request::{Publication, Published, SubscribeOptions, Subscribed};
+pub use request::{
+    HistoryPage, HistoryQuery, Publication, Published, SubscribeOptions, Subscribed,
+};
 pub use responder::Responder;
 pub use tidewire_wire::close::CloseCode;
 pub use tidewire_wire::codes::Fault;

@@ -1,8 +1,11 @@
 //! What a client can ask for, and what it gets.
 
+use crate::event::Message;
 use crate::sequencer::Position;
 pub use serde_json::Value;
 pub use tidewire_wire::envelope::Priority;
+use tidewire_wire::envelope::epoch_text;
+use tidewire_wire::session::{self as wire, HISTORY_LIMIT};
 pub use tidewire_wire::session::{CallError, Overload, PresenceMember, TopicPresence};
 
 /// How topics are subscribed. [`SubscribeOptions::default`] gives the defaults that each field states.
@@ -12,6 +15,9 @@ pub struct SubscribeOptions {
     pub recover: bool,
     /// Positions to go on from, by topic: what came after them is sent first. Default: none.
     pub from: Vec<(String, Position)>,
+    /// How many of the newest publications of each topic's history come first. After a lost connection they come only
+    /// if [`recover`](Self::recover) is on and the server cannot say what was missed. Default 0.
+    pub replay: u64,
     /// What other subscribers are told about this one: an object of up to 4 KiB. Default: nothing.
     pub presence: Option<Value>,
     /// Share the publications with other members of this group: each goes to one of them. Default: none.
@@ -32,6 +38,7 @@ impl Default for SubscribeOptions {
         Self {
             recover: true,
             from: Vec::new(),
+            replay: 0,
             presence: None,
             queue_group: None,
             acknowledge: false,
@@ -43,6 +50,12 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
+    /// Where the application wants a topic to go on.
+    pub(crate) fn position_from(&self, topic: &str) -> Option<Position> {
+        let from = self.from.iter().find(|(from, _)| from == topic);
+        from.map(|(_, position)| *position)
+    }
+
     /// Whether offsets of a topic subscribed so follow one another.
     pub(crate) fn is_gapless(&self) -> bool {
         self.filter.is_none() && self.overload.is_none() && self.queue_group.is_none()
@@ -121,6 +134,67 @@ pub struct Published {
     pub is_duplicate: bool,
     /// Its place in the topic's history, if there is one.
     pub position: Option<Position>,
+}
+
+/// Which part of a topic's history is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// The topic; no pattern.
+    pub topic: String,
+    /// Only what comes after this position or, with the newest first, before it. Default: no position, which means from
+    /// the oldest or the newest publication that is kept.
+    pub since: Option<Position>,
+    /// Publications at most, 1 to 1000; the answer has 512 KiB of them. Default 100.
+    pub limit: u64,
+    /// From the newest backwards, instead of from the oldest on. Default false.
+    pub newest_first: bool,
+}
+
+impl HistoryQuery {
+    /// The oldest publications that are kept of `topic`.
+    #[must_use]
+    pub fn new(topic: impl Into<String>) -> Self {
+        Self {
+            topic: topic.into(),
+            since: None,
+            limit: HISTORY_LIMIT,
+            newest_first: false,
+        }
+    }
+
+    /// The same from the newest backwards.
+    #[must_use]
+    pub fn newest_first(mut self) -> Self {
+        self.newest_first = true;
+        self
+    }
+
+    pub(crate) fn into_wire(self) -> wire::HistoryQuery {
+        wire::HistoryQuery {
+            topic: self.topic,
+            since: self.since.map(|since| wire::HistoryPosition {
+                epoch: epoch_text(since.epoch),
+                offset: since.offset,
+            }),
+            limit: self.limit,
+            newest_first: self.newest_first,
+        }
+    }
+}
+
+/// A part of a topic's history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryPage {
+    /// Where the topic stands.
+    pub position: Position,
+    /// The offset of the oldest publication that is kept; that of the next one if none is.
+    pub oldest: u64,
+    /// The publications, in the order that was asked for. One whose payload is nested more than 60 levels deep has none.
+    pub publications: Vec<Message>,
+    /// Whether more of them follow in this direction.
+    pub more: bool,
+    /// Whether nothing is missing between the position that was asked from and these.
+    pub complete: bool,
 }
 
 /// Who is on which topic.

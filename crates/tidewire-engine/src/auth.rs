@@ -366,13 +366,7 @@ impl Verifier {
 #[must_use]
 pub fn find_token<'a>(request: &Request<'a>, config: &AuthConfig) -> Option<Cow<'a, str>> {
     let non_empty = |token: &&str| !token.is_empty();
-    let from_subprotocol = || {
-        let prefix = config.subprotocol_prefix.as_deref()?;
-        request
-            .protocols()
-            .filter_map(|name| name.strip_prefix(prefix))
-            .find(non_empty)
-    };
+    let from_subprotocol = || request.protocol_token(config.subprotocol_prefix.as_deref()?);
     let from_query = || request.query_value(config.query_parameter.as_deref()?);
     let borrowed = request
         .cookie(&config.cookie_name)

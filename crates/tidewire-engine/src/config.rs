@@ -28,7 +28,8 @@ pub struct Config {
     /// Paths that take connections; empty for any. Default `/ws` and `/wse`.
     pub paths: Vec<String>,
     /// Subprotocols of the application: the first of them that a client offers is confirmed, or none. With
-    /// an empty list the client's first offer is confirmed, whatever it is. Default: empty.
+    /// an empty list the client's first offer that carries no token is confirmed, whatever it is. One that carries a token
+    /// ([`AuthConfig::subprotocol_prefix`]) is confirmed if nothing else is offered. Default: empty.
     pub subprotocols: Vec<String>,
     /// How tokens are checked; `None` lets everyone in. Default `None`.
     pub auth: Option<AuthConfig>,

@@ -154,6 +154,7 @@ counters! {
     publications_dropped, Counter, "Publications dropped or replaced because a subscription lagged";
     publications_expired, Counter, "Publications that nobody got because their time to live was over";
     gaps_told, Counter, "Gaps that lagging subscribers were told of";
+    history_requests, Counter, "Histories that clients asked for";
     recoveries_complete, Counter, "Subscriptions that got everything they had missed";
     recoveries_incomplete, Counter, "Subscriptions that could not get everything they had missed";
     presence_events, Counter, "Joins, leaves and updates told to the subscribers of topics";

@@ -1,7 +1,7 @@
 //! The opening handshake in the server: who may come in, and how the others are told.
 
 use crate::application::{Application, CloseReason, Peer};
-use crate::auth::{Claims, TokenError, find_token};
+use crate::auth::{Claims, TokenError, Verifier, find_token};
 use crate::config::{Config, OriginPolicy, Protocol};
 use crate::connection::{Connection, Phase};
 use crate::core::{Core, wire_now};
@@ -9,6 +9,7 @@ use crate::layers::{self, Layers};
 use crate::shard::EngineShard;
 use crate::topics::access::{Access, AccessRules, InvalidRules};
 use crate::v1::write_message;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
@@ -28,7 +29,7 @@ enum Decision {
     /// Let in; whether a bad token is still to be told.
     Accept {
         guest: Guest,
-        failure: Option<TokenError>,
+        failure: Option<String>,
     },
     Reject {
         status: u16,
@@ -108,12 +109,11 @@ impl<A: Application> EngineShard<A> {
         id: ConnectionId,
         request: &Request<'_>,
         guest: Guest,
-        failure: Option<TokenError>,
+        failure: Option<String>,
     ) {
         let now = wire_now(io);
         let user = guest.user;
-        let compression = &self.core.shared.config.compression;
-        let deflate = layers::wanted(compression)
+        let deflate = layers::wanted(&self.core.shared.config)
             .and_then(|wanted| DeflateParameters::accept(wanted, request.extensions()));
         let extensions = deflate
             .as_ref()
@@ -127,7 +127,7 @@ impl<A: Application> EngineShard<A> {
         );
         let mut session = session_of(request, now);
         if let Some(failure) = failure {
-            self.refuse_after_upgrade(io, id, &mut session, failure, now);
+            self.refuse_after_upgrade(io, id, &mut session, &failure, now);
             return;
         }
         self.end_pending(io, id);
@@ -174,18 +174,18 @@ impl<A: Application> EngineShard<A> {
         io: &mut Io,
         id: ConnectionId,
         session: &mut ServerSession,
-        failure: TokenError,
+        failure: &str,
         now: Now,
     ) {
         let message_id = self.core.new_id(now.unix_ms);
-        let error = Reply::error(ErrorCode::AuthFailed, failure.to_string());
+        let error = Reply::error(ErrorCode::AuthFailed, failure.to_owned());
         if let Some(buffer) = io.buffer(id) {
             if self.core.shared.config.protocol == Protocol::V1 {
                 let profile = &self.core.shared.profile;
                 write_message(buffer, session, profile, &error, message_id, now);
             }
             let code = CloseCode::NOT_AUTHENTICATED;
-            frame::write_close(buffer, Some(code), &failure.to_string(), None);
+            frame::write_close(buffer, Some(code), failure, None);
         }
         self.reject(io, id);
     }
@@ -245,27 +245,14 @@ impl Core {
         let mut expires_at_s = None;
         let mut rules = None;
         if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
-            let verified = find_token(request, auth)
-                .ok_or(TokenError::Missing)
-                .and_then(|token| verifier.verify(&token, unix_ms / 1000));
-            match verified {
-                Ok(claims) => {
-                    match self.rules_of(&claims) {
-                        Ok(own) => rules = own,
-                        Err(error) => return reject(401, &error.to_string()),
-                    }
+            match self.verified(verifier, find_token(request, auth), unix_ms) {
+                Ok((claims, own)) => {
+                    rules = own;
                     user = Some(claims.subject);
                     expires_at_s = Some(claims.expires_at_s);
                 }
-                Err(error) => {
-                    self.counters.auth_failures.add(1);
-                    let code = ErrorCode::AuthFailed.as_str();
-                    tracing::info!(code, %error, "a token is not accepted");
-                    if !config.auth_failure_after_upgrade {
-                        return reject(401, &error.to_string());
-                    }
-                    failure = Some(error);
-                }
+                Err(error) if config.auth_failure_after_upgrade => failure = Some(error),
+                Err(error) => return reject(401, &error),
             }
         }
         if failure.is_none() && !self.take_place() {
@@ -279,6 +266,26 @@ impl Core {
             expires_at_s,
         };
         Decision::Accept { guest, failure }
+    }
+
+    /// What a token says, with the access rules that it brings along; else why it is not accepted.
+    fn verified(
+        &self,
+        verifier: &Verifier,
+        token: Option<Cow<'_, str>>,
+        unix_ms: u64,
+    ) -> Result<(Claims, Option<AccessRules>), String> {
+        let verified = token
+            .ok_or(TokenError::Missing)
+            .and_then(|token| verifier.verify(&token, unix_ms / 1000));
+        let claims = verified.map_err(|error| {
+            self.counters.auth_failures.add(1);
+            let code = ErrorCode::AuthFailed.as_str();
+            tracing::info!(code, %error, "a token is not accepted");
+            error.to_string()
+        })?;
+        let rules = self.rules_of(&claims).map_err(|error| error.to_string())?;
+        Ok((claims, rules))
     }
 
     /// Why nobody is let in for now, if so.
@@ -322,22 +329,12 @@ fn session_of(request: &Request<'_>, now: Now) -> ServerSession {
     ServerSession::new(format, compression, now).with_protocol_version(version)
 }
 
-/// The subprotocol to name: the client's first that is configured. If none is, its first, but for one that
-/// only carries its token: a browser that offers some fails the connection if none is named.
+/// The subprotocol to confirm.
 fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
-    let configured = &core.shared.config.subprotocols;
-    if !configured.is_empty() {
-        return request
-            .protocols()
-            .find(|name| configured.iter().any(|known| known == name));
-    }
-    let auth = core.shared.config.auth.as_ref();
+    let config = &core.shared.config;
+    let auth = config.auth.as_ref();
     let prefix = auth.and_then(|auth| auth.subprotocol_prefix.as_deref());
-    let is_token = |name: &&str| prefix.is_some_and(|prefix| name.starts_with(prefix));
-    request
-        .protocols()
-        .find(|name| !is_token(name))
-        .or_else(|| request.protocols().next())
+    request.chosen_protocol(&config.subprotocols, prefix)
 }
 
 /// Whether a page calls a server that is most likely meant for this machine alone, and is not expected to.

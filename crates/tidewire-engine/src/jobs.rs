@@ -9,6 +9,7 @@ use crate::shard::{EngineShard, FANOUT_BYTES_PER_TURN};
 use crate::topics::attendance::Announcement;
 use crate::topics::catch_up::CatchUp;
 use crate::topics::manage::Recheck;
+use crate::topics::read_history::HistoryJob;
 use crate::topics::subscription::SubscriptionJob;
 use crate::turn::Turn;
 use crate::work::cost;
@@ -33,6 +34,8 @@ pub(crate) enum Job {
     Subscription(Box<SubscriptionJob>),
     /// What a new subscriber of a topic has missed.
     CatchUp(Box<CatchUp>),
+    /// A `history_request`.
+    History(Box<HistoryJob>),
     /// The topics that a session is present on from now on.
     Announcement(Announcement),
     /// The subscriptions of a session whose rights have changed.
@@ -178,6 +181,10 @@ impl<A: Application> Turn<'_, A> {
             Job::CatchUp(catch_up) => {
                 let rest = self.core.step_catch_up(self.io, state, catch_up);
                 rest.map(Job::CatchUp)
+            }
+            Job::History(job) => {
+                let rest = self.core.step_history(self.io, state, job);
+                rest.map(Job::History)
             }
             Job::Announcement(announcement) => {
                 let rest = self.core.step_announcement(self.io, state, announcement);

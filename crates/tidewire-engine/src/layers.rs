@@ -1,6 +1,6 @@
 //! What lies between a connection's messages and its frames: compression and encryption.
 
-use crate::config::{Compression, Deflate};
+use crate::config::{Config, Deflate, Encryption};
 use crate::core::Core;
 use crate::encryption::EncryptionLayer;
 use tidewire_wire::deflate::{
@@ -116,17 +116,22 @@ impl SharedDeflate {
     }
 }
 
-/// What the server wants of permessage-deflate, if it takes part at all.
-pub(crate) fn wanted(compression: &Compression) -> Option<DeflateParameters> {
-    let keeps_context = match compression.deflate {
+/// What the server wants of permessage-deflate, if it takes part at all. Where every message has to be encrypted it does
+/// not: browsers would compress ciphertext (PROTOCOL.md, section 9.2 (7)).
+pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
+    if config.encryption == Encryption::Required {
+        return None;
+    }
+    let keeps_context = match config.compression.deflate {
         Deflate::Off => return None,
         Deflate::Shared => false,
         Deflate::PerConnection => true,
     };
+    let window_bits = config.compression.window_bits;
     Some(DeflateParameters {
         server_no_context_takeover: !keeps_context,
         client_no_context_takeover: !keeps_context,
-        server_max_window_bits: compression.window_bits,
-        client_max_window_bits: compression.window_bits,
+        server_max_window_bits: window_bits,
+        client_max_window_bits: window_bits,
     })
 }

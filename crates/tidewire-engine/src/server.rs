@@ -239,6 +239,7 @@ impl Shared {
                 calls: true,
                 topics: true,
                 presence: true,
+                history: true,
             },
             message_bytes_max: limits.message_bytes_max,
             rate_limit_capacity: limits.rate_limit_capacity,

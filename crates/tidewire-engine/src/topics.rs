@@ -4,7 +4,7 @@
 //! [`broker`] and, under the topic's lock, a number and a place in the [`outlet`] of every shard that has subscribers.
 //! Each shard empties its outlet once per turn ([`deliver`]) and knows which of its connections subscribe to what
 //! ([`local`]). What a lagging subscription does not take waits in [`lag`]. [`subscription`] and [`publish`] are what
-//! clients ask for, [`catch_up`] what a new subscriber gets first, [`manage`] what the application does.
+//! clients ask for, [`catch_up`] what a new subscriber gets first, [`read_history`] what is kept, [`manage`] what the application does.
 //!
 //! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`], [`filter`], [`history`],
 //! [`presence`], [`group`], [`remembered`], [`producer`].
@@ -33,6 +33,7 @@ pub(crate) mod presence;
 pub(crate) mod producer;
 pub(crate) mod publication;
 mod publish;
+pub(crate) mod read_history;
 pub(crate) mod remembered;
 mod round;
 pub(crate) mod subscribe;

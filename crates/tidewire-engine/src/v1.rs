@@ -221,6 +221,9 @@ impl<A: Application> Turn<'_, A> {
                 let refresh = Refresh::new(token, correlation_id);
                 state.jobs.push(Job::Refresh(Box::new(refresh)));
             }
+            RequestKind::History(query) => {
+                self.handle_history_request(state, query, correlation_id);
+            }
             RequestKind::Presence(request) => {
                 self.handle_presence_request(state, request, correlation_id);
             }

@@ -3,14 +3,17 @@
 mod common;
 
 use common::{
-    Client, Opening, Said, assert_settled, config, connect, connect_v1, raw_config, start,
+    Client, Opening, Said, assert_settled, config, connect, connect_v1, raw_config, start, tcp,
     wait_until,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
+use std::io::{Read as _, Write as _};
 use tidewire_engine::apps::{Echo, Sink};
-use tidewire_engine::{Compression, Config, Deflate, Outgoing};
+use tidewire_engine::{Compression, Config, Deflate, Encryption, Outgoing};
+use tidewire_testkit::vectors::deflate::Negotiation;
+use tidewire_testkit::vectors::load;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::deflate::{Compressor, DeflateParameters};
 use tidewire_wire::frame::{OpCode, write_compressed_frame};
@@ -103,6 +106,58 @@ fn short_messages_and_clients_that_did_not_ask_get_plain_ones() {
 
     let server = start(raw_config(), Echo);
     assert_eq!(offering(server.address()).open().deflate, None);
+}
+
+/// The cases of `deflate-negotiation.json` that name a setting of encryption, at a real server.
+#[test]
+fn a_server_that_requires_encryption_declines() {
+    let mut settings = Vec::new();
+    for case in load::<Negotiation>("deflate-negotiation") {
+        let Negotiation::Server {
+            name,
+            encryption: Some(setting),
+            offers,
+            response,
+            ..
+        } = case
+        else {
+            continue;
+        };
+        let config = Config {
+            encryption: match &*setting {
+                "required" => Encryption::Required,
+                "optional" => Encryption::Optional,
+                other => panic!("{name}: {other}"),
+            },
+            ..with_deflate(config(), Deflate::PerConnection)
+        };
+        let server = start(config, Echo);
+        let request = format!(
+            "GET /ws HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Extensions: {}\r\n\r\n",
+            server.address(),
+            offers.join(", "),
+        );
+        let mut stream = tcp(server.address());
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 101 "), "{name}: {head}");
+        let agreed = head
+            .lines()
+            .find_map(|line| line.strip_prefix("Sec-WebSocket-Extensions: "));
+        assert_eq!(agreed, response.as_deref(), "{name}");
+        settings.push(setting);
+    }
+    for setting in ["required", "optional"] {
+        assert!(settings.iter().any(|seen| seen == setting), "{setting}");
+    }
 }
 
 #[test]

@@ -9,6 +9,8 @@ use common::{
 use serde_json::json;
 use std::io::{Read, Write};
 use tidewire_engine::apps::{Echo, Sink};
+use tidewire_engine::auth::{AuthConfig, KeyMaterial};
+use tidewire_engine::token::{SigningKey, sign};
 use tidewire_engine::{Config, OriginPolicy};
 use tidewire_wire::close::CloseCode;
 
@@ -306,6 +308,53 @@ fn an_offered_subprotocol_is_named() {
         .protocol("two");
     assert_eq!(opening.open().protocol.as_deref(), Some("one"));
     assert_eq!(connect(&server).protocol, None);
+}
+
+/// Browsers fail a connection for which they offered subprotocols if none is confirmed.
+#[test]
+fn a_subprotocol_that_carries_the_token_is_confirmed_if_nothing_else_is_offered() {
+    for subprotocols in [Vec::new(), vec!["chat".to_owned()]] {
+        let mut auth = AuthConfig::new(KeyMaterial::Hs256(vec![7; 32]));
+        auth.subprotocol_prefix = Some("token.".to_owned());
+        let config = Config {
+            auth: Some(auth),
+            subprotocols,
+            ..config()
+        };
+        let server = start(config, Echo);
+        let key = SigningKey::new(&KeyMaterial::Hs256(vec![7; 32])).unwrap();
+        let claims = json!({"sub": "ana", "exp": 4_000_000_000_u64});
+        let token = format!("token.{}", sign(&claims, &key, None).unwrap());
+        let offering = |protocols: &[&str]| {
+            let opening = Opening::new(server.address());
+            let offer = |opening: Opening, name: &&str| opening.protocol(*name);
+            protocols.iter().fold(opening, offer)
+        };
+        for (offered, confirmed) in [
+            (vec![&*token], &*token),
+            (vec![&*token, "chat"], "chat"),
+            (vec!["chat", &*token], "chat"),
+        ] {
+            let mut client = offering(&offered).open();
+            assert_eq!(client.protocol.as_deref(), Some(confirmed));
+            let ready = client.next_json();
+            assert_eq!(ready["p"]["details"]["user_id"], "ana");
+        }
+        assert_eq!(offering(&["chat"]).refused().0, 401);
+    }
+}
+
+/// A page cannot close with 1002, 1007, 1008 or 1009: what it sends in their place is a close like any other.
+#[test]
+fn a_client_that_refuses_closes_as_any_peer_does() {
+    let server = start(config(), Echo);
+    let mut client = connect_v1(&server);
+    client.send_close(CloseCode::CLIENT_REFUSED);
+    assert_eq!(client.next(), Said::Close(Some(4406), String::new()));
+    assert_eq!(client.next(), Said::End);
+    let counters = assert_settled(&server.handle());
+    assert_eq!(counters.sessions_closed_by_peer, 1);
+    assert_eq!(counters.application_panics, 0);
 }
 
 #[test]

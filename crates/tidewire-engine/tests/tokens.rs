@@ -193,6 +193,14 @@ fn a_failure_may_be_told_after_the_upgrade() {
         (1, 0)
     );
 
+    // Neither can a page read why a token whose rights cannot be used is refused.
+    let mut config = config();
+    config.topics.access_claim = Some("rights".to_owned());
+    let server = failing(config);
+    let mut client = bearer(&server, &token(json!({"rights": 7}))).open();
+    assert_eq!(client.next_json()["p"]["code"], "AUTH_FAILED");
+    assert!(matches!(client.next(), Said::Close(Some(4401), _)));
+
     let raw = failing(raw_config());
     let mut client = bearer(&raw, "bad").open();
     assert!(matches!(client.next(), Said::Close(Some(4401), _)));

@@ -87,11 +87,17 @@ impl Log {
 }
 
 impl Reading {
-    /// A subscription was answered that had asked for what came after `since`.
+    /// A subscription was answered that had asked for what came after `since` or, if that cannot be had, for the
+    /// newest `replay` publications.
     ///
     /// # Errors
     /// The answer contradicts itself or the question.
-    pub fn start(topic: &str, since: Option<&Place>, answer: &Answer) -> Result<Self, Violation> {
+    pub fn start(
+        topic: &str,
+        since: Option<&Place>,
+        replay: u64,
+        answer: &Answer,
+    ) -> Result<Self, Violation> {
         let wrong = |what: &str| Violation(format!("{topic}: {what}: {since:?} {answer:?}"));
         let mut at = answer.at.clone();
         match (since, answer.recovered) {
@@ -104,8 +110,10 @@ impl Reading {
                 }
                 at.offset = since.offset;
             }
-            (_, false) if answer.count > 1 => return Err(wrong("a part was recovered in silence")),
-            // The newest value.
+            (_, false) if answer.count > replay.max(1) || answer.count > at.offset => {
+                return Err(wrong("a part was recovered in silence"));
+            }
+            // The newest value, or the newest ones.
             (_, false) => at.offset -= answer.count,
         }
         Ok(Self {
@@ -188,7 +196,7 @@ mod tests {
     #[test]
     fn order_is_kept_and_gaps_are_told() {
         let mut log = Log::default();
-        let mut reading = Reading::start("t", Some(&place(2)), &answer(4, true, 2)).unwrap();
+        let mut reading = Reading::start("t", Some(&place(2)), 0, &answer(4, true, 2)).unwrap();
         for offset in [3, 4, 5] {
             reading.receive(&mut log, &place(offset), "x").unwrap();
         }
@@ -203,11 +211,15 @@ mod tests {
 
     #[test]
     fn an_answer_must_be_complete_or_say_that_it_is_not() {
-        assert!(Reading::start("t", None, &answer(4, true, 0)).is_err());
-        assert!(Reading::start("t", Some(&place(1)), &answer(4, true, 2)).is_err());
-        assert!(Reading::start("t", Some(&place(1)), &answer(4, false, 2)).is_err());
-        assert!(Reading::start("t", Some(&place(1)), &answer(4, false, 0)).is_ok());
-        let newest = Reading::start("t", None, &answer(4, false, 1)).unwrap();
+        assert!(Reading::start("t", None, 0, &answer(4, true, 0)).is_err());
+        assert!(Reading::start("t", Some(&place(1)), 0, &answer(4, true, 2)).is_err());
+        assert!(Reading::start("t", Some(&place(1)), 0, &answer(4, false, 2)).is_err());
+        assert!(Reading::start("t", Some(&place(1)), 0, &answer(4, false, 0)).is_ok());
+        let newest = Reading::start("t", None, 0, &answer(4, false, 1)).unwrap();
         assert_eq!(newest.at(), &place(3));
+        let newest = Reading::start("t", Some(&place(1)), 3, &answer(4, false, 3)).unwrap();
+        assert_eq!(newest.at(), &place(1));
+        assert!(Reading::start("t", None, 3, &answer(4, false, 4)).is_err());
+        assert!(Reading::start("t", None, 9, &answer(4, false, 5)).is_err());
     }
 }

@@ -29,6 +29,8 @@ export interface CloseInfo {
   code: number;
   /** The reason of the close frame, or what went wrong. */
   reason: string;
+  /** This side ended the connection, because the server broke a rule: the code says what the server did wrong. */
+  isRefusal?: boolean;
   /** The status of a refused upgrade, where the transport can see it. */
   status?: number;
   /** How long the server asks to wait, in milliseconds, from `Retry-After`. */

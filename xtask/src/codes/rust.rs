@@ -153,15 +153,35 @@ fn number_function(out: &mut String, signature: &str, rows: &[(String, String)],
     line(out, 1, "}\n");
 }
 
-/// An arm as the formatter would have it: one that is too long for its line gets a block.
+/// An arm as the formatter would have it: one that is too long for its line gets a block, and patterns that are too
+/// long for theirs fill several.
 fn arm(out: &mut String, pattern: &str, value: &str) {
+    let room = LINE_BYTES_MAX - 3 * INDENT.len();
     let text = format!("{pattern} => {value},");
-    if text.len() + 3 * INDENT.len() <= LINE_BYTES_MAX {
+    if text.len() <= room {
         return line(out, 3, &text);
     }
-    line(out, 3, &format!("{pattern} => {{"));
-    line(out, 4, value);
-    line(out, 3, "}");
+    let opening = format!("{pattern} => {{");
+    if opening.len() <= room {
+        line(out, 3, &opening);
+        line(out, 4, value);
+        return line(out, 3, "}");
+    }
+    let mut filled = String::new();
+    for (index, part) in pattern.split(" | ").enumerate() {
+        let next = if index == 0 {
+            part.to_owned()
+        } else {
+            format!(" | {part}")
+        };
+        if filled.len() + next.len() + " => {".len() > room {
+            line(out, 3, &filled);
+            filled = next.trim_start().to_owned();
+        } else {
+            filled += &next;
+        }
+    }
+    line(out, 3, &format!("{filled} => {value},"));
 }
 
 fn line(out: &mut String, indent: usize, text: &str) {
@@ -240,14 +260,18 @@ mod tests {
     }
 
     #[test]
-    fn a_long_arm_gets_a_block() {
+    fn a_long_arm_gets_a_block_or_several_lines() {
         let mut out = String::new();
-        let numbers = ["4000"; 11].join(" | ");
-        arm(&mut out, &numbers, "Some(Fault::Peer)");
+        let numbers = |count| vec!["4000"; count].join(" | ");
+        arm(&mut out, &numbers(11), "Some(Fault::Peer)");
         arm(&mut out, "4300", "Some(Fault::Server)");
+        arm(&mut out, &numbers(13), "Some(Fault::Peer)");
         let expected = format!(
-            "            {numbers} => {{\n                Some(Fault::Peer)\n            }}\n            \
-             4300 => Some(Fault::Server),\n"
+            "            {} => {{\n                Some(Fault::Peer)\n            }}\n            \
+             4300 => Some(Fault::Server),\n            \
+             {}\n            | 4000 => Some(Fault::Peer),\n",
+            numbers(11),
+            numbers(12)
         );
         assert_eq!(out, expected);
     }

@@ -10,6 +10,7 @@ from ._client import Client, connect
 from ._client_options import ClientOptions
 from ._client_results import (
     EndpointHealth,
+    HistoryPage,
     Member,
     PublishResult,
     Quality,
@@ -39,6 +40,7 @@ __all__ = [
     "Connection",
     "EndpointHealth",
     "HandlerStatistics",
+    "HistoryPage",
     "LoadProgress",
     "LoadResult",
     "Member",

@@ -153,6 +153,7 @@ class Client(BaseClient):
         *,
         recover: bool = True,
         positions: Mapping[str, results.Position] | None = None,
+        replay: int = 0,
         presence: Mapping[str, Any] | None = None,
         queue_group: str | None = None,
         acknowledge: bool = False,
@@ -166,6 +167,8 @@ class Client(BaseClient):
             topics: One or several.
             recover: After a lost connection, get what was missed.
             positions: Where to go on, by topic: what came after is sent first.
+            replay: How many of the newest publications of each topic's history come first. After a lost
+                connection they come only if `recover` is on and the server cannot say what was missed.
             presence: What other subscribers are told about this one.
             queue_group: Share the publications with this group: each goes to one member.
             acknowledge: As a member of a group, call `acknowledge` for what is done.
@@ -181,6 +184,7 @@ class Client(BaseClient):
             topics,
             recover=recover,
             positions=positions,
+            replay=replay,
             presence=presence,
             queue_group=queue_group,
             acknowledge=acknowledge,
@@ -230,6 +234,31 @@ class Client(BaseClient):
     async def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
         """Who is on these topics."""
         return results.presence(await self._done(self._core.presence(topic_list(topics))))
+
+    async def history(
+        self,
+        topic: str,
+        *,
+        since: results.Position | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+    ) -> results.HistoryPage:
+        """Reads what the server keeps of a topic; no subscription is needed.
+
+        Args:
+            topic: The topic.
+            since: Only what comes after this position or, with the newest first, before it.
+            limit: Publications at most, 1 to 1000.
+            newest_first: From the newest backwards, instead of from the oldest on.
+
+        Raises:
+            CallError: This user may not have the topic, or it keeps no history.
+            CallTimeoutError: No answer came in time.
+        """
+        answer = await self._done(
+            self._core.history(topic, since=since, limit=limit, newest_first=newest_first)
+        )
+        return results.history(answer)
 
     async def sync(self, topics: Topics = ()) -> None:
         """Asks for the state of topics, or of all that are subscribed; it comes as messages."""

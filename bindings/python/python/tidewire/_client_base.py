@@ -185,6 +185,7 @@ class BaseClient:
         *,
         recover: bool = True,
         positions: Mapping[str, results.Position] | None = None,
+        replay: int = 0,
         presence: Mapping[str, Any] | None = None,
         queue_group: str | None = None,
         acknowledge: bool = False,
@@ -195,6 +196,7 @@ class BaseClient:
         options = {
             "recover": recover,
             "positions": _pairs(positions),
+            "replay": replay,
             "presence": presence,
             "queue_group": queue_group,
             "acknowledge": acknowledge,

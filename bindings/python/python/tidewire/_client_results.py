@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import SubscriptionError
+
+if TYPE_CHECKING:
+    from ._native import ClientBatch
 
 Position = tuple[str, int]
 """A place in a topic's history: its epoch, 8 hex digits, and the offset."""
@@ -83,6 +86,30 @@ class TopicPresence:
 
 
 @dataclass(frozen=True)
+class HistoryPage:
+    """A part of a topic's history.
+
+    Attributes:
+        position: Where the topic stands.
+        oldest: The offset of the oldest publication that is kept; that of the next one if none is.
+        publications: The publications, in the order that was asked for.
+        more: Whether more of them follow in this direction.
+        complete: Whether nothing is missing between the position that was asked from and these.
+    """
+
+    position: Position
+    oldest: int
+    publications: ClientBatch
+    more: bool = False
+    complete: bool = True
+
+    @property
+    def last(self) -> Position | None:
+        """The position of the last publication, to ask for what follows it; `None` if there is none."""
+        return self.publications[-1].position if len(self.publications) else None
+
+
+@dataclass(frozen=True)
 class Quality:
     """What the pings say about the connection.
 
@@ -155,6 +182,11 @@ def unsubscribed(answer: SubscribeAnswer) -> Subscription:
         for topic, (epoch, offset, recovered, count) in positions.items()
     }
     return Subscription(topics, known)
+
+
+def history(answer: tuple[Position, int, ClientBatch, bool, bool]) -> HistoryPage:
+    """The result of reading a history."""
+    return HistoryPage(*answer)
 
 
 def presence(answer: tuple[dict[str, Any], list[str]]) -> dict[str, TopicPresence]:

@@ -140,6 +140,7 @@ class Client(BaseClient):
         *,
         recover: bool = True,
         positions: Mapping[str, results.Position] | None = None,
+        replay: int = 0,
         presence: Mapping[str, Any] | None = None,
         queue_group: str | None = None,
         acknowledge: bool = False,
@@ -157,6 +158,7 @@ class Client(BaseClient):
             topics,
             recover=recover,
             positions=positions,
+            replay=replay,
             presence=presence,
             queue_group=queue_group,
             acknowledge=acknowledge,
@@ -206,6 +208,18 @@ class Client(BaseClient):
     def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
         """Who is on these topics."""
         return results.presence(self._core.presence(topic_list(topics)).wait())
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: results.Position | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+    ) -> results.HistoryPage:
+        """Reads what the server keeps of a topic; see `tidewire.Client.history`."""
+        ticket = self._core.history(topic, since=since, limit=limit, newest_first=newest_first)
+        return results.history(ticket.wait())
 
     def sync(self, topics: Topics = ()) -> None:
         """Asks for the state of topics, or of all that are subscribed; it comes as messages."""

@@ -1,6 +1,7 @@
 //! What comes of a request: waited for by a thread, or told to an event loop by the bell.
 
 use super::SIGNALS_CHECKED;
+use super::message::ClientBatch;
 use super::runtime;
 use super::signal::Signal;
 use crate::arguments::Whole;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::request::{PresenceAnswer, Subscribed};
 use tidewire_client::sequencer::Position;
-use tidewire_client::{Error, Published};
+use tidewire_client::{Error, HistoryPage, Published};
 use tokio::task::AbortHandle;
 
 /// An answer on its way. Who drops it gives up: what it stands for is not done if it was not done yet.
@@ -56,6 +57,7 @@ pub(super) enum Answer {
     Subscribed(Subscribed),
     Published(Published),
     Presence(PresenceAnswer),
+    History(Box<HistoryPage>),
 }
 
 impl Ticket {
@@ -204,6 +206,11 @@ impl Answer {
                 (published.is_duplicate, published.position.map(position)).into_py_any(py)
             }
             Self::Presence(answer) => presence(py, answer),
+            Self::History(page) => {
+                let publications = Py::new(py, ClientBatch::of(page.publications))?;
+                let stands = position(page.position);
+                (stands, page.oldest, publications, page.more, page.complete).into_py_any(py)
+            }
         }
     }
 }

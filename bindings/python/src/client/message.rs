@@ -53,6 +53,11 @@ impl ClientBatch {
     pub(super) fn new(batch: Option<Batch>) -> Self {
         Self(batch.into_iter().flatten().map(What::from).collect())
     }
+
+    /// These messages, which did not come by themselves.
+    pub(super) fn of(messages: Vec<Message>) -> Self {
+        Self(messages.into_iter().map(What::Message).collect())
+    }
 }
 
 #[pymethods]

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use tidewire_client::request::{Overload, SubscribeOptions, Value};
 use tidewire_client::sequencer::Position;
-use tidewire_client::{Priority, Publication, QueueOptions};
+use tidewire_client::{HistoryQuery, Priority, Publication, QueueOptions};
 use tidewire_wire::envelope::parse_epoch;
 
 #[pymethods]
@@ -168,6 +168,28 @@ impl ClientCore {
         Ok(self.spawn(work, Answer::Presence)?)
     }
 
+    /// Done when the server has said what it keeps of a topic.
+    #[pyo3(signature = (topic, *, since, limit, newest_first))]
+    fn history(
+        &self,
+        topic: Str,
+        since: Option<(Str, Whole)>,
+        limit: Whole,
+        newest_first: Flag,
+    ) -> PyResult<Ticket> {
+        let query = HistoryQuery {
+            topic: topic.into_string(),
+            since: since
+                .map(|(epoch, offset)| position_of(&epoch, offset.0))
+                .transpose()?,
+            limit: limit.0,
+            newest_first: newest_first.0,
+        };
+        let client = self.client()?;
+        let work = async move { client.history(query).await };
+        Ok(self.spawn(work, |page| Answer::History(Box::new(page)))?)
+    }
+
     fn sync(&self, topics: Names) -> PyResult<Ticket> {
         let topics = topics.into_strings();
         let client = self.client()?;
@@ -277,14 +299,11 @@ fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {
     let from = positions
         .unwrap_or_default()
         .into_iter()
-        .map(|(topic, (epoch, offset))| {
-            let words = format!("the epoch {epoch:?} is not 8 hex digits");
-            let epoch = parse_epoch(&epoch).ok_or_else(|| argument(words))?;
-            Ok::<_, Failure>((topic, Position { epoch, offset }))
-        });
+        .map(|(topic, (epoch, offset))| Ok::<_, Failure>((topic, position_of(&epoch, offset)?)));
     Ok(SubscribeOptions {
         recover: field(fields, "recover")?.unwrap_or(true),
         from: from.collect::<Result<_, _>>()?,
+        replay: field(fields, "replay")?.unwrap_or_default(),
         presence: document(fields, "presence")?,
         queue_group: field(fields, "queue_group")?,
         acknowledge: field(fields, "acknowledge")?.unwrap_or(false),
@@ -292,6 +311,12 @@ fn subscribe_options(fields: &Bound<'_, PyDict>) -> PyResult<SubscribeOptions> {
         filter: document(fields, "filter")?,
         overload: overload.map(known).transpose()?,
     })
+}
+
+fn position_of(epoch: &str, offset: u64) -> Result<Position, Failure> {
+    let words = || argument(format!("the epoch {epoch:?} is not 8 hex digits"));
+    let epoch = parse_epoch(epoch).ok_or_else(words)?;
+    Ok(Position { epoch, offset })
 }
 
 fn publication_of(fields: &Bound<'_, PyDict>) -> PyResult<Publication> {

@@ -2,9 +2,12 @@
 
 use crate::Error;
 use crate::command::Reply;
-use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
+use crate::request::{
+    HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tidewire_wire::session::HistoryQuery;
 
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -36,6 +39,10 @@ pub(crate) enum Waiting {
         limit: Option<u64>,
         reply: Reply<PresenceAnswer>,
     },
+    History {
+        query: HistoryQuery,
+        reply: Reply<HistoryPage>,
+    },
     Call {
         reply: Reply<Vec<u8>>,
     },
@@ -47,6 +54,7 @@ pub(crate) enum Asked {
     Subscription,
     Publish,
     Presence,
+    History,
     Call,
 }
 
@@ -138,6 +146,7 @@ impl Waiting {
             Self::Subscribe { .. } | Self::Unsubscribe { .. } => Asked::Subscription,
             Self::Publish { .. } => Asked::Publish,
             Self::Presence { .. } => Asked::Presence,
+            Self::History { .. } => Asked::History,
             Self::Call { .. } => Asked::Call,
         }
     }
@@ -154,6 +163,9 @@ impl Waiting {
             Self::Presence { reply, .. } => {
                 let _ = reply.send(Err(error));
             }
+            Self::History { reply, .. } => {
+                let _ = reply.send(Err(error));
+            }
             Self::Call { reply } => {
                 let _ = reply.send(Err(error));
             }
@@ -166,6 +178,7 @@ impl Waiting {
             Self::Subscribe { .. } | Self::Unsubscribe { .. } => false,
             Self::Publish { reply, .. } => reply.as_ref().is_some_and(Reply::is_closed),
             Self::Presence { reply, .. } => reply.is_closed(),
+            Self::History { reply, .. } => reply.is_closed(),
             Self::Call { reply } => reply.is_closed(),
         }
     }

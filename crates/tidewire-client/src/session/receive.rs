@@ -8,7 +8,7 @@ use crate::config::Encryption;
 use crate::error::Ending;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::PresenceAnswer;
+use crate::request::{HistoryPage, PresenceAnswer};
 use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
@@ -18,7 +18,7 @@ use tidewire_wire::format::Format;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
 use tidewire_wire::session::{
-    Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
+    self as wire, Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
 };
 
 impl Session {
@@ -242,6 +242,13 @@ impl Session {
                     let _ = reply.send(Ok(PresenceAnswer { topics, failed }));
                 }
             }
+            ClientEvent::HistoryResponse {
+                page,
+                correlation_id,
+            } => {
+                let waiting = waiting(&correlation_id, Asked::History);
+                self.handle_history(waiting, *page);
+            }
             ClientEvent::CallResponse {
                 result,
                 correlation_id,
@@ -256,6 +263,12 @@ impl Session {
                 }
             }
             event => self.handle_news(event, moment, batch),
+        }
+    }
+
+    fn handle_history(&self, waiting: Option<Waiting>, page: wire::HistoryPage) {
+        if let Some(Waiting::History { reply, .. }) = waiting {
+            let _ = reply.send(Ok(HistoryPage::of(page, self.serial)));
         }
     }
 
@@ -342,6 +355,7 @@ impl Session {
                 topics: true,
                 presence: true,
                 calls: true,
+                history: true,
             },
             encryption,
             producer,

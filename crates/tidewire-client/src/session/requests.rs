@@ -63,6 +63,7 @@ impl Session {
                 limit,
                 reply,
             },
+            Command::History { query, reply } => Waiting::History { query, reply },
             command => return self.handle_direct(command, moment, out),
         };
         let number = self.pending.insert(waiting);
@@ -208,25 +209,23 @@ impl Session {
         };
         match waiting {
             Waiting::Subscribe {
-                topics, options, ..
+                topics,
+                options,
+                reply,
             } => {
                 let known = |topic: &str| {
-                    self.sequencer.position(topic).or_else(|| {
-                        let from = options.from.iter().find(|(from, _)| from == topic);
-                        from.map(|(_, position)| *position)
-                    })
+                    let seen = self.sequencer.position(topic);
+                    seen.or_else(|| options.position_from(topic))
                 };
                 let positions = positions(topics, options, known);
+                // Once subscribed, only for topics of which it is not known what was missed.
+                let replays = reply.is_some() || !positions.is_empty();
+                let request = subscription_request(options, &positions, replays);
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
-                let mut request = SubscriptionRequest::new(Action::Subscribe, &names);
-                request.recover = !positions.is_empty();
-                request.recovery = &positions;
-                request.presence = options.presence.as_ref();
-                request.queue_group = options.queue_group.as_deref();
-                request.acknowledge = options.acknowledge;
-                request.window = options.window;
-                request.filter = options.filter.as_ref();
-                request.overload = options.overload;
+                let request = SubscriptionRequest {
+                    topics: &names,
+                    ..request
+                };
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
                     wire.write_subscription(&request, Some(&cid), id, moment.now, out)
                 })
@@ -253,17 +252,13 @@ impl Session {
             } => {
                 let names: Vec<&str> = topics.iter().map(String::as_str).collect();
                 link.write_system(Signed::Yes, moment, out, |wire, out| {
-                    let (counts_only, limit) = (*counts_only, *limit);
-                    let now = moment.now;
-                    wire.write_presence_request(
-                        &names,
-                        counts_only,
-                        limit,
-                        Some(&cid),
-                        id,
-                        now,
-                        out,
-                    )
+                    let (now, cid) = (moment.now, Some(&*cid));
+                    wire.write_presence_request(&names, *counts_only, *limit, cid, id, now, out)
+                })
+            }
+            Waiting::History { query, .. } => {
+                link.write_system(Signed::Yes, moment, out, |wire, out| {
+                    wire.write_history_request(query, Some(&cid), id, moment.now, out)
                 })
             }
             Waiting::Call { .. } => Ok(()),
@@ -366,11 +361,7 @@ impl Session {
         };
         let known = self.sequencer.position(&answer.topic);
         if !answer.recovered {
-            let from = options
-                .from
-                .iter()
-                .find(|(topic, _)| *topic == answer.topic);
-            let last = known.or(from.map(|(_, position)| *position));
+            let last = known.or_else(|| options.position_from(&answer.topic));
             self.forget(&answer.topic, batch);
             if let Some(last) = last
                 && options.recover
@@ -438,6 +429,26 @@ fn positions(
             })
         })
         .collect()
+}
+
+/// A request with these options, for topics that are still to be named.
+fn subscription_request<'a>(
+    options: &'a SubscribeOptions,
+    positions: &'a [RecoveryPosition],
+    replays: bool,
+) -> SubscriptionRequest<'a> {
+    SubscriptionRequest {
+        recover: !positions.is_empty(),
+        recovery: positions,
+        replay: if replays { options.replay } else { 0 },
+        presence: options.presence.as_ref(),
+        queue_group: options.queue_group.as_deref(),
+        acknowledge: options.acknowledge,
+        window: options.window,
+        filter: options.filter.as_ref(),
+        overload: options.overload,
+        ..SubscriptionRequest::new(Action::Subscribe, &[])
+    }
 }
 
 fn publish_request(publication: &Publication) -> PublishRequest<'_> {

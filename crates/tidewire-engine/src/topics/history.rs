@@ -107,6 +107,8 @@ pub(crate) struct HistoryCounters {
 pub(crate) struct Recovery<T> {
     /// Where the topic stands: what is published later has a greater offset, or another epoch.
     pub(crate) position: Position,
+    /// How many publications are kept: the newest ones, without a hole.
+    pub(crate) kept: u64,
     /// Whether everything after the position that was asked for is there. False without one.
     pub(crate) complete: bool,
     /// The first of the missed publications in order; empty unless complete.
@@ -246,6 +248,7 @@ impl<T: Clone> HistoryStore<T> {
         };
         Recovery {
             position,
+            kept: topic.newest - topic.before_oldest(),
             complete,
             publications,
         }

@@ -77,6 +77,8 @@ pub(crate) struct Wanted {
     pub(crate) presence: Option<Arc<str>>,
     /// Whether missed publications are wanted, from where on.
     pub(crate) since: Option<Position>,
+    /// How many of the newest publications are wanted, if not those after `since`.
+    pub(crate) replay: u64,
 }
 
 impl Core {
@@ -258,7 +260,7 @@ impl Core {
         let hub = &self.shared.hub;
         let missed = Missed {
             since: wanted.since,
-            or_newest: hub.rules.of(name).last_value,
+            or_newest: hub.rules.of(name).last_value && wanted.replay == 0,
             limit: 0,
         };
         let Some((recovery, seq)) = hub.recover(name, missed, moment) else {
@@ -276,6 +278,10 @@ impl Core {
                 at = since;
             }
             Some(_) => self.counters.recoveries_incomplete.add(1),
+        }
+        if !recovery.complete && wanted.replay > 0 {
+            count = wanted.replay.min(recovery.kept);
+            at.offset = position.offset - count;
         }
         let told = TopicRecovery {
             topic: name.to_string(),

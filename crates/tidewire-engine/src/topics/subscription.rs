@@ -83,6 +83,7 @@ impl SubscriptionJob {
                 overload: request.overload,
                 presence: request.presence.map(|data| data.to_string().into()),
                 since: None,
+                replay: request.replay,
             },
             group: request.queue_group.map(|name| GroupWish {
                 name,

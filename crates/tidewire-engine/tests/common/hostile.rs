@@ -137,16 +137,13 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
                 .collect();
             vec![json!({"t": t, "p": {"deliveries": deliveries}})]
         }
-        SystemType::PresenceRequest => {
-            let same = vec!["present.0"; scale.share(100)];
-            let many: Vec<String> = (0..scale.share(100))
-                .map(|number| format!("present.{number}"))
-                .collect();
-            vec![
-                json!({"t": t, "cid": "p", "p": {"topics": same}}),
-                json!({"t": t, "cid": "p", "p": {"topics": many}}),
-            ]
-        }
+        SystemType::PresenceRequest => worst_presence(t, scale),
+        SystemType::HistoryRequest => ["oldest", "newest"]
+            .map(|order| {
+                let payload = json!({"topic": "kept.long", "limit": 1000, "order": order});
+                json!({"t": t, "cid": "h", "p": payload})
+            })
+            .to_vec(),
         SystemType::AuthRefresh => worst_refreshes(scale),
         SystemType::CallRequest => {
             let payload = json!({"type": "x", "payload": "x".repeat(scale.bytes)});
@@ -166,11 +163,23 @@ pub fn worst(system: SystemType, scale: Scale) -> Vec<Value> {
         | SystemType::PublishResponse
         | SystemType::PublicationGap
         | SystemType::PresenceResponse
+        | SystemType::HistoryResponse
         | SystemType::MessageAck
         | SystemType::AuthExpiryWarning
         | SystemType::AuthRefreshResponse
         | SystemType::Reconnect => vec![json!({ "t": t })],
     }
+}
+
+fn worst_presence(t: &str, scale: Scale) -> Vec<Value> {
+    let same = vec!["present.0"; scale.share(100)];
+    let many: Vec<String> = (0..scale.share(100))
+        .map(|number| format!("present.{number}"))
+        .collect();
+    vec![
+        json!({"t": t, "cid": "p", "p": {"topics": same}}),
+        json!({"t": t, "cid": "p", "p": {"topics": many}}),
+    ]
 }
 
 fn worst_subscriptions(scale: Scale) -> Vec<Value> {
@@ -189,6 +198,8 @@ fn worst_subscriptions(scale: Scale) -> Vec<Value> {
     vec![
         update(json!({"topics": ["kept.long"], "filter": worst_filter()})),
         update(json!({"topics": kept, "recover": true, "recovery": recovery(&kept)})),
+        update(json!({"topics": ["kept.long"], "replay": u64::MAX, "filter": worst_filter()})),
+        update(json!({"topics": kept, "replay": 1_000_000})),
         update(json!({"topics": deep_patterns(scale)})),
         update(json!({"topics": scale.names("plain"), "filter": worst_filter()})),
         update(json!({"topics": scale.names("lossy"), "overload": "conflate"})),
@@ -217,7 +228,10 @@ fn worst_batches(scale: Scale) -> Vec<Value> {
         .chain((0..scale.share(30)).map(|_| refresh.clone()));
     let presence =
         (0..scale.share(200)).map(|_| worst(SystemType::PresenceRequest, scale)[1].clone());
+    let histories =
+        (0..scale.share(200)).map(|_| worst(SystemType::HistoryRequest, scale)[1].clone());
     vec![
+        batch(histories.collect()),
         batch(filters.collect()),
         batch(publications.collect()),
         batch(presence.collect()),

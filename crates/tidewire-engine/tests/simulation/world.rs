@@ -2,6 +2,7 @@
 
 use super::client::Connection;
 use super::intruder::Intruder;
+use super::outcome::Outcome;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
@@ -15,34 +16,6 @@ use tidewire_engine::{
 use tidewire_net::Handler;
 use tidewire_testkit::simulation::{Driver, Faults};
 use tidewire_testkit::topics::{Answer, Log, Place, Reading};
-
-/// What happened in a run, for the eye and to compare runs.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    pub(crate) publications_received: u64,
-    pub(crate) recoveries: u64,
-    pub(crate) incomplete_recoveries: u64,
-    pub(crate) gaps: u64,
-    pub(crate) resets: u64,
-    pub(crate) jobs_done: u64,
-    pub(crate) presence_checks: u64,
-    pub(crate) connections: u64,
-    /// A digest of everything that was received, with its time.
-    pub(crate) trace: u64,
-}
-
-impl Outcome {
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.publications_received += other.publications_received;
-        self.recoveries += other.recoveries;
-        self.incomplete_recoveries += other.incomplete_recoveries;
-        self.gaps += other.gaps;
-        self.resets += other.resets;
-        self.jobs_done += other.jobs_done;
-        self.presence_checks += other.presence_checks;
-        self.connections += other.connections;
-    }
-}
 
 /// Topics that keep all of what a run publishes, a little of it, and nothing.
 const TOPICS: [&str; 5] = ["long.a", "long.b", "short.a", "plain.a", "room.a"];
@@ -229,12 +202,20 @@ impl Person {
         }
         let since = self.memory.get(topic).cloned();
         let mut payload = json!({"action": "subscribe", "topics": [topic], "overload": overload});
+        if self.replay() > 0 {
+            payload["replay"] = json!(self.replay());
+        }
         if let Some(since) = &since {
             payload["recover"] = json!(true);
             payload["recovery"] = json!({ topic: {"epoch": since.epoch, "offset": since.offset} });
         }
         self.asked.insert(topic.to_owned(), since);
         self.say(&json!({"t": "subscription_update", "p": payload}));
+    }
+
+    /// How much of the past it wants where it has seen nothing yet.
+    fn replay(&self) -> u64 {
+        [0, 1, 4, 1_000][self.name % 4]
     }
 
     fn join_workers(&mut self) {
@@ -439,7 +420,13 @@ impl<H: Handler> World<H> {
         if topic.starts_with("long") && since.is_some() {
             assert!(answer.recovered, "all of {topic} is kept");
         }
-        let reading = Reading::start(topic, since.as_ref(), &answer);
+        if !answer.recovered {
+            self.outcome.replayed += answer.count;
+            if topic.starts_with("long") {
+                assert_eq!(answer.count, person.replay().min(answer.at.offset));
+            }
+        }
+        let reading = Reading::start(topic, since.as_ref(), person.replay(), &answer);
         let reading = reading.unwrap_or_else(|violation| panic!("{violation}"));
         person.readings.insert(topic.to_owned(), reading);
     }

@@ -55,6 +55,8 @@ pub enum Negotiation {
     Server {
         /// What the case is about.
         name: String,
+        /// The server's setting of encryption: `off`, `optional` or `required`; `off` if missing.
+        encryption: Option<String>,
         /// What the server wants.
         wanted: Parameters,
         /// The values of the headers.

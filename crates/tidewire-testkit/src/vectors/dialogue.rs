@@ -1,4 +1,4 @@
-//! `server-dialogues.json`, `client-dialogues.json`, `recovery.json` and `topics.json`.
+//! `server-dialogues.json`, `client-dialogues.json`, `history.json`, `recovery.json` and `topics.json`.
 
 use super::Hex;
 use super::frames::Side;
@@ -37,6 +37,8 @@ pub struct Features {
     pub presence: bool,
     #[serde(default)]
     pub calls: bool,
+    #[serde(default)]
+    pub history: bool,
 }
 
 /// Something that is received or to be said, and what comes of it: exactly one of the others.
@@ -130,6 +132,7 @@ pub enum Say {
         failed_topics: Vec<String>,
         cid: Option<String>,
     },
+    HistoryResponse(HistoryPage),
     PublicationGap {
         topic: String,
         reason: String,
@@ -169,6 +172,7 @@ pub enum Say {
         limit: Option<u64>,
         cid: Option<String>,
     },
+    HistoryRequest(HistoryQuery),
 }
 
 /// A place in a topic's history.
@@ -264,12 +268,41 @@ pub struct Subscribe {
     pub recover: bool,
     #[serde(default)]
     pub recovery: Vec<RecoveryPosition>,
+    #[serde(default)]
+    pub replay: u64,
     pub queue_group: Option<String>,
     pub filter: Option<Value>,
     pub overload: Option<String>,
     #[serde(default)]
     pub acknowledge: bool,
     pub window: Option<u64>,
+    pub cid: Option<String>,
+}
+
+/// A client's `history_request`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct HistoryQuery {
+    pub topic: String,
+    pub since: Option<Position>,
+    pub limit: Option<u64>,
+    pub order: Option<String>,
+    pub cid: Option<String>,
+}
+
+/// A server's `history_response`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct HistoryPage {
+    pub topic: String,
+    pub epoch: String,
+    pub offset: u64,
+    pub oldest: u64,
+    pub publications: Vec<Value>,
+    pub more: bool,
+    pub complete: bool,
     pub cid: Option<String>,
 }
 

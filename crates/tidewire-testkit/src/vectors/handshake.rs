@@ -46,6 +46,9 @@ pub struct AcceptedRequest {
     /// The subprotocols offered.
     #[serde(default)]
     pub protocols: Vec<String>,
+    /// What a server confirms of them.
+    #[serde(default)]
+    pub confirmed: Vec<ConfirmedProtocol>,
     /// The values of `Sec-WebSocket-Extensions`.
     #[serde(default)]
     pub extensions: Vec<String>,
@@ -55,6 +58,20 @@ pub struct AcceptedRequest {
     /// Cookies; `None` for one that is not there.
     #[serde(default)]
     pub cookies: BTreeMap<String, Option<String>>,
+}
+
+/// Which subprotocol a server confirms, by its configuration.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmedProtocol {
+    /// The application's subprotocols that the server knows; none means any.
+    pub configured: Vec<String>,
+    /// The prefix of those that carry a token.
+    pub token_prefix: Option<String>,
+    /// The token that they carry.
+    pub token: Option<String>,
+    /// What the answer confirms.
+    pub protocol: Option<String>,
 }
 
 /// How a bad request is answered.

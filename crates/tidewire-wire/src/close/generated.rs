@@ -32,6 +32,8 @@ impl CloseCode {
     pub const NOT_AUTHENTICATED: Self = Self(4401);
     /// 4403: authenticated, but not allowed.
     pub const FORBIDDEN: Self = Self(4403);
+    /// 4406: the client refuses what the server sent, and cannot send 1002 to 1009.
+    pub const CLIENT_REFUSED: Self = Self(4406);
     /// 4408: silent for longer than the idle timeout.
     pub const IDLE_TIMEOUT: Self = Self(4408);
     /// 4409: another connection goes on as this producer.
@@ -45,9 +47,8 @@ impl CloseCode {
     #[must_use]
     pub const fn fault(self) -> Option<Fault> {
         match self.0 {
-            1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4408 | 4409 | 4429 | 4430 => {
-                Some(Fault::Peer)
-            }
+            1002 | 1003 | 1007 | 1008 | 1009 | 4310 | 4401 | 4403 | 4406 | 4408 | 4409 | 4429
+            | 4430 => Some(Fault::Peer),
             1011 | 1012 | 1013 | 4300 => Some(Fault::Server),
             _ => None,
         }
@@ -57,7 +58,7 @@ impl CloseCode {
     #[must_use]
     pub const fn reconnect(self) -> Retry {
         match self.0 {
-            1000 | 1002 | 1003 | 1007 | 1008 | 1009 | 4403 | 4409 => Retry::No,
+            1000 | 1002 | 1003 | 1007 | 1008 | 1009 | 4403 | 4406 | 4409 => Retry::No,
             1001 | 1012 | 4300 | 4310 | 4408 => Retry::Yes,
             1011 | 1013 | 4429 | 4430 => Retry::After(Condition::Delay),
             4401 => Retry::After(Condition::NewToken),

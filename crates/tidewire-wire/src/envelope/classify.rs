@@ -68,6 +68,10 @@ pub enum SystemType {
     PresenceRequest,
     /// `presence_response`, to the client.
     PresenceResponse,
+    /// `history_request`, to the server.
+    HistoryRequest,
+    /// `history_response`, to the client.
+    HistoryResponse,
     /// `message_ack`, to the client.
     MessageAck,
     /// `call_request`, both ways.
@@ -186,7 +190,7 @@ pub fn classify_msgpack(bytes: &[u8]) -> Result<Kind, EnvelopeError> {
 
 impl SystemType {
     /// All types.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 35] = [
         Self::Ping,
         Self::Pong,
         Self::ClientHello,
@@ -213,6 +217,8 @@ impl SystemType {
         Self::PublicationAck,
         Self::PresenceRequest,
         Self::PresenceResponse,
+        Self::HistoryRequest,
+        Self::HistoryResponse,
         Self::MessageAck,
         Self::CallRequest,
         Self::CallResponse,
@@ -251,6 +257,8 @@ impl SystemType {
             Self::PublicationAck => "publication_ack",
             Self::PresenceRequest => "presence_request",
             Self::PresenceResponse => "presence_response",
+            Self::HistoryRequest => "history_request",
+            Self::HistoryResponse => "history_response",
             Self::MessageAck => "message_ack",
             Self::CallRequest => "call_request",
             Self::CallResponse => "call_response",
@@ -357,6 +365,7 @@ fn kind_of(name: &[u8]) -> Kind {
         (13, Some(b'p')) => T::PresenceJoin,
         (14, Some(b'p')) => T::PresenceLeave,
         (15, Some(b'c')) => T::ConfigResponse,
+        (15, Some(b'h')) => T::HistoryRequest,
         (15, Some(b'm')) => T::MetricsRequest,
         (15, Some(b'p')) => match name[14] {
             b't' => T::PublishRequest,
@@ -364,6 +373,7 @@ fn kind_of(name: &[u8]) -> Kind {
             b'k' => T::PublicationAck,
             _ => T::PresenceUpdate,
         },
+        (16, Some(b'h')) => T::HistoryResponse,
         (16, Some(b'm')) => T::MetricsResponse,
         (16, Some(b'p')) if name[1] == b'u' => T::PublishResponse,
         (16, Some(b'p')) => T::PresenceRequest,
@@ -423,6 +433,8 @@ mod tests {
             T::PublicationAck,
             T::PresenceRequest,
             T::PresenceResponse,
+            T::HistoryRequest,
+            T::HistoryResponse,
             T::MessageAck,
             T::CallRequest,
             T::CallResponse,

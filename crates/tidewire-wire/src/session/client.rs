@@ -10,7 +10,8 @@ use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
 use super::payload::write_key_update;
 use super::{
-    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, call, write_message,
+    Features, HelloEncryption, KeyOffer, Now, Object, PROTOCOL_VERSION, batch, call, history,
+    write_message,
 };
 use crate::envelope::{
     Category, Envelope, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json,
@@ -152,6 +153,14 @@ impl ClientSession {
             SystemType::CallRequest | SystemType::CallResponse => {
                 let (either, correlation_id) = call::parse(system, encoding, bytes)?;
                 Ok(ClientEvent::of_call(either, correlation_id))
+            }
+            SystemType::HistoryResponse => {
+                let (page, correlation_id) = history::read_page(encoding, bytes)?;
+                let page = Box::new(page);
+                Ok(ClientEvent::HistoryResponse {
+                    page,
+                    correlation_id,
+                })
             }
             _ => {
                 let envelope = match encoding {

@@ -7,6 +7,7 @@ mod batch;
 mod call;
 mod client;
 mod encryption;
+mod history;
 mod liveness;
 mod numbers;
 mod object;
@@ -23,6 +24,10 @@ pub use call::{Call, CallError, CallResult};
 pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, SubscriptionRequest};
 pub use encryption::{
     EncryptionVersion, HelloEncryption, HelloIdentity, KeyOffer, PUBLIC_KEY_BYTES, SIGNATURE_BYTES,
+};
+pub use history::{
+    HISTORY_LIMIT, HISTORY_LIMIT_MAX, HISTORY_PAYLOAD_LEVELS_MAX, HistoryPage, HistoryPosition,
+    HistoryQuery,
 };
 pub use liveness::TimeoutAction;
 pub use payload::write_gap_event;
@@ -81,6 +86,8 @@ pub struct Features {
     pub presence: bool,
     /// `call_request` and `call_response`.
     pub calls: bool,
+    /// `replay` and `history_request`.
+    pub history: bool,
 }
 
 impl Features {
@@ -99,6 +106,7 @@ impl Features {
             topics: self.topics && allowed("topics"),
             presence: self.presence && allowed("presence"),
             calls: self.calls && allowed("calls"),
+            history: self.history && allowed("history"),
         }
     }
 
@@ -113,6 +121,7 @@ impl Features {
         object.boolean("topics", self.topics);
         object.boolean("presence", self.presence);
         object.boolean("calls", self.calls);
+        object.boolean("history", self.history);
         object.close();
     }
 }

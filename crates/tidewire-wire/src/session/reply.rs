@@ -6,7 +6,7 @@ use super::payload::{
     write_pong, write_presence, write_publish_response, write_ready, write_reconnect,
     write_subscription,
 };
-use super::{Action, HelloEncryption};
+use super::{Action, HelloEncryption, HistoryPage, history};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
 use crate::uuid::Uuid;
@@ -120,6 +120,13 @@ pub enum Reply {
         topics: Vec<TopicPresence>,
         /// The others.
         failed_topics: Vec<String>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `history_response`.
+    HistoryResponse {
+        /// What is kept.
+        page: Box<HistoryPage>,
         /// `cid`.
         correlation_id: Option<String>,
     },
@@ -304,6 +311,7 @@ impl Reply {
             Self::RateLimitWarning { .. } => SystemType::RateLimitWarning,
             Self::PublishResponse { .. } => SystemType::PublishResponse,
             Self::PresenceResponse { .. } => SystemType::PresenceResponse,
+            Self::HistoryResponse { .. } => SystemType::HistoryResponse,
             Self::PublicationGap(_) => SystemType::PublicationGap,
             Self::MessageAck { .. } => SystemType::MessageAck,
             Self::CallRequest { .. } => SystemType::CallRequest,
@@ -333,6 +341,7 @@ impl Reply {
             | Self::MetricsResponse { correlation_id, .. }
             | Self::PublishResponse { correlation_id, .. }
             | Self::PresenceResponse { correlation_id, .. }
+            | Self::HistoryResponse { correlation_id, .. }
             | Self::AuthRefreshResponse { correlation_id, .. } => correlation_id.as_deref(),
             Self::CallRequest { correlation_id, .. }
             | Self::CallResponse { correlation_id, .. } => Some(correlation_id),
@@ -388,6 +397,7 @@ impl Reply {
                 failed_topics,
                 ..
             } => write_presence(topics, failed_topics, out),
+            Self::HistoryResponse { page, .. } => history::write_page(page, out),
             Self::PublicationGap(gap) => write_gap(gap, out),
             Self::MessageAck { last } => write_numbers(&[("last", *last)], out),
             Self::CallRequest { call, .. } => call.write_payload(out),

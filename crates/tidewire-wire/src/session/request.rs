@@ -1,6 +1,7 @@
 //! What a client can ask of the engine.
 
 use super::call::{Call, CallResult, Either};
+use super::history::{HistoryQuery, parse_query};
 use super::subscription::{Subscription, TOPICS_PER_REQUEST_MAX, parse_subscription, parse_topics};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
@@ -30,6 +31,8 @@ pub enum RequestKind {
     Sync(Sync),
     /// `presence_request`.
     Presence(PresenceQuery),
+    /// `history_request`.
+    History(HistoryQuery),
     /// `publication_ack`: the numbers (`d`) of 1 to [`DELIVERIES_PER_ACK_MAX`] deliveries that are done.
     /// It is not answered.
     Acknowledge(Vec<u64>),
@@ -99,6 +102,7 @@ pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, O
         SystemType::SubscriptionUpdate => parse_subscription(fields).map(RequestKind::Subscription),
         SystemType::SyncRequest => parse_sync(&fields).map(RequestKind::Sync),
         SystemType::PresenceRequest => parse_presence(&fields).map(RequestKind::Presence),
+        SystemType::HistoryRequest => parse_query(&fields).map(RequestKind::History),
         SystemType::PublicationAck => parse_deliveries(&fields).map(RequestKind::Acknowledge),
         SystemType::AuthRefresh => parse_token(fields).map(RequestKind::AuthRefresh),
         _ => Err((

@@ -17,6 +17,8 @@ pub struct Subscription {
     pub recover: bool,
     /// From where on.
     pub recovery: Vec<RecoveryPosition>,
+    /// How many of the newest publications of each topic's history a new subscriber wants.
+    pub replay: u64,
     /// The group of which each message goes to one member only.
     pub queue_group: Option<String>,
     /// Which publications are wanted: a filter document, an object, not looked into.
@@ -133,12 +135,14 @@ pub(super) fn parse_subscription(
     let acknowledge = parse_flag(fields.get("acknowledge"), words)?;
     let recover = parse_flag(fields.get("recover"), "recover is neither true nor false")?;
     let recovery = parse_recovery(fields.remove("recovery"))?;
+    let replay = parse_number(fields.get("replay"), "replay is not a number")?;
     Ok(Subscription {
         action,
         topics,
         presence,
         recover,
         recovery,
+        replay: replay.unwrap_or_default(),
         queue_group,
         filter,
         overload,

@@ -338,6 +338,7 @@ fn requests_reach_the_engine() {
         presence: Some(json!({"n": 1})),
         recover: true,
         recovery: vec![position],
+        replay: 0,
         queue_group: Some("g".into()),
         filter: Some(json!({"x": {"$gt": 1}})),
         overload: Some(Overload::DropOldest),

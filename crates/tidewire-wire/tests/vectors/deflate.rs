@@ -17,11 +17,17 @@ pub(crate) fn run_negotiation(file: &str) {
         match case {
             Negotiation::Server {
                 name,
+                encryption,
                 wanted,
                 offers,
                 agreed,
                 response,
             } => {
+                // A server that requires encryption does not ask: the engine's tests run these cases.
+                if encryption.as_deref() == Some("required") {
+                    assert_eq!((agreed, response), (None, None), "{name}");
+                    continue;
+                }
                 let offers = offers.iter().map(String::as_str);
                 let accepted = DeflateParameters::accept(ours(wanted), offers);
                 let found = accepted.map(|found| (found.parameters, found.header_value));

@@ -80,6 +80,13 @@ fn check_request(name: &str, request: &Request<'_>, expected: &AcceptedRequest) 
         expected.extensions,
         "{name}"
     );
+    for row in &expected.confirmed {
+        let prefix = row.token_prefix.as_deref();
+        let token = prefix.and_then(|prefix| request.protocol_token(prefix));
+        assert_eq!(token, row.token.as_deref(), "{name}: {row:?}");
+        let chosen = request.chosen_protocol(&row.configured, prefix);
+        assert_eq!(chosen, row.protocol.as_deref(), "{name}: {row:?}");
+    }
     for (parameter, value) in &expected.parameters {
         let found = request.query_value(parameter);
         assert_eq!(found.as_deref(), value.as_deref(), "{name}: {parameter}");

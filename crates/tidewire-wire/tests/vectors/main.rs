@@ -41,6 +41,7 @@ run_files! {
     frames: "frames" => frames::run;
     handshake_requests: "handshake-requests" => handshake::run_requests;
     handshake_responses: "handshake-responses" => handshake::run_responses;
+    history: "history" => dialogues;
     limits: "limits" => messages::run;
     malformed: "malformed" => messages::run;
     publications: "publications" => publications::run;

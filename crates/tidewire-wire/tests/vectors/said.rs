@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use tidewire_testkit::vectors::dialogue::{self, Publish, Say, Subscribe};
 use tidewire_wire::envelope::{Category, Priority, parse_epoch};
 use tidewire_wire::session::{
-    Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason, Overload,
-    PresenceChange, PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply,
-    SubscriptionRequest, TopicPresence, TopicRecovery,
+    Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason,
+    HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
+    PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply, SubscriptionRequest,
+    TopicPresence, TopicRecovery,
 };
 
 /// What a server says.
@@ -33,6 +34,7 @@ pub(crate) fn reply(say: Say) -> Reply {
             failed_topics,
             correlation_id: cid,
         },
+        Say::HistoryResponse(said) => history_response(said),
         Say::PublicationGap {
             topic,
             reason,
@@ -81,6 +83,22 @@ pub(crate) fn reply(say: Say) -> Reply {
     }
 }
 
+fn history_response(said: dialogue::HistoryPage) -> Reply {
+    let page = HistoryPage {
+        topic: said.topic,
+        epoch: epoch(&said.epoch),
+        offset: said.offset,
+        oldest: said.oldest,
+        publications: said.publications.iter().map(json_text).collect(),
+        more: said.more,
+        complete: said.complete,
+    };
+    Reply::HistoryResponse {
+        page: Box::new(page),
+        correlation_id: said.cid,
+    }
+}
+
 /// Writes what a client says.
 pub(crate) fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mut Vec<u8>) {
     let id = id("0193501a-6a5e-7000-8000-0000000000f1");
@@ -99,6 +117,19 @@ pub(crate) fn write(name: &str, session: &mut ClientSession, say: &Say, out: &mu
             let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
             let cid = cid.as_deref();
             session.write_presence_request(&topics, *counts_only, *limit, cid, id, NOW, out);
+        }
+        Say::HistoryRequest(said) => {
+            let since = said.since.as_ref().map(|since| HistoryPosition {
+                epoch: since.epoch.clone(),
+                offset: since.offset,
+            });
+            let query = HistoryQuery {
+                since,
+                limit: said.limit.unwrap_or(HISTORY_LIMIT),
+                newest_first: said.order.as_deref() == Some("newest"),
+                ..HistoryQuery::new(&*said.topic)
+            };
+            session.write_history_request(&query, said.cid.as_deref(), id, NOW, out);
         }
         Say::AuthRefresh { token, cid } => {
             session.write_auth_refresh(token, cid.as_deref(), id, NOW, out);
@@ -148,6 +179,19 @@ pub(crate) fn describe(event: &ClientEvent) -> Option<Value> {
         } => json!({"presence_response": {
             "topics": topics.iter().map(describe_presence).collect::<Vec<_>>(),
             "failed_topics": failed_topics,
+            "cid": correlation_id,
+        }}),
+        ClientEvent::HistoryResponse {
+            page,
+            correlation_id,
+        } => json!({"history_response": {
+            "topic": page.topic,
+            "epoch": format!("{:08x}", page.epoch),
+            "offset": page.offset,
+            "oldest": page.oldest,
+            "publications": page.publications.iter().map(|json| json_value(json)).collect::<Vec<_>>(),
+            "more": page.more,
+            "complete": page.complete,
             "cid": correlation_id,
         }}),
         other => return describe_news(other),
@@ -292,6 +336,7 @@ fn write_subscription(session: &mut ClientSession, said: &Subscribe, out: &mut V
         presence: said.presence.as_ref(),
         recover: said.recover,
         recovery: &recovery,
+        replay: said.replay,
         queue_group: said.queue_group.as_deref(),
         filter: said.filter.as_ref(),
         overload: said.overload.as_deref().map(parse_overload),
@@ -342,6 +387,10 @@ fn call_result(said: &dialogue::CallResponse) -> CallResult {
 
 fn epoch(text: &str) -> u32 {
     parse_epoch(text).expect("8 hexadecimal digits")
+}
+
+fn json_text(value: &Value) -> Vec<u8> {
+    value.to_string().into_bytes()
 }
 
 fn json_value(text: &[u8]) -> Value {

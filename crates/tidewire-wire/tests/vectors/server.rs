@@ -208,6 +208,7 @@ pub(crate) fn features(features: dialogue::Features) -> Features {
         topics: features.topics,
         presence: features.presence,
         calls: features.calls,
+        history: features.history,
     }
 }
 
@@ -222,7 +223,7 @@ fn describe(request: Request) -> Value {
         RequestKind::ConfigUpdate(payload) => json!({"kind": "config_update", "payload": payload}),
         RequestKind::Subscription(subscription) => {
             let position = |position: &tidewire_wire::session::RecoveryPosition| json!({"topic": position.topic, "epoch": position.epoch, "offset": position.offset});
-            json!({
+            let mut described = json!({
                 "kind": "subscription",
                 "action": subscription.action.as_str(),
                 "topics": subscription.topics,
@@ -234,7 +235,11 @@ fn describe(request: Request) -> Value {
                 "overload": subscription.overload.map(Overload::as_str),
                 "acknowledge": subscription.acknowledge,
                 "window": subscription.window,
-            })
+            });
+            if subscription.replay > 0 {
+                described["replay"] = subscription.replay.into();
+            }
+            described
         }
         RequestKind::Sync(sync) => json!({
             "kind": "sync",
@@ -247,6 +252,13 @@ fn describe(request: Request) -> Value {
             "topics": query.topics,
             "counts_only": query.counts_only,
             "limit": query.limit,
+        }),
+        RequestKind::History(query) => json!({
+            "kind": "history",
+            "topic": query.topic,
+            "since": query.since.map(|since| json!({"epoch": since.epoch, "offset": since.offset})),
+            "limit": query.limit,
+            "order": if query.newest_first { "newest" } else { "oldest" },
         }),
         RequestKind::Acknowledge(deliveries) => {
             json!({"kind": "acknowledge", "deliveries": deliveries})

@@ -18,7 +18,7 @@ export interface Engine {
 export function program(): string {
   const root = fileURLToPath(new URL("../../../../", import.meta.url));
   const places = [
-    process.env["TIDEWIRE_PROGRAM"],
+    process.env.TIDEWIRE_PROGRAM,
     `${root}target/release/tidewire`,
     `${root}target/debug/tidewire`,
   ];
@@ -31,9 +31,13 @@ export function program(): string {
 
 /** Starts `tidewire serve` with these options, and waits until it listens. */
 export async function startEngine(...options: string[]): Promise<Engine> {
-  const child = spawn(program(), ["serve", "--listen", "127.0.0.1:0", ...options], {
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const child = spawn(
+    program(),
+    ["serve", ...(options.includes("--listen") ? [] : ["--listen", "127.0.0.1:0"]), ...options],
+    {
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
   let output = "";
   const wanted = options.includes("--ops-listen") ? 2 : 1;

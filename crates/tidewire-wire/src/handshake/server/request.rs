@@ -139,6 +139,33 @@ impl<'a> Request<'a> {
             .flat_map(list)
     }
 
+    /// The subprotocol that the answer confirms (PROTOCOL.md, section 2.5 (2)). `configured` are the application's, in
+    /// any order, and none if the client's choice holds; one that begins with `token_prefix` carries a token, and is
+    /// confirmed only if nothing else is offered: a browser fails the connection if none is confirmed.
+    pub fn chosen_protocol(
+        &self,
+        configured: &[String],
+        token_prefix: Option<&str>,
+    ) -> Option<&'a str> {
+        let carries_token =
+            |name: &&str| token_prefix.is_some_and(|prefix| name.starts_with(prefix));
+        let is_known =
+            |name: &&str| configured.is_empty() || configured.iter().any(|known| known == name);
+        if self.protocols().all(|name| carries_token(&name)) {
+            return self.protocols().next();
+        }
+        self.protocols()
+            .filter(|name| !carries_token(name))
+            .find(is_known)
+    }
+
+    /// The token in the subprotocols: what follows `prefix` in the first that has more than the prefix.
+    pub fn protocol_token(&self, prefix: &str) -> Option<&'a str> {
+        self.protocols()
+            .filter_map(|name| name.strip_prefix(prefix))
+            .find(|token| !token.is_empty())
+    }
+
     /// The values of `Sec-WebSocket-Extensions`, for
     /// [`DeflateParameters::accept`](crate::deflate::DeflateParameters::accept).
     pub fn extensions(&self) -> impl Iterator<Item = &'a str> {

@@ -3,8 +3,8 @@
 use super::super::call::Either;
 use super::super::server::key_update_request;
 use super::super::{
-    Action, Call, CallResult, GapRange, GapReason, HelloEncryption, PresenceMember, ProducerState,
-    PublicationGap, TopicPresence, TopicRecovery,
+    Action, Call, CallResult, GapRange, GapReason, HelloEncryption, HistoryPage, PresenceMember,
+    ProducerState, PublicationGap, TopicPresence, TopicRecovery,
 };
 use crate::codes::ErrorCode;
 use crate::envelope::{Envelope, EnvelopeError, SystemType, parse_epoch};
@@ -110,6 +110,13 @@ pub enum ClientEvent {
         topics: Vec<TopicPresence>,
         /// Topics of which nothing is told.
         failed_topics: Vec<String>,
+        /// `cid`.
+        correlation_id: Option<String>,
+    },
+    /// `history_response`.
+    HistoryResponse {
+        /// What is kept.
+        page: Box<HistoryPage>,
         /// `cid`.
         correlation_id: Option<String>,
     },

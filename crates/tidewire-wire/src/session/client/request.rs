@@ -2,7 +2,8 @@
 
 use super::super::call::{self, Call, CallResult};
 use super::super::{
-    Action, Now, Object, Overload, PublishRequest, RecoveryPosition, op_code, write_message,
+    Action, HistoryQuery, Now, Object, Overload, PublishRequest, RecoveryPosition, op_code,
+    write_message,
 };
 use super::ClientSession;
 use crate::envelope::SystemType;
@@ -24,6 +25,8 @@ pub struct SubscriptionRequest<'a> {
     pub recover: bool,
     /// From where on.
     pub recovery: &'a [RecoveryPosition],
+    /// How many of the newest publications of each topic's history are wanted; 0 for none.
+    pub replay: u64,
     /// The group of which each message goes to one member only.
     pub queue_group: Option<&'a str>,
     /// Which publications are wanted: a filter document, an object.
@@ -46,6 +49,7 @@ impl<'a> SubscriptionRequest<'a> {
             presence: None,
             recover: false,
             recovery: &[],
+            replay: 0,
             queue_group: None,
             filter: None,
             overload: None,
@@ -66,6 +70,9 @@ impl<'a> SubscriptionRequest<'a> {
         }
         if !self.recovery.is_empty() {
             object.with("recovery", |out| write_positions(self.recovery, out));
+        }
+        if self.replay > 0 {
+            object.number("replay", self.replay);
         }
         if let Some(queue_group) = self.queue_group {
             object.text("queue_group", queue_group);
@@ -130,6 +137,19 @@ impl ClientSession {
             }
         }
         Ok(op_code(self.format()))
+    }
+
+    /// Appends `history_request` and says which kind of frame it goes into.
+    pub fn write_history_request(
+        &mut self,
+        query: &HistoryQuery,
+        correlation_id: Option<&str>,
+        id: Uuid,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> OpCode {
+        let header = self.header(SystemType::HistoryRequest, correlation_id, id, now);
+        write_message(&header, self.format(), out, |out| query.write_payload(out))
     }
 
     /// Appends `publication_ack` for 1 to

@@ -264,7 +264,7 @@ class Connection implements NodeSocket {
   /** Ends the connection for a broken rule. */
   #refuse(error: FrameError): void {
     if (this.#isClosed()) return;
-    this.#end ??= { code: error.closeCode, reason: error.message };
+    this.#end ??= { code: error.closeCode, reason: error.message, isRefusal: true };
     this.#sendClose(closePayload(error.closeCode, error.message));
     this.#phase = "closing";
     this.#stream?.end();

@@ -1,0 +1,198 @@
+//! `history_request` and `history_response`: what is kept of a topic, read without a subscription.
+
+use super::Object;
+use super::request::{Objection, parse_number};
+use super::walk::{as_json, bounded, flag, unsigned, walk};
+use crate::codes::ErrorCode;
+use crate::envelope::scan::elements;
+use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};
+use crate::format::Format;
+use serde_json::{Map, Value};
+
+/// Which part of a topic's history a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryQuery {
+    /// The topic, not empty; whether it is a topic's name has not been checked.
+    pub topic: String,
+    /// Only what comes after this position or, with the newest first, before it.
+    pub since: Option<HistoryPosition>,
+    /// Publications at most: 1 to [`HISTORY_LIMIT_MAX`].
+    pub limit: u64,
+    /// From the newest backwards, instead of from the oldest on.
+    pub newest_first: bool,
+}
+
+/// A position that a client names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPosition {
+    /// The epoch, as the client spells it.
+    pub epoch: String,
+    /// The offset.
+    pub offset: u64,
+}
+
+/// A part of a topic's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryPage {
+    /// The topic.
+    pub topic: String,
+    /// Where the topic stands.
+    pub epoch: u32,
+    /// The offset of the newest publication; 0 if there was none.
+    pub offset: u64,
+    /// The offset of the oldest publication that is kept; that of the next one if none is.
+    pub oldest: u64,
+    /// The publications in the order that was asked for: envelopes in JSON, not checked by the writer.
+    pub publications: Vec<Vec<u8>>,
+    /// Whether more of the kept publications follow in this direction.
+    pub more: bool,
+    /// Whether nothing is missing between the position that was asked from and these.
+    pub complete: bool,
+}
+
+impl HistoryQuery {
+    /// The oldest publications that are kept of `topic`, [`HISTORY_LIMIT`] at most.
+    #[must_use]
+    pub fn new(topic: impl Into<String>) -> Self {
+        Self {
+            topic: topic.into(),
+            since: None,
+            limit: HISTORY_LIMIT,
+            newest_first: false,
+        }
+    }
+
+    pub(super) fn write_payload(&self, out: &mut Vec<u8>) {
+        let mut object = Object::open(out);
+        object.text("topic", &self.topic);
+        if let Some(since) = &self.since {
+            object.with("since", |out| {
+                let mut object = Object::open(out);
+                object.text("epoch", &since.epoch);
+                object.number("offset", since.offset);
+                object.close();
+            });
+        }
+        object.number("limit", self.limit);
+        object.text("order", if self.newest_first { NEWEST } else { OLDEST });
+        object.close();
+    }
+}
+
+/// Reads the payload of a `history_request`.
+pub(super) fn parse_query(fields: &Map<String, Value>) -> Result<HistoryQuery, Objection> {
+    let wrong = |words| (ErrorCode::InvalidSubscription, words);
+    let topic = match fields.get("topic") {
+        Some(Value::String(topic)) if !topic.is_empty() => topic.clone(),
+        _ => return Err(wrong("topic is not a name")),
+    };
+    let since = match fields.get("since") {
+        None | Some(Value::Null) => None,
+        Some(since) => {
+            let epoch = since.get("epoch").and_then(Value::as_str);
+            let offset = since.get("offset").and_then(Value::as_u64);
+            let (Some(epoch), Some(offset)) = (epoch, offset) else {
+                return Err(wrong("since has no epoch and offset"));
+            };
+            let epoch = epoch.to_owned();
+            Some(HistoryPosition { epoch, offset })
+        }
+    };
+    let words = "limit is not a number from 1 to 1000";
+    let limit = parse_number(fields.get("limit"), words)?.unwrap_or(HISTORY_LIMIT);
+    if !(1..=HISTORY_LIMIT_MAX).contains(&limit) {
+        return Err(wrong(words));
+    }
+    let newest_first = match fields.get("order") {
+        None | Some(Value::Null) => false,
+        Some(order) if order == OLDEST => false,
+        Some(order) if order == NEWEST => true,
+        Some(_) => return Err(wrong("order is oldest or newest")),
+    };
+    Ok(HistoryQuery {
+        topic,
+        since,
+        limit,
+        newest_first,
+    })
+}
+
+/// Appends the payload of a `history_response`.
+pub(super) fn write_page(page: &HistoryPage, out: &mut Vec<u8>) {
+    let mut object = Object::open(out);
+    object.text("topic", &page.topic);
+    object.text("epoch", &epoch_text(page.epoch));
+    object.number("offset", page.offset);
+    object.number("oldest", page.oldest);
+    object.boolean("more", page.more);
+    object.boolean("complete", page.complete);
+    object.with("publications", |out| {
+        out.push(b'[');
+        for (index, publication) in page.publications.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(publication);
+        }
+        out.push(b']');
+    });
+    object.close();
+}
+
+/// Reads a `history_response`, with its correlation id.
+pub(super) fn read_page(
+    encoding: Format,
+    bytes: &[u8],
+) -> Result<(HistoryPage, Option<String>), EnvelopeError> {
+    let mut scratch = Vec::new();
+    let text = as_json(encoding, bytes, &mut scratch)?;
+    let mut page = HistoryPage {
+        topic: String::new(),
+        epoch: 0,
+        offset: 0,
+        oldest: 0,
+        publications: Vec::new(),
+        more: false,
+        complete: false,
+    };
+    let mut array = None;
+    let correlation_id = walk(text, |name, value| {
+        match name {
+            b"topic" => page.topic = bounded(value, usize::MAX, "topic")?.into_owned(),
+            b"epoch" => {
+                let epoch = bounded(value, usize::MAX, "epoch")?;
+                let wrong = (ErrorCode::InvalidMessage, "epoch");
+                page.epoch = parse_epoch(&epoch).ok_or(wrong)?;
+            }
+            b"offset" => page.offset = unsigned(value, "offset")?,
+            b"oldest" => page.oldest = unsigned(value, "oldest")?,
+            b"more" => page.more = flag(value, "more")?,
+            b"complete" => page.complete = flag(value, "complete")?,
+            b"publications" => array = Some(value),
+            _ => {}
+        }
+        Ok(())
+    });
+    let correlation_id = correlation_id.map_err(EnvelopeError::from)?;
+    let wrong = EnvelopeError::InvalidField("publications");
+    elements(array.ok_or(wrong.clone())?, |publication| {
+        if !publication.starts_with(b"{") || page.publications.len() as u64 == HISTORY_LIMIT_MAX {
+            return Err(wrong.clone());
+        }
+        page.publications.push(publication.to_vec());
+        Ok(())
+    })?;
+    Ok((page, correlation_id.map(std::borrow::Cow::into_owned)))
+}
+
+/// Publications of an answer, where the client does not say how many it wants.
+pub const HISTORY_LIMIT: u64 = 100;
+
+/// Publications that one answer has at most.
+pub const HISTORY_LIMIT_MAX: u64 = 1000;
+
+/// Levels of nesting that the payload of a publication in an answer may have: the answer takes four of the 64.
+pub const HISTORY_PAYLOAD_LEVELS_MAX: usize = 60;
+
+const OLDEST: &str = "oldest";
+const NEWEST: &str = "newest";

@@ -1,0 +1,38 @@
+/** Opens clients. */
+
+import { defaultTransport } from "#transport";
+import { Client } from "./client.js";
+import { TidewireError } from "./errors.js";
+import { type ClientOptions, resolveOptions, type Target } from "./options.js";
+
+/**
+ * Opens a client and returns at once; it connects, and reconnects, until it is closed. `await client.connected()` waits for
+ * the first session. Throws `INVALID_OPTION` for an unknown option, and names the nearest one.
+ */
+export function connect(target: Target, options: ClientOptions = {}): Client {
+  return make(target, options, false);
+}
+
+/**
+ * Opens a client and resolves when a server has accepted it. Each endpoint is tried once; rejects with `CONNECT_FAILED`
+ * or `AUTH_FAILED` if none accepts.
+ */
+export async function open(target: Target, options: ClientOptions = {}): Promise<Client> {
+  return make(target, options, true).connected();
+}
+
+function make(target: Target, options: ClientOptions, isFirstRound: boolean): Client {
+  const resolved = resolveOptions(target, options);
+  let transport = resolved.transport ?? defaultTransport();
+  if (resolved.encryption && !globalThis.crypto?.subtle) {
+    const words = "encryption needs WebCrypto, which a page has only on https or localhost";
+    throw new TidewireError("NOT_SUPPORTED", words, { fault: "application" });
+  }
+  let client: Client | undefined;
+  // It may be known before the application can listen.
+  const degraded = (reason: string) => queueMicrotask(() => client?.degraded("shared", reason));
+  if (resolved.shared) transport = resolved.shared.transport(transport, resolved, { degraded });
+  resolved.transport = transport;
+  client = new Client(resolved, transport, isFirstRound);
+  return client;
+}

@@ -1,0 +1,47 @@
+/** Bytes and texts of bytes. */
+
+/** Bytes that are not shared with other threads, as the browser's functions want them. */
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+const encoder = new TextEncoder();
+
+/** Text as UTF-8. */
+export function utf8(text: string): Bytes {
+  return encoder.encode(text);
+}
+
+export function concat(...parts: readonly Uint8Array[]): Bytes {
+  const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** Lower-case hex digits. */
+export function hex(bytes: Uint8Array): string {
+  let text = "";
+  for (const byte of bytes) text += (byte + 256).toString(16).slice(1);
+  return text;
+}
+
+/** Base64 with padding (RFC 4648 section 4). */
+export function base64(bytes: Uint8Array): string {
+  let text = "";
+  // In pieces, because a function takes a limited number of arguments.
+  for (let at = 0; at < bytes.length; at += 8192) {
+    text += String.fromCharCode(...bytes.subarray(at, at + 8192));
+  }
+  return btoa(text);
+}
+
+/** The bytes of base64, with or without padding; undefined if it is malformed. */
+export function fromBase64(text: string): Bytes | undefined {
+  try {
+    return Uint8Array.from(atob(text), (digit) => digit.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,132 @@
+/** Acknowledged publishing (PROTOCOL 20): numbered messages from the queue to the server, each once and in order. */
+
+import type { TidewireError } from "../errors.js";
+import { isObject } from "./envelope.js";
+import type { ProducerFactory, QueuedMessage, QueuePort } from "./queue-port.js";
+import type { Now, Session } from "./session.js";
+
+/** Bytes that are taken from the queue at once. */
+const TAKE_BYTES_MAX = 1024 * 1024;
+
+/** What the correlation id of a numbered message begins with. */
+const CID = "q-";
+
+export const makeProducer: ProducerFactory = (...parts) => new Producer(...parts);
+
+export class Producer {
+  readonly queue: QueuePort;
+  readonly #session: Session;
+  readonly #write: (message: QueuedMessage, cid: string) => void;
+  readonly #onRefused: () => void;
+  /** The id that this connection's hello had. */
+  #helloId: string | undefined;
+  /** This connection's hello has been sent. */
+  #isGreeted = false;
+  #isReady = false;
+  #isTaking = false;
+  /** The queue may have more. */
+  #hasMore = true;
+  #lastSent = 0;
+  #lastAcknowledged = 0;
+  /** Connections and rewinds so far: an answer of the queue to an earlier one counts for nothing. */
+  #round = 0;
+
+  constructor(
+    session: Session,
+    queue: QueuePort,
+    write: (message: QueuedMessage, cid: string) => void,
+    onRefused: () => void,
+  ) {
+    this.#session = session;
+    this.queue = queue;
+    this.#write = write;
+    this.#onRefused = onRefused;
+  }
+
+  hello(): { producer?: { id: string } } {
+    this.#isGreeted = true;
+    this.#helloId = this.queue.producerId;
+    return this.#helloId ? { producer: { id: this.#helloId } } : {};
+  }
+
+  /** Whether this connection speaks for another producer than the queue has now. */
+  get isStale(): boolean {
+    return this.#isGreeted && this.queue.producerId !== undefined && this.#helloId !== this.queue.producerId;
+  }
+
+  opened(producer: unknown, now: Now): void {
+    const { epoch, last } = isObject(producer) ? producer : {};
+    const isKnown = typeof epoch === "string" && /^[0-9a-f]{8}$/.test(epoch) && Number(last) >= 0;
+    const known = isKnown ? { epoch, last: last as number } : undefined;
+    if (!known && this.#helloId) this.#onRefused();
+    const round = ++this.#round;
+    void this.queue.resume(known, this.#session.outbound.bytesMax).then(() => {
+      if (round !== this.#round || !known) return;
+      this.#lastSent = this.#lastAcknowledged = known.last;
+      this.#isReady = this.#hasMore = true;
+      this.flush(now);
+    });
+  }
+
+  disconnected(): void {
+    this.#round++;
+    this.#isReady = this.#isTaking = this.#isGreeted = false;
+  }
+
+  /** There may be more to take. */
+  wake(now: Now): void {
+    this.#hasMore = true;
+    this.flush(now);
+  }
+
+  /** Takes messages from the queue, if they may be sent. */
+  flush(now: Now): void {
+    const room = this.queue.window - (this.#lastSent - this.#lastAcknowledged);
+    if (!this.#isReady || this.#isTaking || !this.#hasMore || room < 1) return;
+    const count = this.#session.isOpen ? this.#session.outbound.rate.take(room, now.ms) : 0;
+    if (!count) return;
+    this.#isTaking = true;
+    const round = this.#round;
+    void this.queue.take(count, TAKE_BYTES_MAX).then((messages) => {
+      this.#session.outbound.rate.giveBack(count - messages.length);
+      if (round !== this.#round) return;
+      this.#isTaking = false;
+      this.#hasMore = messages.length > 0;
+      for (const message of messages) {
+        this.#lastSent = message.n;
+        this.#write(message, `${CID}${message.n}`);
+      }
+      if (messages.length) this.flush(now);
+    });
+  }
+
+  acknowledged(last: unknown, now: Now): void {
+    if (typeof last !== "number" || !this.#isReady) return;
+    this.#lastAcknowledged = Math.max(this.#lastAcknowledged, Math.min(last, this.#lastSent));
+    this.queue.acknowledge(last);
+    this.flush(now);
+  }
+
+  /** An error that answers a numbered message. */
+  refused(cid: unknown, error: TidewireError): boolean {
+    if (typeof cid !== "string" || !cid.startsWith(CID)) return false;
+    this.queue.refused(Number(cid.slice(CID.length)), error);
+    return true;
+  }
+
+  /** Numbered messages have to be sent again from the last that was taken. */
+  rewind(): void {
+    if (!this.#isReady) return;
+    this.#round++;
+    this.#isTaking = false;
+    this.#hasMore = true;
+    this.#lastSent = this.#lastAcknowledged;
+    this.queue.rewind(this.#lastAcknowledged);
+  }
+
+  nextTimeout(now: Now): number {
+    const isWaiting = this.#isReady && this.#hasMore && !this.#isTaking;
+    const next = isWaiting ? this.#session.outbound.rate.nextAt(now.ms) : Infinity;
+    return next > now.ms ? next : Infinity;
+  }
+}

@@ -1,0 +1,240 @@
+/** Sequencer: lets each message of a topic through once and in order, and reports what is missing between them. */
+
+/** A place in a topic's history. */
+export interface Position {
+  /** Which history; another value means that counting began anew. */
+  epoch: string;
+  /** Which message of it, from 1; 0 is the place before the first. */
+  offset: number;
+}
+
+/** Messages of a topic that have not come: those from `from` to `to`, both included. */
+export interface Gap {
+  topic: string;
+  epoch: string;
+  from: number;
+  to: number;
+}
+
+/** What a sequencer lets through, in the order in which the application should see it. */
+export type Sequenced<T> = { message: T; gap?: undefined } | { gap: Gap; message?: undefined };
+
+/**
+ * What became of a message: let through; held until those before it have come; dropped, because it has come before or
+ * its place was reported as a gap; or let through as the first of another history of its topic.
+ */
+export type SequencerOutcome = "delivered" | "held" | "duplicate" | "new_epoch";
+
+export interface SequencerLimits {
+  /** Topics; the one that was seen first is forgotten for a further one. Default 10,000. */
+  topicsMax: number;
+  /** Messages that are held because others are missing, of all topics together. Default 1,024. */
+  heldMax: number;
+  /** How long a message waits for those before it, in milliseconds; 0 to hold none. Default 1,000. */
+  windowMs: number;
+}
+
+export const defaultSequencerLimits: SequencerLimits = { topicsMax: 10_000, heldMax: 1_024, windowMs: 1_000 };
+
+interface Topic<T> {
+  epoch: string;
+  offset: number;
+  held: Map<number, T> | undefined;
+}
+
+/**
+ * Orders the messages of many topics by their positions. A message that comes before its turn is held until those
+ * before it have come, until the window is over, or until too many are held; then what is still missing is a gap, and
+ * the held messages follow it. Results are appended to `out`; `nowMs` is on a clock that never goes back.
+ */
+export class Sequencer<T> {
+  readonly #limits: SequencerLimits;
+  /** By when they were first seen. */
+  readonly #topics = new Map<string, Topic<T>>();
+  /** Topics that hold messages, with the time when they give up; the earliest is the first. */
+  readonly #waiting = new Map<string, number>();
+  #held = 0;
+
+  constructor(limits: SequencerLimits = defaultSequencerLimits) {
+    this.#limits = limits;
+  }
+
+  /** Topics that are known. */
+  get topics(): number {
+    return this.#topics.size;
+  }
+
+  /** Messages that are held. */
+  get held(): number {
+    return this.#held;
+  }
+
+  /** The last message of a topic that was let through; undefined if nothing is known of it. */
+  position(topic: string): Position | undefined {
+    const known = this.#topics.get(topic);
+    return known && { epoch: known.epoch, offset: known.offset };
+  }
+
+  /** Whether messages of a topic wait for others. */
+  isWaiting(topic: string): boolean {
+    return this.#waiting.has(topic);
+  }
+
+  /**
+   * The usual case without allocation: whether this is the next message of a known topic of which nothing is held. If
+   * so, it counts as let through; otherwise nothing changes, and {@link handle} decides.
+   */
+  pass(topic: string, epoch: string, offset: number): boolean {
+    const known = this.#topics.get(topic);
+    if (!known || known.held || known.epoch !== epoch || known.offset + 1 !== offset) return false;
+    known.offset = offset;
+    return true;
+  }
+
+  /** Takes a message. The first one of an unknown topic is let through, whatever its position. */
+  handle(
+    topic: string,
+    position: Position,
+    message: T,
+    nowMs: number,
+    out: Sequenced<T>[],
+  ): SequencerOutcome {
+    const { epoch, offset } = position;
+    const known = this.#topics.get(topic) ?? this.#insert(topic, { epoch, offset: offset - 1 }, out);
+    if (known.epoch !== epoch) {
+      this.#restart(topic, known, position, out);
+      out.push({ message });
+      return "new_epoch";
+    }
+    if (offset <= known.offset || known.held?.has(offset)) return "duplicate";
+    if (offset > known.offset + 1) return this.#hold(topic, known, offset, message, nowMs, out);
+    known.offset = offset;
+    out.push({ message });
+    this.#drain(topic, known, nowMs, out);
+    return "delivered";
+  }
+
+  /**
+   * The messages of a topic up to `position` have been seen, whoever delivered them: the answer to a subscription
+   * names a position, and a publisher knows that of its own message.
+   */
+  advance(topic: string, position: Position, nowMs: number, out: Sequenced<T>[]): void {
+    const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
+    if (known.epoch !== position.epoch) {
+      this.#restart(topic, known, position, out);
+    } else if (known.offset < position.offset) {
+      for (const offset of [...(known.held?.keys() ?? [])].sort((a, b) => a - b)) {
+        if (offset <= position.offset) this.#take(known, offset, out);
+      }
+      known.offset = position.offset;
+      this.#drain(topic, known, nowMs, out);
+    }
+  }
+
+  /**
+   * The messages of a topic from `from` to `to` of `epoch` will not come, as the server says, so that those behind
+   * them need not wait. What of them has come, or still comes before `from`, is let through.
+   */
+  skip(topic: string, epoch: string, from: number, to: number, nowMs: number, out: Sequenced<T>[]): void {
+    const known = this.#topics.get(topic);
+    if (known?.epoch === epoch && from <= known.offset + 1) {
+      this.advance(topic, { epoch, offset: to }, nowMs, out);
+    }
+  }
+
+  /** Sets where a topic stands, whatever was known of it. What was held is let through first, with the gaps. */
+  set(topic: string, position: Position, out: Sequenced<T>[]): void {
+    const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
+    this.#restart(topic, known, position, out);
+  }
+
+  /** Forgets a topic. What was held is let through first, with the gaps. */
+  forget(topic: string, out: Sequenced<T>[]): void {
+    const known = this.#topics.get(topic);
+    if (known) this.#release(topic, known, out);
+    this.#topics.delete(topic);
+  }
+
+  /** When {@link handleTimeout} wants to be called; undefined for never. */
+  nextTimeout(): number | undefined {
+    for (const deadlineMs of this.#waiting.values()) return deadlineMs;
+    return undefined;
+  }
+
+  /** Gives up waiting where the window is over. */
+  handleTimeout(nowMs: number, out: Sequenced<T>[]): void {
+    for (const [topic, deadlineMs] of [...this.#waiting]) {
+      if (deadlineMs > nowMs) return;
+      this.#giveUp(topic, this.#topics.get(topic)!, nowMs, out);
+    }
+  }
+
+  #hold(
+    topic: string,
+    known: Topic<T>,
+    offset: number,
+    message: T,
+    nowMs: number,
+    out: Sequenced<T>[],
+  ): SequencerOutcome {
+    known.held ??= new Map();
+    known.held.set(offset, message);
+    this.#held += 1;
+    const { windowMs, heldMax } = this.#limits;
+    if (windowMs > 0 && this.#held <= heldMax) {
+      if (!this.#waiting.has(topic)) this.#waiting.set(topic, nowMs + windowMs);
+      return "held";
+    }
+    this.#giveUp(topic, known, nowMs, out);
+    return known.offset >= offset ? "delivered" : "held";
+  }
+
+  /** Reports the first gap of a topic and lets through what is behind it. */
+  #giveUp(topic: string, known: Topic<T>, nowMs: number, out: Sequenced<T>[]): void {
+    let to = Number.POSITIVE_INFINITY;
+    for (const offset of known.held?.keys() ?? []) to = Math.min(to, offset - 1);
+    out.push({ gap: { topic, epoch: known.epoch, from: known.offset + 1, to } });
+    known.offset = to;
+    this.#drain(topic, known, nowMs, out);
+  }
+
+  /** Lets through what follows without a gap, and sets the time for the rest. */
+  #drain(topic: string, known: Topic<T>, nowMs: number, out: Sequenced<T>[]): void {
+    if (!known.held) return;
+    while (known.held.has(known.offset + 1)) {
+      known.offset += 1;
+      this.#take(known, known.offset, out);
+    }
+    // Deleted first, so that the order stays that of the deadlines.
+    this.#waiting.delete(topic);
+    if (known.held.size > 0) this.#waiting.set(topic, nowMs + this.#limits.windowMs);
+    else known.held = undefined;
+  }
+
+  /** Lets through all that a topic holds, with the gaps between. */
+  #release(topic: string, known: Topic<T>, out: Sequenced<T>[]): void {
+    while (known.held) this.#giveUp(topic, known, 0, out);
+  }
+
+  #restart(topic: string, known: Topic<T>, position: Position, out: Sequenced<T>[]): void {
+    this.#release(topic, known, out);
+    known.epoch = position.epoch;
+    known.offset = position.offset;
+  }
+
+  #take(known: Topic<T>, offset: number, out: Sequenced<T>[]): void {
+    out.push({ message: known.held!.get(offset)! });
+    known.held!.delete(offset);
+    this.#held -= 1;
+  }
+
+  #insert(topic: string, { epoch, offset }: Position, out: Sequenced<T>[]): Topic<T> {
+    for (const oldest of this.#topics.keys()) {
+      if (this.#topics.size < Math.max(this.#limits.topicsMax, 1)) break;
+      this.forget(oldest, out);
+    }
+    const known: Topic<T> = { epoch, offset, held: undefined };
+    this.#topics.set(topic, known);
+    return known;
+  }
+}

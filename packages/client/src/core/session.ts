@@ -1,0 +1,595 @@
+/**
+ * A client's state machine: what it sends on a connection and what it makes of what it receives. Messages, calls, the
+ * time and randomness go in; messages and events come out. It waits for nothing and touches no socket.
+ */
+
+import { TidewireError } from "../errors.js";
+import type { ClientEvents } from "../events.js";
+import { Message } from "../message.js";
+import type { ResolvedOptions } from "../options.js";
+import { errorOf } from "./codes.js";
+import { isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
+import { json } from "./json.js";
+import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
+import { Outbound } from "./outbound.js";
+import type { Producer } from "./producer.js";
+import { QualityMeter } from "./quality.js";
+import type { QueuedMessage } from "./queue-port.js";
+import { RateLimit } from "./rate.js";
+import { Subscriptions, type TopicRequest } from "./subscriptions.js";
+
+/** The moment of a call: `ms` on a clock that never goes back, and the time of day. */
+export interface Now {
+  ms: number;
+  unixMs: number;
+}
+
+/** What a session makes happen. */
+export interface SessionHost {
+  /** Sends a message on the current connection. `after` runs when it has been sealed. */
+  write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void;
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
+  /** A server's call. */
+  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
+  /** Keys are agreed on: everything is sealed from here on. */
+  sealed(): void;
+  /** The session was accepted, opened, or is recovered: its owner looks at its state. */
+  changed(): void;
+  /** The server asks for a fresh token. */
+  wantToken(): void;
+  /** Whether the connection has room for more. */
+  hasRoom(): boolean;
+}
+
+/** The answer to a server's call. */
+export type Answer = { payload: unknown } | { error: { code: string; message: string } };
+
+/** What the end of a connection says about the next one. */
+export interface Hints {
+  reconnectAfterMs: number | undefined;
+  retryAfterMs: number | undefined;
+  wasOpen: boolean;
+}
+
+/** What belongs to one connection. */
+interface Link {
+  url: string;
+  exchange: KeyExchange | undefined;
+  connectionId: string;
+  isAccepted: boolean;
+  isOpen: boolean;
+  sequence: number;
+  heardMs: number;
+  pingMs: number;
+  /** The time between two pings. */
+  intervalMs: number;
+  reconnectAfterMs: number | undefined;
+  retryAfterMs: number | undefined;
+  repeatAtMs: number;
+  refresh: { endsMs: number; nextMs: number } | undefined;
+  features: Record<string, unknown>;
+  pings: { sentMs: number; done: ((latencyMs: number) => void) | undefined }[];
+}
+
+/** No server can make a client wait longer by a hint. */
+const HINT_MS_MAX = 24 * 3_600_000;
+/** After a wake, a silent server has this long to answer a ping. */
+const WAKE_GRACE_MS = 5_000;
+const ACKS_MAX = 1_000;
+
+export class Session {
+  readonly options: ResolvedOptions;
+  readonly format: Format;
+  readonly subscriptions: Subscriptions;
+  readonly quality = new QualityMeter();
+  readonly outbound: Outbound;
+  readonly producer: Producer | undefined;
+  readonly #host: SessionHost;
+  #link: Link | undefined;
+  #isPoor = false;
+  readonly #acks: number[] = [];
+  readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
+
+  constructor(options: ResolvedOptions, host: SessionHost) {
+    this.options = options;
+    this.format = options.format ?? json;
+    this.#host = host;
+    this.outbound = new Outbound(options, {
+      write: (fields, payload) => host.write(fields, payload),
+      system: (fields, payload) => this.#system(fields, payload),
+      mayWrite: () => this.isOpen && host.hasRoom(),
+      changed: () => host.changed(),
+    });
+    this.subscriptions = new Subscriptions(
+      {
+        message: (message) => host.emit("message", message),
+        gap: (gap) => host.emit("gap", gap),
+        unrecovered: (event) => host.emit("unrecovered", event),
+        lost: (topics) => host.emit("subscriptionLost", { topics }),
+      },
+      options.reorderWindowMs,
+    );
+    this.producer = options.queue?.producer(
+      this,
+      options.queue,
+      (message, cid) => this.#writeNumbered(message, cid),
+      () => {
+        const words = "the server does not acknowledge messages; they wait in the queue";
+        host.emit("queueFailed", new TidewireError("QUEUE_FAILED", words, { fault: "server" }));
+      },
+    );
+    this.#systemTypes = this.#handlers();
+  }
+
+  /** A server has accepted the client. */
+  get isAccepted(): boolean {
+    return this.#link?.isAccepted ?? false;
+  }
+
+  /** Messages can be sent: the limits of the server are known. */
+  get isOpen(): boolean {
+    return this.#link?.isOpen ?? false;
+  }
+
+  get features(): Record<string, unknown> {
+    return this.#link?.features ?? {};
+  }
+
+  get connectionId(): string {
+    return this.#link?.connectionId ?? "";
+  }
+
+  /** The connection is upgraded. The first message of the server is `server_ready`. */
+  connected(url: string, exchange: KeyExchange | undefined, now: Now): void {
+    this.#link = {
+      url,
+      exchange,
+      connectionId: "",
+      isAccepted: false,
+      isOpen: false,
+      sequence: 0,
+      heardMs: now.ms,
+      pingMs: now.ms,
+      intervalMs: Infinity,
+      reconnectAfterMs: undefined,
+      retryAfterMs: undefined,
+      repeatAtMs: Infinity,
+      refresh: undefined,
+      features: {},
+      pings: [],
+    };
+  }
+
+  /** The connection is gone. What it said about the next one. */
+  disconnected(): Hints {
+    const link = this.#link;
+    this.#link = undefined;
+    this.#acks.length = 0;
+    this.quality.disconnected();
+    this.outbound.disconnected();
+    this.subscriptions.disconnected();
+    this.producer?.disconnected();
+    for (const { done } of link?.pings ?? []) done?.(Number.NaN);
+    return {
+      reconnectAfterMs: link?.reconnectAfterMs,
+      retryAfterMs: link?.retryAfterMs,
+      wasOpen: link?.isOpen ?? false,
+    };
+  }
+
+  /** There is no further connection. */
+  end(error: TidewireError): void {
+    this.outbound.end(error);
+    this.subscriptions.end(error);
+  }
+
+  // Sending
+
+  /** Sends what is due, as far as the connection and the rate limit allow. */
+  flush(now: Now): void {
+    if (!this.isOpen) return;
+    while (this.#acks.length) this.#say("publication_ack", { deliveries: this.#acks.splice(0, ACKS_MAX) });
+    if (this.subscriptions.isDirty) {
+      for (const request of this.subscriptions.collect()) this.#askTopics(request, now);
+    }
+    if (this.outbound.flush(now)) this.producer?.flush(now);
+  }
+
+  #system(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => void): void {
+    const link = this.#link;
+    if (link) this.#host.write({ ...fields, v: 1, seq: ++link.sequence } as EnvelopeFields, payload, after);
+  }
+
+  #writeNumbered({ topic, type, payload, key, priority, n }: QueuedMessage, cid: string): void {
+    if (topic === undefined) {
+      const encoded = this.format === json ? payload : this.format.payload(JSON.parse(payload));
+      return this.#host.write({ t: type, n, cid }, encoded);
+    }
+    const request = { topic, type, key, priority, payload: JSON.parse(payload) as unknown };
+    this.#host.write({ c: "WSE", t: "publish_request", n, cid }, this.format.payload(request));
+  }
+
+  /** Sends a system message that is no request. */
+  #say(t: string, payload: object, after?: () => void): void {
+    this.#system({ c: "WSE", t }, this.format.payload(payload), after);
+  }
+
+  /** Acknowledges a delivery of a queue group; acknowledgements of one turn leave together. */
+  acknowledge(delivery: number, connectionId: string): void {
+    if (connectionId !== this.connectionId) return;
+    this.#acks.push(delivery);
+    this.#host.changed();
+  }
+
+  #askTopics(request: TopicRequest, now: Now): void {
+    const { payload } = request;
+    if (this.#isPoor && payload.action === "subscribe") payload.overload ??= "conflate";
+    const settle = (error: TidewireError | undefined, answer: Envelope) => {
+      if (!error) this.subscriptions.answered(request, answer, now.ms);
+      else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
+        this.subscriptions.unanswered(request);
+      } else if (error.code !== "CLOSED") this.subscriptions.refused(request, error);
+      this.#host.changed();
+    };
+    const draft = {
+      t: "subscription_update",
+      payload: this.format.payload(payload),
+      isRepeatable: false,
+      isBound: true,
+      deadlineMs: now.ms + this.options.requestTimeoutMs,
+      settle,
+    };
+    try {
+      this.outbound.ask(draft, now);
+    } catch {
+      // Too much waits: the topics are asked for when there is room.
+      this.subscriptions.unanswered(request);
+    }
+  }
+
+  /** Sends a ping; `done` gets the time to its answer in milliseconds, `NaN` if the connection is lost first. */
+  ping(now: Now, done?: (latencyMs: number) => void): void {
+    const link = this.#link;
+    if (!link?.isOpen) return done?.(Number.NaN);
+    link.pingMs = now.ms;
+    link.pings.push({ sentMs: now.ms, done });
+    if (link.pings.length > 64) link.pings.shift()?.done?.(Number.NaN);
+    this.quality.pingSent(now.ms);
+    this.#say("ping", { timestamp: Math.floor(now.unixMs) });
+  }
+
+  /** The network is poor or the user saves data: fewer pings, and `conflate` where nothing else is said. */
+  setPoor(isPoor: boolean): void {
+    this.#isPoor = isPoor;
+  }
+
+  /** The fresh token that the application gave; without one it is asked again while there is time. */
+  refreshToken(token: string | undefined, now: Now): void {
+    const refresh = this.#link?.refresh;
+    if (!refresh) return;
+    const leftMs = refresh.endsMs - now.ms;
+    if (leftMs <= 0) this.#link!.refresh = undefined;
+    else refresh.nextMs = now.ms + Math.max(leftMs / 2, 1_000);
+    if (token) this.#say("auth_refresh", { token });
+  }
+
+  // Time
+
+  /** When {@link timeout} wants to be called. */
+  nextTimeout(now: Now): number {
+    let next = Math.min(this.outbound.requests.nextTimeout, this.subscriptions.nextTimeout);
+    const link = this.#link;
+    if (!link) return next;
+    const { idleTimeoutMs } = this.options;
+    if (idleTimeoutMs) next = Math.min(next, link.heardMs + idleTimeoutMs);
+    if (link.isOpen) {
+      next = Math.min(next, link.pingMs + link.intervalMs, link.repeatAtMs, link.refresh?.nextMs ?? Infinity);
+      next = Math.min(next, this.outbound.nextTimeout(now));
+      next = Math.min(next, this.producer?.nextTimeout(now) ?? Infinity);
+    }
+    return next;
+  }
+
+  /** Does what the time calls for. Throws if the server has been silent for too long. */
+  timeout(now: Now): void {
+    this.outbound.timeout(now);
+    this.subscriptions.timeout(now.ms);
+    const link = this.#link;
+    if (!link) return;
+    const { idleTimeoutMs } = this.options;
+    if (idleTimeoutMs && now.ms - link.heardMs >= idleTimeoutMs) {
+      throw new TidewireError("CONNECTION_LOST", "the server has been silent for too long", {
+        fault: "network",
+      });
+    }
+    if (!link.isOpen) return;
+    if (now.ms >= link.pingMs + link.intervalMs) this.ping(now);
+    if (now.ms >= link.repeatAtMs) {
+      link.repeatAtMs = Infinity;
+      this.outbound.requests.repeatAll();
+      this.#repeat(now);
+    }
+    if (link.refresh && now.ms >= link.refresh.nextMs) {
+      link.refresh.nextMs = Infinity;
+      this.#host.wantToken();
+    }
+    this.flush(now);
+  }
+
+  /** Sends requests again that were on their way. */
+  #repeat(now: Now): void {
+    for (const request of this.outbound.requests.waiting()) this.outbound.enqueue(request, now);
+  }
+
+  /**
+   * The client may have slept, or the network has changed: a silent server gets a ping and some seconds to answer,
+   * whatever the clock says about the time before.
+   */
+  wake(now: Now): void {
+    const link = this.#link;
+    const { idleTimeoutMs } = this.options;
+    if (!link || !idleTimeoutMs) return;
+    link.heardMs = Math.max(now.ms - idleTimeoutMs + WAKE_GRACE_MS, 0);
+    if (link.isOpen && now.ms - link.pingMs > 1_000) this.ping(now);
+  }
+
+  // Receiving
+
+  /** Takes a publication whose payload was left undecoded. */
+  receiveMessage(message: Message, now: Now): void {
+    this.#link!.heardMs = now.ms;
+    this.subscriptions.deliver(message, false, now.ms);
+  }
+
+  /** Takes a message. A promise if the next one has to wait for it. Throws to end the connection. */
+  receive(envelope: Envelope, now: Now): Promise<void> | undefined {
+    this.#link!.heardMs = now.ms;
+    const type = typeOf(envelope);
+    if (typeof type !== "string" || !type) throw unreadable("it has no type");
+    const handler = Object.hasOwn(this.#systemTypes, type) ? this.#systemTypes[type] : undefined;
+    if (!handler) {
+      const { cid } = envelope;
+      // The first snapshot answers the request for it.
+      if (cid != null && this.outbound.requests.get(cid)?.t === "sync_request")
+        this.outbound.settle(cid, undefined);
+      const message = Message.read(envelope, this.#link!.connectionId);
+      this.subscriptions.deliver(message, typeof cid === "string", now.ms);
+      return undefined;
+    }
+    const payload = payloadOf(envelope) ?? {};
+    if (!isObject(payload)) throw unreadable(`the payload of ${type} is not an object`);
+    return handler(payload, envelope, now) as Promise<void> | undefined;
+  }
+
+  #handlers(): Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown> {
+    const settle = (payload: Envelope, envelope: Envelope) => this.#answered(payload, envelope);
+    const presence = (change: "join" | "leave" | "update") => (p: Envelope) => {
+      const event = { change, topic: String(p.topic), user: String(p.user_id), data: p.data };
+      this.subscriptions.presence(event);
+      this.#host.emit("presence", event);
+    };
+    const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
+    return {
+      server_ready: (p, _, now) => this.#ready(p, now),
+      server_hello: (p, _, now) => this.#hello(p, now),
+      ping: (p, _, now) => this.#answerPing(p, now),
+      PING: (p, _, now) => this.#answerPing(p, now),
+      PONG: pong,
+      pong,
+      batch: (p, _, now) => {
+        if (!Array.isArray(p.messages)) throw unreadable("a batch without messages");
+        for (const message of p.messages) {
+          if (!isObject(message)) throw unreadable("a batch with something else than messages");
+          this.receive(message, now);
+        }
+      },
+      subscription_update: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
+      subscription: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
+      publish_response: settle,
+      presence_response: settle,
+      history_response: settle,
+      call_response: (p, envelope) => {
+        const { error } = p;
+        if (error == null) return settle(p, envelope);
+        if (!isObject(error) || typeof error.code !== "string") return undefined;
+        return this.#answered(p, envelope, errorOf(error.code, String(error.message ?? "")));
+      },
+      call_request: (p, envelope) => this.#call(p, envelope),
+      error: (p, envelope, now) => this.#error(p, envelope, now),
+      publication_gap: (p, _, now) => this.#gap(p, now),
+      presence_join: presence("join"),
+      presence_leave: presence("leave"),
+      presence_update: presence("update"),
+      message_ack: (p, _, now) => this.producer?.acknowledged(p.last, now),
+      rate_limit_warning: (p, _, now) => {
+        const [limit, remaining, after] = ["limit", "remaining", "retry_after"].map((name) => uint(p[name]));
+        if (this.options.rateLimit) {
+          this.outbound.giveBack();
+          this.outbound.rate.warned(remaining!, now.ms);
+        }
+        this.#host.emit("rateLimitWarning", {
+          limit: limit!,
+          remaining: remaining!,
+          retryAfterMs: after! * 1_000,
+        });
+      },
+      reconnect: (p) => {
+        this.#link!.reconnectAfterMs = required(p, "after_ms");
+      },
+      auth_expiry_warning: (p, _, now) => {
+        const endsInMs = required(p, "ends_in_ms");
+        if (typeof this.options.token !== "function") return;
+        const endsMs = now.ms + endsInMs;
+        this.#link!.refresh = { endsMs, nextMs: Infinity };
+        this.#host.wantToken();
+      },
+      auth_refresh_response: (p, _, now) => {
+        const { refresh } = this.#link!;
+        // A token that ends as soon as the one before is no help: the application is asked again.
+        const isLonger =
+          p.ends_in_ms == null || now.ms + uint(p.ends_in_ms) >= (refresh?.endsMs ?? 0) + 1_000;
+        if (isLonger) this.#link!.refresh = undefined;
+      },
+      key_update: (p) => this.#keyUpdate(p.request === true),
+    };
+  }
+
+  /** Ends the request that a message answers. An answer of another kind counts for nothing. */
+  #answered(payload: Envelope, envelope: Envelope, error?: TidewireError): void {
+    const { cid } = envelope;
+    const asked = this.outbound.requests.get(cid)?.t.replace("_request", "_response");
+    const type = typeOf(envelope);
+    if (asked === type || (asked === "subscription_update" && type === "subscription")) {
+      this.outbound.settle(cid, error, payload);
+    }
+  }
+
+  #ready(p: Envelope, now: Now): void {
+    const link = this.#link!;
+    if (link.connectionId) return;
+    const details = isObject(p.details) ? p.details : {};
+    link.connectionId = String(details.connection_id ?? "?");
+    const { exchange } = link;
+    this.#say("client_hello", {
+      client_version: this.options.clientVersion,
+      protocol_version: 1,
+      features: {
+        batching: this.options.transport?.prefersBatches ?? true,
+        calls: true,
+        compression: Boolean(this.options.compression),
+        ...(exchange ? { encryption: true } : {}),
+      },
+      ...exchange?.hello,
+      ...this.producer?.hello(),
+    });
+    const user = details.user_id;
+    const event = {
+      connectionId: link.connectionId,
+      serverVersion: String(details.version ?? ""),
+      user: typeof user === "string" ? user : undefined,
+      url: link.url,
+    };
+    const accept = () => {
+      link.isAccepted = true;
+      this.#host.emit("connected", event);
+      this.#host.changed();
+    };
+    if (exchange) this.#accept = accept;
+    else accept();
+    void now;
+  }
+
+  #accept: (() => void) | undefined;
+
+  #hello(p: Envelope, now: Now): Promise<void> | undefined {
+    const link = this.#link!;
+    if (link.isOpen || !link.connectionId) return undefined;
+    if (!link.exchange) return void this.#open(p, now);
+    return link.exchange.accept(p, link.connectionId).then(() => {
+      if (this.#link !== link) return;
+      this.#host.sealed();
+      this.#accept?.();
+      this.#open(p, now);
+    });
+  }
+
+  #open(p: Envelope, now: Now): void {
+    const link = this.#link!;
+    link.isOpen = true;
+    link.features = isObject(p.features) ? p.features : {};
+    const limits = isObject(p.limits) ? p.limits : {};
+    this.outbound.bytesMax = uint(limits.max_message_size);
+    const [capacity, refill] = [uint(limits.rate_limit_capacity), uint(limits.rate_limit_refill)];
+    this.outbound.giveBack();
+    // The last tenth of the rate is left to the protocol's own messages.
+    this.outbound.rate = this.options.rateLimit
+      ? new RateLimit(Math.ceil(capacity * 0.9), Math.ceil(refill * 0.9), now.ms)
+      : RateLimit.unlimited();
+    const interval = this.options.pingIntervalMs || uint(p.ping_interval) || Infinity;
+    link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);
+    link.pingMs = now.ms;
+    this.producer?.opened(p.producer, now);
+    this.#repeat(now);
+    this.flush(now);
+    this.#host.changed();
+  }
+
+  #subscriptionUpdate(p: Envelope, envelope: Envelope, _now: Now): void {
+    if (envelope.cid != null) this.#answered(p, envelope);
+    else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
+      this.subscriptions.taken(p.success_topics);
+    }
+  }
+
+  #answerPing(p: Envelope, now: Now): void {
+    const { timestamp } = p;
+    const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : undefined;
+    const unixMs = Math.floor(now.unixMs);
+    const latency = sent === undefined ? 0 : Math.max(0, unixMs - sent);
+    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent ?? null, latency });
+  }
+
+  #pong(now: Now): void {
+    const latencyMs = this.quality.pongReceived(now.ms);
+    const ping = this.#link!.pings.shift();
+    ping?.done?.(latencyMs ?? now.ms - ping.sentMs);
+  }
+
+  #call(p: Envelope, envelope: Envelope): void {
+    const link = this.#link;
+    const cid = envelope.cid;
+    if (typeof cid !== "string" || typeof p.type !== "string") return;
+    const timeoutMs = typeof p.timeout_ms === "number" ? p.timeout_ms : undefined;
+    this.#host.call(p.type, p.payload ?? null, timeoutMs, (answer) => {
+      if (this.#link !== link) return;
+      this.#system({ c: "WSE", t: "call_response", cid }, this.format.payload(answer));
+    });
+  }
+
+  #error(p: Envelope, envelope: Envelope, now: Now): void {
+    const link = this.#link!;
+    const retryAfterMs =
+      typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
+    const error = errorOf(String(p.code ?? ""), String(p.message ?? ""), retryAfterMs);
+    if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
+    if (error.code === "RATE_LIMITED") {
+      this.outbound.giveBack();
+      this.outbound.rate.refused(retryAfterMs ?? 0, now.ms);
+      link.repeatAtMs = this.outbound.rate.nextAt(now.ms);
+      this.producer?.rewind();
+    } else if (error.code === "MESSAGE_GAP") {
+      this.producer?.rewind();
+      return;
+    }
+    if (this.producer?.refused(envelope.cid, error)) return;
+    if (this.outbound.settle(envelope.cid, error)) return;
+    this.#host.emit("error", error);
+  }
+
+  #gap(p: Envelope, now: Now): void {
+    const { epoch, from, to } = p;
+    const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
+    if (!hasRange && (epoch ?? from ?? to) != null) throw unreadable("a gap with half a range");
+    const reason = ["dropped", "conflated", "expired"].includes(p.reason as string)
+      ? String(p.reason)
+      : "dropped";
+    const range = hasRange ? { epoch, from, to } : undefined;
+    const gap = { topic: String(p.topic), reason, count: uint(p.count), range };
+    this.subscriptions.gap(gap, now.ms);
+  }
+
+  async #keyUpdate(isRequested: boolean): Promise<void> {
+    const { exchange } = this.#link!;
+    if (exchange?.version !== 2) throw unreadable("a key_update without encryption version 2");
+    await exchange.updateOpeningKey();
+    if (isRequested) this.sendKeyUpdate(false);
+  }
+
+  /** Changes the sealing key; with `isRequested` the server changes its own as well. */
+  sendKeyUpdate(isRequested: boolean): void {
+    const exchange = this.#link?.exchange;
+    if (exchange?.version === 2) {
+      this.#say("key_update", { request: isRequested }, () => exchange.updateSealingKey());
+    }
+  }
+}

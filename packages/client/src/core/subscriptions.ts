@@ -1,0 +1,480 @@
+/**
+ * Subscriptions: what the application wants, what the connection has, and the requests that turn one into the other.
+ * Equal subscriptions of several parts of an application share one on the wire.
+ */
+
+import { TidewireError } from "../errors.js";
+import type { Gap, PresenceEvent, Unrecovered } from "../events.js";
+import type { Message, Position } from "../message.js";
+import { isObject } from "./envelope.js";
+import type { Envelope } from "./layers.js";
+import { defaultSequencerLimits, type Sequenced, Sequencer } from "./sequencer.js";
+import { type ActiveTopic, compilePattern, isPattern, type Subscriber, type WireOptions } from "./topics.js";
+
+export type { ActiveTopic, Subscriber, WireOptions } from "./topics.js";
+
+/** What the subscriptions tell besides their subscribers. */
+export interface SubscriptionsHost {
+  message(message: Message): void;
+  gap(gap: Gap): void;
+  unrecovered(event: Unrecovered): void;
+  lost(topics: string[]): void;
+}
+
+interface Topic {
+  readonly name: string;
+  wire: WireOptions;
+  /** The options but `presence`, which subscribers add to the subscription. */
+  readonly key: string;
+  readonly matches: ((topic: string) => boolean) | undefined;
+  readonly subscribers: Set<Subscriber>;
+  state: "idle" | "asked" | "active";
+  /** It was active on an earlier connection. */
+  wasActive: boolean;
+  /** What was missed has been asked for on this connection. */
+  isRecovering: boolean;
+  /** What others learn of this subscriber has changed. */
+  isChanged: boolean;
+  /** The connection has it with the options of an earlier subscription, which ends first. */
+  isReplaced: boolean;
+  /** Subscribers that came when the request had been sent. */
+  readonly late: Set<Subscriber>;
+  /** A new subscriber gets the newest publication, which is kept for those who join later. */
+  last: Message | undefined;
+  givesLast: boolean;
+}
+
+/** A request to be sent. */
+export interface TopicRequest {
+  action: "subscribe" | "unsubscribe";
+  topics: string[];
+  payload: Record<string, unknown>;
+}
+
+/** A request without its topics. */
+interface Draft extends WireOptions {
+  action: "subscribe" | "unsubscribe";
+  recover?: true;
+  replay?: number;
+}
+
+/** Topics in one request (PROTOCOL 12). */
+const TOPICS_MAX = 1_000;
+/** Topics whose subscribers are remembered. */
+const ROUTES_MAX = 20_000;
+/** Topics whose positions are remembered. */
+const POSITIONS_MAX = 100_000;
+
+export class Subscriptions {
+  readonly #host: SubscriptionsHost;
+  readonly #topics = new Map<string, Topic>();
+  /** Topics that the connection does not have as the application wants them. */
+  readonly #dirty = new Set<Topic>();
+  readonly #routes = new Map<string, readonly Topic[]>();
+  readonly #sequencer: Sequencer<Message | undefined>;
+  #patterns = 0;
+  #loosePatterns = 0;
+
+  constructor(host: SubscriptionsHost, reorderWindowMs: number) {
+    this.#host = host;
+    this.#sequencer = new Sequencer({
+      ...defaultSequencerLimits,
+      topicsMax: POSITIONS_MAX,
+      windowMs: reorderWindowMs,
+    });
+  }
+
+  get size(): number {
+    return this.#topics.size;
+  }
+
+  /** Whether requests are due. */
+  get isDirty(): boolean {
+    return this.#dirty.size > 0;
+  }
+
+  /** Whether topics wait for the server's answer. */
+  get isPending(): boolean {
+    for (const topic of this.#topics.values()) if (topic.state !== "active") return true;
+    return false;
+  }
+
+  /** The position of a topic with history, as far as this client has it. */
+  position(topic: string): Position | undefined {
+    return this.#sequencer.position(topic);
+  }
+
+  /** Adds a subscriber. Throws `INVALID_ARGUMENT` if a topic is subscribed with other options. */
+  add(subscriber: Subscriber, names: readonly string[], wire: WireOptions): void {
+    const key = JSON.stringify({ ...wire, presence: undefined });
+    for (const name of names) {
+      const topic = this.#topics.get(name);
+      if (topic && topic.key !== key && topic.subscribers.size) {
+        const words = `${name} is subscribed with other options; a connection has one subscription of a topic`;
+        throw new TidewireError("INVALID_ARGUMENT", words, { fault: "application" });
+      }
+    }
+    for (const name of names) this.#addTo(name, subscriber, wire, key);
+  }
+
+  #addTo(name: string, subscriber: Subscriber, wire: WireOptions, key: string): void {
+    let topic = this.#topics.get(name);
+    if (!topic || topic.key !== key) {
+      const state = topic?.state ?? "idle";
+      if (topic) this.#forget(topic);
+      topic = {
+        name,
+        wire,
+        key,
+        matches: isPattern(name) ? compilePattern(name) : undefined,
+        subscribers: new Set(),
+        state,
+        wasActive: false,
+        isRecovering: false,
+        isChanged: false,
+        isReplaced: state !== "idle",
+        late: new Set(),
+        last: undefined,
+        givesLast: false,
+      };
+      this.#topics.set(name, topic);
+      this.#count(topic, 1);
+      this.#routes.clear();
+    }
+    topic.subscribers.add(subscriber);
+    if (topic.state === "asked" && !topic.isReplaced) topic.late.add(subscriber);
+    this.#setPresence(topic, wire.presence);
+    if (topic.state === "active" && !topic.isReplaced) {
+      const position = this.#sequencer.position(name);
+      subscriber.active(name, { position, recovered: false, count: 0, isShared: true });
+      if (topic.last) subscriber.message(topic.last);
+    } else this.#dirty.add(topic);
+  }
+
+  /** Others learn what the newest subscriber says; to subscribe again tells them (PROTOCOL 7.5 (7), 19.6). */
+  #setPresence(topic: Topic, presence: object | undefined): void {
+    if (!presence || JSON.stringify(presence) === JSON.stringify(topic.wire.presence)) return;
+    topic.wire = { ...topic.wire, presence };
+    topic.isChanged = topic.state !== "idle";
+    this.#dirty.add(topic);
+  }
+
+  /** Removes a subscriber from a topic. The last one ends the subscription on the wire. */
+  remove(subscriber: Subscriber, name: string): void {
+    const topic = this.#topics.get(name);
+    if (!topic?.subscribers.delete(subscriber) || topic.subscribers.size) return;
+    if (topic.state === "idle") this.#forget(topic);
+    else this.#dirty.add(topic);
+  }
+
+  /** The requests that are due; they count as sent. */
+  collect(): TopicRequest[] {
+    const requests = new Map<string, TopicRequest>();
+    const all: TopicRequest[] = [];
+    for (const topic of this.#dirty) {
+      if (topic.state === "asked") continue;
+      this.#dirty.delete(topic);
+      const isWanted = topic.subscribers.size > 0 && !topic.isReplaced;
+      const isAgain = isWanted && (topic.isRecovering || topic.isChanged);
+      if (isWanted === (topic.state === "active") && !isAgain) continue;
+      topic.isChanged = false;
+      const draft: Draft = isWanted ? this.#subscribe(topic) : { action: "unsubscribe" };
+      const key = JSON.stringify(draft);
+      let request = requests.get(key);
+      if (!request || request.topics.length === TOPICS_MAX) {
+        const topics: string[] = [];
+        request = { action: draft.action, topics, payload: { ...draft, topics } };
+        requests.set(key, request);
+        all.push(request);
+      }
+      request.topics.push(topic.name);
+      const position = isWanted && draft.recover ? this.#startPosition(topic) : undefined;
+      if (position) {
+        request.payload.recovery ??= {};
+        (request.payload.recovery as Record<string, Position>)[topic.name] = position;
+      }
+      topic.state = "asked";
+    }
+    return all;
+  }
+
+  #subscribe(topic: Topic): Draft {
+    let [recover, replay] = [false, 0];
+    for (const subscriber of topic.subscribers) {
+      recover ||= subscriber.recover;
+      replay = Math.max(replay, subscriber.replay);
+    }
+    // A pattern has no position, and a group's publications are others' as well.
+    const hasHistory = !topic.matches && !topic.wire.queue_group;
+    return {
+      action: "subscribe",
+      ...topic.wire,
+      ...(recover && hasHistory && this.#startPosition(topic) ? { recover: true as const } : {}),
+      ...(replay && hasHistory && !topic.wasActive ? { replay } : {}),
+    };
+  }
+
+  #startPosition(topic: Topic): Position | undefined {
+    const known = this.#sequencer.position(topic.name);
+    if (known) return known;
+    for (const { from } of topic.subscribers) if (from[topic.name]) return from[topic.name];
+    return undefined;
+  }
+
+  /** The server has answered a request. */
+  answered(request: TopicRequest, answer: Envelope, nowMs: number): void {
+    const recovery = isObject(answer.recovery) ? answer.recovery : {};
+    const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
+    const done = new Set(list("success_topics"));
+    for (const name of list("failed_topics")) done.delete(name);
+    const lost: string[] = [];
+    for (const name of request.topics) {
+      const topic = this.#topics.get(name);
+      if (topic?.state !== "asked") continue;
+      if (request.action === "unsubscribe") this.#unsubscribed(topic);
+      else if (done.has(name)) this.#subscribed(topic, recovery[name], nowMs);
+      else if (this.#refuse(topic, `the server does not give ${name}`)) lost.push(name);
+    }
+    if (lost.length) this.#host.lost(lost);
+  }
+
+  /** A request was refused as a whole. */
+  refused(request: TopicRequest, error: TidewireError): void {
+    const lost: string[] = [];
+    for (const name of request.topics) {
+      const topic = this.#topics.get(name);
+      if (topic?.state !== "asked") continue;
+      if (request.action === "unsubscribe") this.#unsubscribed(topic);
+      else if (this.#refuse(topic, error.message, error)) lost.push(name);
+    }
+    if (lost.length) this.#host.lost(lost);
+  }
+
+  /** No answer came: the topics are asked for again. */
+  unanswered(request: TopicRequest): void {
+    for (const name of request.topics) {
+      const topic = this.#topics.get(name);
+      if (topic?.state !== "asked") continue;
+      topic.state = request.action === "subscribe" ? "idle" : "active";
+      this.#dirty.add(topic);
+    }
+  }
+
+  /** The server has taken topics away of its own accord. */
+  taken(names: readonly unknown[]): void {
+    const lost: string[] = [];
+    for (const name of names) {
+      const topic = this.#topics.get(name as string);
+      if (!topic || topic.state === "idle") continue;
+      if (this.#refuse(topic, `the server has taken ${name} away`)) lost.push(topic.name);
+    }
+    if (lost.length) this.#host.lost(lost);
+  }
+
+  #refuse(topic: Topic, words: string, cause?: TidewireError): boolean {
+    const { wasActive } = topic;
+    const error = new TidewireError(cause?.code ?? "SUBSCRIPTION_FAILED", words, {
+      fault: "application",
+      cause,
+    });
+    this.#forget(topic);
+    for (const subscriber of topic.subscribers) subscriber.failed(topic.name, error, wasActive);
+    return wasActive && topic.subscribers.size > 0;
+  }
+
+  #unsubscribed(topic: Topic): void {
+    topic.state = "idle";
+    topic.wasActive = topic.isReplaced = false;
+    if (topic.subscribers.size) this.#dirty.add(topic);
+    else this.#forget(topic);
+  }
+
+  #subscribed(topic: Topic, recovery: unknown, nowMs: number): void {
+    topic.state = "active";
+    if (!topic.subscribers.size || topic.isReplaced) this.#dirty.add(topic);
+    if (topic.isReplaced) return;
+    topic.wasActive = true;
+    topic.isRecovering = false;
+    const info: ActiveTopic = { position: undefined, recovered: false, count: 0, isShared: false };
+    if (isObject(recovery)) {
+      const { epoch, offset, recovered, count } = recovery;
+      if (typeof epoch === "string" && typeof offset === "number") {
+        info.position = { epoch, offset };
+        info.recovered = recovered === true;
+        info.count = typeof count === "number" ? count : 0;
+        this.#positioned(topic, info, nowMs);
+      }
+    }
+    for (const subscriber of topic.subscribers) {
+      subscriber.active(topic.name, topic.late.has(subscriber) ? { ...info, isShared: true } : info);
+    }
+    topic.late.clear();
+  }
+
+  /** Takes where a topic stands, which may not be where the client left it. */
+  #positioned(topic: Topic, info: ActiveTopic, nowMs: number): void {
+    const now = info.position!;
+    const known = this.#sequencer.position(topic.name);
+    if (!info.recovered) {
+      const last = this.#startPosition(topic);
+      this.#forgetPosition(topic.name);
+      topic.givesLast = info.count === 1 && !last && ![...topic.subscribers].some(({ replay }) => replay);
+      if (last && (last.epoch !== now.epoch || last.offset !== now.offset)) {
+        const event = { topic: topic.name, last, now };
+        let isWanted = false;
+        for (const subscriber of topic.subscribers) {
+          if (subscriber.recover) {
+            subscriber.unrecovered(event);
+            isWanted = true;
+          }
+        }
+        if (isWanted) this.#host.unrecovered(event);
+      }
+    }
+    if (!known || !info.recovered) {
+      // What is sent again still comes.
+      const start = { epoch: now.epoch, offset: Math.max(0, now.offset - info.count) };
+      this.#tell((out) => this.#sequencer.advance(topic.name, start, nowMs, out));
+    }
+  }
+
+  /** A message of the server's application, or a publication. */
+  deliver(message: Message, hasCid: boolean, nowMs: number): void {
+    const { topic, position } = message;
+    if (topic === undefined) return this.#host.message(message);
+    if (!position || message.delivery !== undefined || hasCid) return this.#dispatch(topic, message);
+    if (this.#sequencer.pass(topic, position.epoch, position.offset)) return this.#dispatch(topic, message);
+    const known = this.#sequencer.position(topic);
+    if (!known || !this.#isGapless(topic)) {
+      if (known?.epoch === position.epoch && position.offset <= known.offset) return;
+      this.#dispatch(topic, message);
+      return this.#tell((out) => this.#sequencer.advance(topic, position, nowMs, out));
+    }
+    const outcome = this.#tell((out) => this.#sequencer.handle(topic, position, message, nowMs, out));
+    const own = this.#topics.get(topic);
+    if (outcome === "held" && own?.state === "active" && !own.isRecovering) {
+      own.isRecovering = true;
+      this.#dirty.add(own);
+    }
+  }
+
+  /** A publication of this client that its own subscription leaves out. */
+  publishedSelf(topic: string, position: Position, nowMs: number): void {
+    if (!this.#topics.has(topic)) return;
+    this.#tell((out) => this.#sequencer.handle(topic, position, undefined, nowMs, out));
+  }
+
+  gap(gap: Gap, nowMs: number): void {
+    if (gap.range) {
+      const { epoch, from, to } = gap.range;
+      this.#tell((out) => this.#sequencer.skip(gap.topic, epoch, from, to, nowMs, out));
+    }
+    this.#tellGap(gap);
+  }
+
+  presence(event: PresenceEvent): void {
+    for (const topic of this.#route(event.topic)) {
+      for (const subscriber of topic.subscribers) subscriber.presence(event);
+    }
+  }
+
+  get nextTimeout(): number {
+    return this.#sequencer.nextTimeout() ?? Infinity;
+  }
+
+  timeout(nowMs: number): void {
+    this.#tell((out) => this.#sequencer.handleTimeout(nowMs, out));
+  }
+
+  /** The connection is gone: everything is to be subscribed again. */
+  disconnected(): void {
+    for (const topic of this.#topics.values()) {
+      topic.state = "idle";
+      topic.isRecovering = topic.isChanged = topic.isReplaced = false;
+      topic.late.clear();
+      if (topic.subscribers.size) this.#dirty.add(topic);
+      else this.#forget(topic);
+    }
+  }
+
+  /** There is no further connection. */
+  end(error: TidewireError): void {
+    for (const topic of [...this.#topics.values()]) {
+      this.#forget(topic);
+      for (const subscriber of topic.subscribers) subscriber.failed(topic.name, error, topic.wasActive);
+    }
+  }
+
+  /** Does something with the sequencer and passes on what that lets through. */
+  #tell<R>(step: (out: Sequenced<Message | undefined>[]) => R): R {
+    const out: Sequenced<Message | undefined>[] = [];
+    const result = step(out);
+    for (const { message, gap } of out) {
+      if (message) this.#dispatch(message.topic!, message);
+      else if (gap) {
+        const { topic, epoch, from, to } = gap;
+        this.#tellGap({ topic, reason: undefined, count: to - from + 1, range: { epoch, from, to } });
+      }
+    }
+    return result;
+  }
+
+  #tellGap(gap: Gap): void {
+    const topics = this.#topics.has(gap.topic) ? [this.#topics.get(gap.topic)!] : this.#route(gap.topic);
+    for (const topic of topics) for (const subscriber of topic.subscribers) subscriber.gap(gap);
+    this.#host.gap(gap);
+  }
+
+  #dispatch(name: string, message: Message): void {
+    const topics = this.#route(name);
+    if (!topics.length) return this.#host.message(message);
+    for (const topic of topics) {
+      if (topic.isReplaced) continue;
+      if (topic.givesLast) topic.last = message;
+      for (const subscriber of topic.subscribers) subscriber.message(message);
+    }
+  }
+
+  /** The subscribed names and patterns that take a topic. */
+  #route(name: string): readonly Topic[] {
+    let route = this.#routes.get(name);
+    if (route) return route;
+    const own = this.#topics.get(name);
+    const found = own ? [own] : [];
+    if (this.#patterns) {
+      for (const topic of this.#topics.values()) if (topic.matches?.(name)) found.push(topic);
+    }
+    route = found;
+    if (this.#routes.size >= ROUTES_MAX) this.#routes.clear();
+    this.#routes.set(name, route);
+    return route;
+  }
+
+  /** Whether the offsets of a topic follow one another, so that one that is missing is a gap. */
+  #isGapless(name: string): boolean {
+    const topic = this.#topics.get(name);
+    return topic ? isGaplessTopic(topic) : this.#loosePatterns === 0;
+  }
+
+  #forget(topic: Topic): void {
+    if (this.#topics.get(topic.name) === topic) this.#topics.delete(topic.name);
+    this.#dirty.delete(topic);
+    this.#routes.clear();
+    this.#count(topic, -1);
+    this.#forgetPosition(topic.name);
+  }
+
+  #forgetPosition(name: string): void {
+    this.#tell((out) => this.#sequencer.forget(name, out));
+  }
+
+  #count(topic: Topic, step: number): void {
+    if (!topic.matches) return;
+    this.#patterns += step;
+    if (!isGaplessTopic(topic)) this.#loosePatterns += step;
+  }
+}
+
+function isGaplessTopic({ wire }: Topic): boolean {
+  return !wire.filter && !wire.queue_group && (!wire.overload || wire.overload === "disconnect");
+}

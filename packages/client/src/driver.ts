@@ -1,0 +1,581 @@
+/** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
+
+import { type Attempt, copy, describe, endError, newAttempt, truncate } from "./attempt.js";
+import { closePolicy } from "./codes.js";
+import { Backoff } from "./core/backoff.js";
+import { Endpoints } from "./core/endpoints.js";
+import type { EncodedPayload, EnvelopeFields } from "./core/layers.js";
+import { direct, type Pipeline, Refused } from "./core/pipeline.js";
+import { retryDelay } from "./core/reconnection.js";
+import { type Answer, type Hints, type Now, Session } from "./core/session.js";
+import { TidewireError } from "./errors.js";
+import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
+import { Message } from "./message.js";
+import type { LogLevel, ResolvedOptions } from "./options.js";
+import type { CloseInfo, Frame, Transport } from "./transport.js";
+
+/** A session that lasted so long was no failure. */
+const STEADY_MS = 5_000;
+/** How long a close waits for what is to be sent, and for the server's answer. */
+const CLOSE_MS = 5_000;
+/** The same if the server has not said hello. */
+const CLOSE_EARLY_MS = 1_000;
+/** Frames that are queued while layers are at work; the socket is not read past it, where that is possible. */
+const INBOUND_MAX = 1_024;
+/** A timer that is later than this was throttled, or the machine slept. */
+const LATE_MS = 5_000;
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
+export interface DriverHost {
+  emit<Name extends keyof ClientEvents>(name: Name, detail: ClientEvents[Name]): void;
+  call(type: string, payload: unknown, timeoutMs: number | undefined, reply: (answer: Answer) => void): void;
+  /** There is room to send, or the state has changed. */
+  changed(): void;
+}
+
+/** How many connections this program has to each address. */
+const connections = new Map<string, number>();
+
+interface Closing {
+  code: number;
+  reason: string;
+  deadlineMs: number;
+  /** The close frame is sent; only the server's answer is missing. */
+  isSent: boolean;
+  done: () => void;
+}
+
+export function now(): Now {
+  return { ms: performance.now(), unixMs: Date.now() };
+}
+
+export class Driver {
+  readonly session: Session;
+  readonly status: Value<ConnectionStatus>;
+  readonly endpoints: Endpoints;
+  readonly options: ResolvedOptions;
+  readonly #host: DriverHost;
+  readonly #transport: Transport;
+  readonly #backoff: Backoff;
+  #attempt: Attempt | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timerMs = Infinity;
+  #isFlushing = false;
+  /** When the next attempt is due. */
+  #nextAttemptMs = Infinity;
+  #token: Promise<string | undefined> | undefined;
+  #closing: Closing | undefined;
+  #closed: Promise<void> | undefined;
+  /** Endpoints that were tried, while somebody waits for the first session. */
+  #firstRound: number[] | undefined;
+  #wasAccepted = false;
+  /** The page is frozen or in the back/forward cache. */
+  #isAway = false;
+  /** Why there is no further connection. */
+  error: TidewireError | undefined;
+
+  constructor(options: ResolvedOptions, transport: Transport, host: DriverHost) {
+    this.options = options;
+    this.#host = host;
+    this.#transport = transport;
+    this.#backoff = new Backoff(options.reconnect ?? { ...DEFAULT_POLICY, attemptsMax: 1 });
+    this.endpoints = new Endpoints(options.endpoints, options.choice, options.breaker);
+    this.status = new Value(status("connecting"));
+    this.session = new Session(options, {
+      write: (fields, payload, after) => this.#write(fields, payload, after),
+      emit: (name, detail) => host.emit(name, detail),
+      call: (type, payload, timeoutMs, reply) => host.call(type, payload, timeoutMs, reply),
+      sealed: () => {
+        this.#attempt!.pipeline!.isSealed = true;
+      },
+      changed: () => this.#changed(),
+      wantToken: () => this.#refreshToken(),
+      hasRoom: () => this.hasRoom,
+    });
+  }
+
+  /** Begins. With `isFirstRound` the client ends when each endpoint was tried once without success. */
+  start(isFirstRound: boolean): void {
+    if (isFirstRound) this.#firstRound = [];
+    this.#connect();
+  }
+
+  get state(): ConnectionState {
+    return this.status.get().state;
+  }
+
+  /** Whether the connection takes more now. */
+  get hasRoom(): boolean {
+    const socket = this.#attempt?.socket;
+    return socket !== undefined && socket.bufferedBytes < this.options.outboxBytesMax;
+  }
+
+  get isClosing(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  /** Something is to be sent, or to wait for: looks at it at the end of this turn. */
+  touch(): void {
+    this.#changed();
+  }
+
+  get url(): string {
+    return this.#attempt?.url ?? "";
+  }
+
+  // Attempts
+
+  #connect(): void {
+    this.#nextAttemptMs = Infinity;
+    if (this.#attempt || this.error || this.#closing || this.#isAway) return;
+    const urls = this.options.endpoints.map(({ url }) => connections.get(url) ?? 0);
+    const chosen = this.endpoints.choose(now().ms, Math.random(), urls, this.#firstRound ?? []);
+    if ("waitMs" in chosen) return this.#waitFor(chosen.waitMs);
+    const { index } = chosen;
+    this.#firstRound?.push(index);
+    this.#setStatus(status("connecting"));
+    const attempt = newAttempt(index, this.options.endpoints[index]!.url, now().ms);
+    this.#attempt = attempt;
+    this.#log("debug", `connecting to ${attempt.url}`);
+    this.#open(attempt).catch((error: unknown) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      const isFatal =
+        error instanceof TidewireError && ["NOT_SUPPORTED", "INVALID_OPTION"].includes(error.code);
+      if (isFatal) attempt.ended = { code: 1006, reason, isFatal };
+      this.#over(attempt, { code: 1006, reason });
+    });
+    this.#schedule();
+  }
+
+  async #open(attempt: Attempt): Promise<void> {
+    const { token, encryption } = this.options;
+    const [value, exchange] =
+      typeof token === "function" || encryption
+        ? await Promise.all([this.#askToken(), encryption?.begin()])
+        : [token, undefined];
+    if (this.#attempt !== attempt) return;
+    attempt.exchange = exchange;
+    const { url, protocols, headers } = this.#address(attempt.url, value);
+    const { messageBytesMax } = this.options;
+    attempt.socket = this.#transport.open(
+      { url, protocols, headers, messageBytesMax },
+      {
+        onOpen: () => this.#opened(attempt),
+        onMessages: (frames) => this.#received(attempt, frames),
+        onDrain: () => this.#changed(),
+        onClose: (info) => this.#over(attempt, info),
+      },
+    );
+    connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
+  }
+
+  #address(address: string, token: string | undefined) {
+    const url = new URL(address);
+    const { format, compression } = this.options;
+    if (format?.query) url.searchParams.set("format", format.query);
+    if (compression) url.searchParams.set("compression", "true");
+    url.searchParams.set("protocol_version", "1");
+    const protocols = [...this.options.protocols];
+    const headers = { ...this.options.headers };
+    const placement =
+      this.options.tokenPlacement ?? (this.#transport.canSendHeaders ? "header" : { subprotocol: "token." });
+    if (token) {
+      if (placement === "header") headers.Authorization = `Bearer ${token}`;
+      else if ("query" in placement) url.searchParams.set(placement.query, token);
+      else protocols.push(placement.subprotocol + token.replace(/=+$/, ""));
+    }
+    return { url: url.href, protocols, headers };
+  }
+
+  /** Asks the application for a token, once at a time: one that takes longer than an attempt is for the next. */
+  #askToken(): Promise<string | undefined> {
+    const { token } = this.options;
+    if (typeof token !== "function") return Promise.resolve(token);
+    this.#token ??= (async () => token())().finally(() => {
+      this.#token = undefined;
+    });
+    return this.#token;
+  }
+
+  async #refreshToken(): Promise<void> {
+    const attempt = this.#attempt;
+    const token = await this.#askToken().catch((error: unknown) => {
+      this.#log("warn", "the token function failed", error);
+      return undefined;
+    });
+    if (this.#attempt !== attempt) return;
+    this.session.refreshToken(token, now());
+    this.#changed();
+  }
+
+  #opened(attempt: Attempt): void {
+    const { messageBytesMax, compression, signing, encryption } = this.options;
+    const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
+    attempt.pipeline = makePipeline(
+      { format: this.session.format, compression, signing, exchange: attempt.exchange, messageBytesMax },
+      (frame) => {
+        if (!attempt.isOver) attempt.socket?.send(frame);
+      },
+      (error) => this.#failed(attempt, error),
+    );
+    this.session.connected(attempt.url, attempt.exchange, now());
+    this.#schedule();
+  }
+
+  #write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
+    const { exchange, pipeline } = this.#attempt!;
+    pipeline!.write(fields, payload, after);
+    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.session.sendKeyUpdate(false);
+  }
+
+  // Receiving
+
+  #received(attempt: Attempt, frames: readonly Frame[]): void {
+    if (attempt.isOver || this.#attempt !== attempt) return;
+    attempt.hasMessage = true;
+    if (attempt.isReading) {
+      // Layers are at work on an earlier frame; views stay valid only during this call.
+      for (const frame of frames) attempt.inbound.push(copy(frame));
+      if (attempt.inbound.length > INBOUND_MAX) attempt.socket?.pause?.();
+      return;
+    }
+    this.#read(attempt, frames, 0);
+  }
+
+  /** Handles frames from `from` on, until one has to wait. */
+  #read(attempt: Attempt, frames: readonly Frame[], from: number): void {
+    const moment = now();
+    for (let index = from; index < frames.length && !attempt.isOver; index++) {
+      let waits: Promise<unknown> | undefined;
+      try {
+        waits = this.#handle(attempt, frames[index]!, moment);
+      } catch (error) {
+        this.#failed(attempt, error);
+      }
+      if (!waits) continue;
+      attempt.isReading = true;
+      const rest = frames.slice(index + 1).map(copy);
+      attempt.inbound.unshift(...rest);
+      void waits
+        .catch((error: unknown) => this.#failed(attempt, error))
+        .then(() => {
+          attempt.isReading = false;
+          const inbound = attempt.inbound;
+          attempt.inbound = [];
+          attempt.socket?.resume?.();
+          if (!attempt.isOver) this.#read(attempt, inbound, 0);
+        });
+      break;
+    }
+    this.#changed();
+  }
+
+  #handle(attempt: Attempt, frame: Frame, moment: Now): Promise<unknown> | undefined {
+    const pipeline = attempt.pipeline!;
+    const read = pipeline.read(frame);
+    if (read instanceof Promise) return read.then((message) => this.#deliver(attempt, message, moment));
+    return this.#deliver(attempt, read, moment);
+  }
+
+  #deliver(attempt: Attempt, message: Awaited<ReturnType<Pipeline["read"]>>, moment: Now) {
+    if (attempt.isOver) return undefined;
+    if (message instanceof Message) {
+      this.session.receiveMessage(message, moment);
+      return undefined;
+    }
+    return this.session.receive(message, moment);
+  }
+
+  /** A message could not be read or written, or a listener failed. */
+  #failed(attempt: Attempt, error: unknown): void {
+    if (attempt.isOver) return;
+    const failure =
+      error instanceof TidewireError
+        ? error
+        : new TidewireError("PROTOCOL_ERROR", `a message could not be handled: ${String(error)}`, {
+            cause: error,
+          });
+    const isHandshake = attempt.exchange !== undefined && !attempt.pipeline?.isSealed;
+    if (failure instanceof Refused || isHandshake) {
+      const code = this.#transport.canSendAnyCode ? 1008 : 4406;
+      const reason = code === 1008 ? failure.message : `1008: ${failure.message}`;
+      this.#end(attempt, code, reason, true);
+    } else this.#host.emit("error", failure);
+  }
+
+  // Time
+
+  /** Something has changed: flushes at the end of this turn, sets the timer, and says so. */
+  #changed(): void {
+    if (this.#isFlushing) return;
+    this.#isFlushing = true;
+    queueMicrotask(() => {
+      this.#isFlushing = false;
+      if (this.error) return;
+      if (this.session.isOpen) this.session.flush(now());
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
+      if (this.#closing && !this.#closing.isSent && this.session.isOpen && !hasWork) this.#sendClose();
+      this.#updateStatus();
+      this.#schedule();
+      this.#host.changed();
+    });
+  }
+
+  #updateStatus(): void {
+    if (this.#closing || !this.session.isAccepted) return;
+    const attempt = this.#attempt!;
+    if (!this.#wasAccepted) {
+      this.#wasAccepted = true;
+      this.#firstRound = undefined;
+    }
+    if (!this.session.isOpen) return;
+    if (attempt.openMs === undefined) {
+      attempt.openMs = now().ms;
+      this.endpoints.succeeded(attempt.index, attempt.openMs - attempt.startMs);
+      this.#mark("tidewire:open", attempt.startMs);
+    }
+    const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
+    const next = isRecovering ? "recovering" : "open";
+    if (next !== this.state) this.#setStatus(status(next));
+  }
+
+  #deadline(moment: Now): number {
+    let next = Math.min(
+      this.session.nextTimeout(moment),
+      this.#nextAttemptMs,
+      this.#closing?.deadlineMs ?? Infinity,
+    );
+    const attempt = this.#attempt;
+    if (attempt && attempt.openMs === undefined) {
+      next = Math.min(next, attempt.startMs + this.options.connectTimeoutMs);
+    }
+    return next;
+  }
+
+  #schedule(): void {
+    const moment = now();
+    const next = this.#deadline(moment);
+    // A timer that fires early is set again; that is cheaper than to move it for each message.
+    if (next >= this.#timerMs) return;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#timerMs = next;
+    if (next === Infinity) return;
+    const delayMs = Math.min(Math.max(next - moment.ms, 0), TIMER_MS_MAX);
+    this.#timer = setTimeout(() => this.#timeout(), delayMs);
+  }
+
+  #timeout(): void {
+    const moment = now();
+    const isLate = moment.ms - this.#timerMs > LATE_MS;
+    this.#timerMs = Infinity;
+    if (isLate) this.session.wake(moment);
+    const attempt = this.#attempt;
+    if (
+      attempt &&
+      attempt.openMs === undefined &&
+      moment.ms >= attempt.startMs + this.options.connectTimeoutMs
+    ) {
+      const words = attempt.hasMessage
+        ? "the server did not establish the session in time"
+        : "no answer in time";
+      this.#lose(attempt, words);
+    }
+    try {
+      this.session.timeout(moment);
+    } catch (error) {
+      if (attempt) this.#lose(attempt, (error as Error).message);
+    }
+    if (moment.ms >= this.#nextAttemptMs) this.#connect();
+    if (this.#closing && moment.ms >= this.#closing.deadlineMs) this.#sendClose();
+    this.#changed();
+  }
+
+  // The end of a connection
+
+  /** Ends a connection from this side, without waiting for the server. */
+  #end(attempt: Attempt, code: number, reason: string, isFatal: boolean): void {
+    attempt.ended ??= { code, reason, isFatal };
+    const { socket } = attempt;
+    if (code >= 3000 || code === 1000 || this.#transport.canSendAnyCode)
+      socket?.close(code, truncate(reason));
+    this.#over(attempt, { code, reason });
+    // A socket that never reports its end is given up.
+    if (socket) setTimeout(() => socket.terminate(), CLOSE_MS);
+  }
+
+  /** Gives up a connection that does not answer. */
+  #lose(attempt: Attempt, reason: string): void {
+    attempt.ended ??= { code: 1006, reason, isFatal: false };
+    attempt.socket?.terminate();
+    this.#over(attempt, { code: 1006, reason });
+  }
+
+  #over(attempt: Attempt, info: CloseInfo): void {
+    if (attempt.isOver) return;
+    attempt.isOver = true;
+    if (attempt.socket) {
+      const count = (connections.get(attempt.url) ?? 1) - 1;
+      if (count > 0) connections.set(attempt.url, count);
+      else connections.delete(attempt.url);
+    }
+    if (this.#attempt !== attempt) return;
+    this.#attempt = undefined;
+    const moment = now();
+    const hints = this.session.disconnected();
+    const wasSteady = attempt.openMs !== undefined && moment.ms - attempt.openMs >= STEADY_MS;
+    if (wasSteady) this.#backoff.succeeded();
+    const isOurs = attempt.ended !== undefined || info.isRefusal;
+    const policy = isOurs ? undefined : closePolicy(info.code);
+    if (!attempt.openMs || policy?.fault === "server") this.endpoints.failed(attempt.index, moment.ms);
+    const reason = attempt.ended?.reason ?? (info.reason || describe(info, attempt));
+    const retryInMs = this.#isAway ? undefined : this.#retryIn(attempt, info, hints, moment);
+    const goesOn = this.#isAway || retryInMs !== undefined;
+    this.#log(goesOn ? "info" : "warn", `disconnected: ${reason} (${info.code})`, { retryInMs });
+    const code = this.#closing?.isSent ? this.#closing.code : info.code;
+    this.#host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
+    if (this.#closing) return this.#finish(closedError());
+    if (!goesOn) return this.#finish(endError(attempt, info, reason, this.#wasAccepted));
+    if (this.#closing || this.error) return;
+    this.#setStatus({ state: "waiting", reason, code: info.code, retryInMs });
+    if (retryInMs !== undefined) this.#waitFor(retryInMs);
+  }
+
+  /** How long to wait before the next attempt; `undefined` for no further one. */
+  #retryIn(attempt: Attempt, info: CloseInfo, hints: Hints, moment: Now): number | undefined {
+    if (this.#closing || attempt.ended?.isFatal || !this.options.reconnect) return undefined;
+    if (this.#firstRound) return this.#firstRound.length < this.endpoints.length ? 0 : undefined;
+    const hasTokens = typeof this.options.token === "function";
+    const isOurs = attempt.ended !== undefined;
+    const waitMs = retryDelay(this.#backoff, { info, hints, isOurs, hasTokens }, moment.ms, Math.random());
+    return waitMs === undefined ? undefined : Math.max(waitMs, this.endpoints.waitMs(moment.ms));
+  }
+
+  #waitFor(waitMs: number): void {
+    this.#nextAttemptMs = now().ms + waitMs;
+    this.#schedule();
+  }
+
+  // The page
+
+  /** The page, the network or the machine is back: asks a silent server, and connects without waiting further. */
+  wake(): void {
+    this.#isAway = false;
+    if (this.#attempt) {
+      this.session.wake(now());
+      this.#schedule();
+    } else if (!this.error && !this.#closing) this.#connect();
+  }
+
+  /** The page is being frozen: closes the connection, so that the server does not keep a ghost. */
+  away(reason: string): void {
+    if (this.error || this.#closing) return;
+    this.#isAway = true;
+    this.#nextAttemptMs = Infinity;
+    if (this.#attempt) this.#end(this.#attempt, 1000, reason, false);
+  }
+
+  /** Opens a new connection in place of this one. */
+  reconnect(reason: string): void {
+    if (this.#attempt) this.#end(this.#attempt, 1000, reason, false);
+  }
+
+  // The end of the client
+
+  /** Sends what waits, closes the connection, and ends every call that still waits. */
+  close(code: number, reason: string): Promise<void> {
+    this.#closed ??= new Promise((done) => {
+      if (this.error) return done();
+      const isOpen = this.session.isOpen;
+      const moment = now();
+      const hasWork = this.session.outbound.bytes > 0 || this.#attempt?.pipeline?.isBusy;
+      const waitMs =
+        !this.session.isAccepted || (isOpen && !hasWork) ? 0 : isOpen ? CLOSE_MS : CLOSE_EARLY_MS;
+      this.#closing = { code, reason, deadlineMs: moment.ms + waitMs, isSent: false, done };
+      this.#nextAttemptMs = Infinity;
+      this.#log("debug", `closing: ${code} ${reason}`);
+      if (!this.#attempt) return this.#finish(closedError());
+      if (!this.#attempt.pipeline)
+        return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
+      if (waitMs === 0) this.#sendClose();
+      else this.#changed();
+    });
+    return this.#closed;
+  }
+
+  /** Sends the close frame, or gives up waiting for its answer. */
+  #sendClose(): void {
+    const closing = this.#closing!;
+    const attempt = this.#attempt;
+    if (!attempt) return;
+    const { code, reason } = closing;
+    if (closing.isSent) {
+      attempt.socket?.terminate();
+      attempt.ended!.reason = "the server did not answer the close";
+      return this.#over(attempt, { code, reason: "" });
+    }
+    closing.isSent = true;
+    closing.deadlineMs = now().ms + CLOSE_MS;
+    const early =
+      this.session.isAccepted && !this.session.isOpen ? "the server did not say hello" : undefined;
+    attempt.ended = { code, reason: reason || early || "closed by the application", isFatal: true };
+    if (early) attempt.ended.reason = early;
+    attempt.socket!.close(code, truncate(reason));
+    this.#schedule();
+  }
+
+  /** There is no further connection. */
+  #finish(error: TidewireError): void {
+    if (this.error) return;
+    this.error = error;
+    clearTimeout(this.#timer);
+    this.#timerMs = -Infinity;
+    this.session.end(
+      error.code === "CLOSED"
+        ? error
+        : new TidewireError("CLOSED", error.message, { fault: error.fault, cause: error }),
+    );
+    const { closeCode, message } = error;
+    const code = this.#closing?.code ?? closeCode;
+    this.#setStatus({
+      state: "closed",
+      reason: this.#closing?.reason || message,
+      code,
+      retryInMs: undefined,
+    });
+    this.#host.changed();
+    this.#closing?.done();
+  }
+
+  #setStatus(next: ConnectionStatus): void {
+    const before = this.state;
+    this.status.set(next);
+    if (before !== next.state) this.#log("debug", `${before} -> ${next.state}`);
+  }
+
+  #log(level: LogLevel, message: string, details?: unknown): void {
+    this.options.log?.(level, message, details);
+  }
+
+  /** A measure for the performance panel of the browser. */
+  #mark(name: string, startMs: number): void {
+    if (this.options.marks) performance.measure(name, { start: startMs, end: performance.now() });
+  }
+}
+
+const DEFAULT_POLICY = {
+  delay: "exponential" as const,
+  baseMs: 500,
+  maxMs: 30_000,
+  attemptsMax: 0,
+  timeMaxMs: 0,
+  hintMaxMs: 600_000,
+};
+
+function status(state: ConnectionState): ConnectionStatus {
+  return { state, reason: undefined, code: undefined, retryInMs: undefined };
+}
+
+function closedError(): TidewireError {
+  return new TidewireError("CLOSED", "the client is closed", { fault: "application" });
+}

@@ -1,0 +1,157 @@
+/** What a client tells its application, by the names that `client.on` takes. */
+
+import type { TidewireError } from "./errors.js";
+import type { Message, Position } from "./message.js";
+
+/** Publications of a topic that this client will not get. */
+export interface Gap {
+  /** The topic; the pattern, where a subscription to a pattern lagged. */
+  topic: string;
+  /** Why: `dropped` and `conflated` by a slow reader, or `expired`; `undefined` if nobody has said. */
+  reason: string | undefined;
+  /** How many. */
+  count: number;
+  /** Where, on a topic with history: from the first offset to the last, both included. */
+  range: { epoch: string; from: number; to: number } | undefined;
+}
+
+/** Somebody came to a topic with presence, left it, or changed what it says of itself. */
+export interface PresenceEvent {
+  topic: string;
+  change: "join" | "leave" | "update";
+  user: string;
+  data: unknown;
+}
+
+/** A subscription could not go on where it was: what lies between is not known. */
+export interface Unrecovered {
+  topic: string;
+  /** The last position that this client had. */
+  last: Position | undefined;
+  /** Where the subscription goes on. */
+  now: Position;
+}
+
+export interface ClientEvents {
+  /** A server has accepted the client. */
+  connected: { connectionId: string; serverVersion: string; user: string | undefined; url: string };
+  /** A connection is over. Without `retryInMs` there is no further one. */
+  disconnected: { code: number; reason: string; retryInMs: number | undefined };
+  /** A message that no subscription takes: to this user, this connection, or everyone. */
+  message: Message;
+  gap: Gap;
+  unrecovered: Unrecovered;
+  /** The server has taken topics away, or does not give them again after a reconnection. */
+  subscriptionLost: { topics: string[] };
+  presence: PresenceEvent;
+  rateLimitWarning: { limit: number; remaining: number; retryAfterMs: number };
+  /** An error of the server that answers no call, or of a listener of the application. */
+  error: TidewireError;
+  /** Queued messages of which it is not known whether the server took them. */
+  uncertain: unknown;
+  /** Queued messages that were too old. */
+  expired: unknown;
+  /** The queue cannot store. */
+  queueFailed: TidewireError;
+  /** An option has no effect here, such as `queue()` on a page without HTTPS. */
+  degraded: { what: string; reason: string };
+}
+
+/** What a connection is doing. */
+export type ConnectionState = "connecting" | "open" | "recovering" | "waiting" | "closed";
+
+export interface ConnectionStatus {
+  /**
+   * `connecting`: a connection is being opened. `recovering`: it is open, and subscriptions are being restored.
+   * `open`: everything is in place. `waiting`: the next attempt comes later. `closed`: there is none.
+   */
+  readonly state: ConnectionState;
+  /** Why, in words, for `waiting` and `closed`. */
+  readonly reason: string | undefined;
+  /** The close code of the last connection, for `waiting` and `closed`. */
+  readonly code: number | undefined;
+  /** Milliseconds from the change to the next attempt, for `waiting`; `undefined` while the page is away. */
+  readonly retryInMs: number | undefined;
+}
+
+/** A value that changes: its current state, and a way to learn of changes. Fits React's `useSyncExternalStore`. */
+export interface Observable<T> {
+  get(): T;
+  /** Calls `listener` after each change. The result ends that. */
+  subscribe(listener: () => void): () => void;
+}
+
+/** A value that tells its listeners of changes. */
+export class Value<T> implements Observable<T> {
+  #value: T;
+  readonly #listeners = new Set<() => void>();
+
+  constructor(value: T) {
+    this.#value = value;
+  }
+
+  get = (): T => this.#value;
+
+  subscribe = (listener: () => void): (() => void) => {
+    const own = () => listener();
+    this.#listeners.add(own);
+    return () => this.#listeners.delete(own);
+  };
+
+  set(value: T): void {
+    this.#value = value;
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+type Listener = (detail: never) => void;
+
+/** Listeners by event. An error that a listener throws is given to `onError` and stops no other listener. */
+export class Emitter<Events> {
+  readonly #listeners = new Map<keyof Events, Set<Listener>>();
+  readonly #onError: (error: unknown) => void;
+
+  constructor(onError: (error: unknown) => void) {
+    this.#onError = onError;
+  }
+
+  on<Name extends keyof Events>(
+    name: Name,
+    listener: (detail: Events[Name]) => void,
+    options: { signal?: AbortSignal } = {},
+  ): () => void {
+    const own: Listener = (detail) => listener(detail);
+    let set = this.#listeners.get(name);
+    if (!set) this.#listeners.set(name, (set = new Set()));
+    const { signal } = options;
+    const off = () => {
+      set.delete(own);
+      signal?.removeEventListener("abort", off);
+    };
+    if (!signal?.aborted) {
+      set.add(own);
+      signal?.addEventListener("abort", off);
+    }
+    return off;
+  }
+
+  has(name: keyof Events): boolean {
+    return (this.#listeners.get(name)?.size ?? 0) > 0;
+  }
+
+  emit<Name extends keyof Events>(name: Name, detail: Events[Name]): void {
+    const set = this.#listeners.get(name);
+    if (!set) return;
+    for (const listener of set) {
+      try {
+        listener(detail as never);
+      } catch (error) {
+        this.#onError(error);
+      }
+    }
+  }
+
+  clear(): void {
+    this.#listeners.clear();
+  }
+}

@@ -1,0 +1,45 @@
+/** `@tidewire/client`: live data between web pages and Tidewire servers. */
+
+export {
+  type CallHandler,
+  type CallOptions,
+  Client,
+  type HistoryOptions,
+  type HistoryPage,
+  type PresenceInfo,
+  type Published,
+  type PublishOptions,
+  type SendOptions,
+} from "./client.js";
+export { CloseCode, ErrorCode } from "./codes.js";
+export { connect, open } from "./connect.js";
+export type { EndpointHealth } from "./core/endpoints.js";
+export type { Quality } from "./core/quality.js";
+export type { Priority } from "./core/queue-port.js";
+export { type ClientErrorCode, type Fault, TidewireError } from "./errors.js";
+export type {
+  ClientEvents,
+  ConnectionState,
+  ConnectionStatus,
+  Gap,
+  Observable,
+  PresenceEvent,
+  Unrecovered,
+} from "./events.js";
+export { Message, type Position } from "./message.js";
+export type {
+  ClientOptions,
+  Endpoint,
+  LogLevel,
+  ReconnectOptions,
+  Target,
+  TokenPlacement,
+} from "./options.js";
+export type { BufferOptions } from "./stream.js";
+export {
+  type SubscribeOptions,
+  Subscription,
+  type SubscriptionEvents,
+  type SubscriptionStatus,
+} from "./subscription.js";
+export type { Transport } from "./transport.js";

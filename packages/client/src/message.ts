@@ -1,0 +1,106 @@
+/** Messages as the application receives them. */
+
+import { payloadOf, typeOf } from "./core/envelope.js";
+import type { Envelope } from "./core/layers.js";
+
+/** Where a publication stands in the history of its topic. */
+export interface Position {
+  /** Which history: 8 hex digits. Another epoch means that counting began anew. */
+  readonly epoch: string;
+  /** Which publication of it, from 1; 0 is the place before the first. */
+  readonly offset: number;
+}
+
+/** What few messages have. */
+interface Rest {
+  isSnapshot: boolean;
+  isRedelivered: boolean;
+  delivery: { number: number; connectionId: string } | undefined;
+}
+
+const CHANGE: Rest = { isSnapshot: false, isRedelivered: false, delivery: undefined };
+
+/** A publication or another message of the server's application. Its payload is decoded when it is first read. */
+export class Message<T = unknown> {
+  /** The type that the sender gave it. */
+  readonly type: string;
+  /** The topic; `undefined` for a message to this user, this connection or everyone. */
+  readonly topic: string | undefined;
+  /** The position, on a topic with history. */
+  readonly position: Position | undefined;
+  /** The id that the publisher gave it. */
+  readonly id: string | undefined;
+  /** 1 background, 3 low, 5 normal, 8 high, 10 critical. */
+  readonly priority: number;
+  /** Whether it is the state of something, in place of a change. */
+  readonly isSnapshot: boolean;
+  /** For members of a queue group: it was delivered before, perhaps to another member. */
+  readonly isRedelivered: boolean;
+  /** The number of the delivery, if it is to be acknowledged. @internal */
+  readonly delivery: { number: number; connectionId: string } | undefined;
+  #text: string | undefined;
+  #payload: T | undefined;
+
+  private constructor(
+    type: string,
+    topic: string | undefined,
+    position: Position | undefined,
+    id: string | undefined,
+    priority: number,
+    text: string | undefined,
+    payload: T | undefined,
+    rest: Rest,
+  ) {
+    this.type = type;
+    this.topic = topic;
+    this.position = position;
+    this.id = id;
+    this.priority = priority;
+    this.isSnapshot = rest.isSnapshot;
+    this.isRedelivered = rest.isRedelivered;
+    this.delivery = rest.delivery;
+    this.#text = text;
+    this.#payload = payload;
+  }
+
+  /** What it says. Throws a `SyntaxError` if the sender wrote no JSON. */
+  get payload(): T {
+    if (this.#text !== undefined) {
+      this.#payload = JSON.parse(this.#text) as T;
+      this.#text = undefined;
+    }
+    return this.#payload as T;
+  }
+
+  /** A publication whose payload is still JSON text. @internal */
+  static undecoded(
+    type: string,
+    topic: string,
+    position: Position | undefined,
+    id: string | undefined,
+    priority: number,
+    text: string,
+  ): Message {
+    return new Message(type, topic, position, id, priority, text, undefined, CHANGE);
+  }
+
+  /** @internal */
+  static read(envelope: Envelope, connectionId = ""): Message {
+    const { e, o, tp, id, pri, d } = envelope;
+    const hasPosition = typeof e === "string" && typeof o === "number";
+    return new Message(
+      String(typeOf(envelope)),
+      typeof tp === "string" ? tp : undefined,
+      hasPosition ? { epoch: e, offset: o } : undefined,
+      typeof id === "string" ? id : undefined,
+      typeof pri === "number" ? pri : 5,
+      undefined,
+      payloadOf(envelope),
+      {
+        isSnapshot: envelope.c === "S",
+        isRedelivered: envelope.rd === true,
+        delivery: typeof d === "number" ? { number: d, connectionId } : undefined,
+      },
+    );
+  }
+}

@@ -1,0 +1,3 @@
+import { browserTransport } from "./browser.js";
+
+export const defaultTransport = () => browserTransport();

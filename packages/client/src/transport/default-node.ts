@@ -1,0 +1,3 @@
+import { nodeTransport } from "./node.js";
+
+export const defaultTransport = () => nodeTransport();

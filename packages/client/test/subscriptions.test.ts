@@ -1,0 +1,89 @@
+import { expect, test, vi } from "vitest";
+import { type Client, connect } from "../src/index.js";
+import { type FakeConnection, FakeTransport } from "../src/testing.js";
+
+interface Request {
+  t: string;
+  cid: string;
+  p: { action: string; topics: string[]; filter?: object; presence?: object; replay?: number };
+}
+
+/** A client, and the requests for topics that its server has got; the test answers them. */
+async function start() {
+  const transport = new FakeTransport();
+  const requests: Request[] = [];
+  let connection!: FakeConnection;
+  transport.onConnect = (opened) => {
+    connection = opened;
+    opened.onMessage = ((message: Request) => {
+      if (message.t === "subscription_update") requests.push(message);
+    }) as never;
+    opened.accept({ features: { topics: true, presence: true } });
+  };
+  const client: Client = await connect("ws://fake.test/", { transport }).connected();
+  const next = async () => {
+    const request = await vi.waitUntil(() => requests.shift());
+    return request.p;
+  };
+  const answered: Request[] = [];
+  const answer = async (): Promise<Request["p"]> => {
+    const request = await vi.waitUntil(() => requests.shift());
+    answered.push(request);
+    const { cid, p } = request;
+    const done = { action: p.action, success_topics: p.topics, failed_topics: [], recovery: {} };
+    connection.send({ c: "WSE", t: "subscription_update", cid, p: done });
+    return p;
+  };
+  const publish = (tp: string, p: unknown) => connection.send({ c: "U", t: "message", tp, p });
+  return { client, requests, next, answer, publish };
+}
+
+test("presence data is added to a subscription that has none, and changed, by subscribing again", async () => {
+  const { client, answer, requests } = await start();
+  const plain = client.subscribe("chat");
+  expect(await answer()).toEqual({ action: "subscribe", topics: ["chat"] });
+  await plain.ready();
+  const first = client.subscribe("chat", { presence: { name: "A" } });
+  expect(await answer()).toEqual({ action: "subscribe", topics: ["chat"], presence: { name: "A" } });
+  const second = client.subscribe("chat", { presence: { name: "B" } });
+  await first.unsubscribe();
+  expect(await answer()).toEqual({ action: "subscribe", topics: ["chat"], presence: { name: "B" } });
+  client.subscribe("chat", { presence: { name: "B" } });
+  await second.unsubscribe();
+  await client.ready();
+  expect(requests).toEqual([]);
+  await client.close();
+});
+
+test("other options after the last subscription has ended: that ends on the wire, and its messages go to nobody", async () => {
+  const { client, answer, publish } = await start();
+  const filtered = client.subscribe("trades", { filter: { field: "side", eq: "buy" } });
+  expect(await answer()).toMatchObject({ action: "subscribe", filter: { field: "side", eq: "buy" } });
+  await filtered.ready();
+  const seen: unknown[] = [];
+  await filtered.unsubscribe();
+  const all = client.subscribe("trades");
+  all.on("message", ({ payload }) => seen.push(payload));
+  publish("trades", "of the old subscription");
+  expect(all.status.get().state).toBe("pending");
+  expect(await answer()).toEqual({ action: "unsubscribe", topics: ["trades"] });
+  expect(await answer()).toEqual({ action: "subscribe", topics: ["trades"] });
+  await all.ready();
+  publish("trades", "of the new one");
+  expect(seen).toEqual(["of the new one"]);
+  await client.close();
+});
+
+test("the same while the first answer is still missing", async () => {
+  const { client, answer, requests } = await start();
+  const filtered = client.subscribe("trades", { filter: { field: "side", eq: "buy" } });
+  await vi.waitUntil(() => requests.length > 0);
+  await filtered.unsubscribe();
+  const all = client.subscribe("trades");
+  expect(await answer()).toMatchObject({ action: "subscribe", filter: {} });
+  expect(await answer()).toMatchObject({ action: "unsubscribe" });
+  expect(all.status.get().state).toBe("pending");
+  expect(await answer()).toEqual({ action: "subscribe", topics: ["trades"] });
+  await all.ready();
+  await client.close();
+});

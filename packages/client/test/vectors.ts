@@ -1,0 +1,30 @@
+/** The vectors of the protocol (`protocol/vectors`), which every implementation loads. */
+
+import { readFileSync } from "node:fs";
+
+/** A message of `envelopes`, `malformed` or `limits`, in each form that its frame may have. */
+export interface MessageCase {
+  name: string;
+  frames: ({ text: string } | { binary: string })[];
+  kind: "application" | "system" | "refused";
+  reason?: string;
+  // biome-ignore lint/suspicious/noExplicitAny: an envelope may hold anything
+  envelope?: Record<string, any> | null;
+}
+
+/** The cases of a file, such as `envelopes`. */
+export function vectors<T>(name: string): T[] {
+  const file = new URL(`../../../protocol/vectors/${name}.json`, import.meta.url);
+  return JSON.parse(readFileSync(file, "utf8")).cases;
+}
+
+export function unhex(digits: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(digits.match(/../g) ?? [], (byte) => Number.parseInt(byte, 16));
+}
+
+/** The binary frames of a case that begin with these hex digits, without them. */
+export function framesAfter(prefix: string, { frames }: MessageCase): Uint8Array[] {
+  return frames.flatMap((frame) =>
+    "binary" in frame && frame.binary.startsWith(prefix) ? [unhex(frame.binary.slice(prefix.length))] : [],
+  );
+}

@@ -1,0 +1,83 @@
+/** What the hooks give, as the compiler sees it. `npm run check` compiles this file; here it only has to run. */
+
+import type {
+  Client,
+  ConnectionStatus,
+  Message,
+  Published,
+  PublishOptions,
+  TidewireError,
+} from "@tidewire/client";
+import { expectTypeOf } from "expect-type";
+import { test } from "vitest";
+import {
+  type Member,
+  type Rows,
+  TidewireProvider,
+  useClient,
+  useConnection,
+  useLatest,
+  usePresence,
+  usePublish,
+  useRequest,
+  useTopic,
+} from "../src/index.js";
+
+interface Price {
+  symbol: string;
+  value: number;
+}
+
+export function Types({ client }: { client: Client }) {
+  expectTypeOf(useClient()).toEqualTypeOf<Client | undefined>();
+  expectTypeOf(useConnection()).toEqualTypeOf<ConnectionStatus>();
+
+  const list = useTopic<Price>("prices", { max: 5 });
+  expectTypeOf(list.messages).toEqualTypeOf<readonly Message<Price>[]>();
+  expectTypeOf(list.error).toEqualTypeOf<TidewireError | undefined>();
+  expectTypeOf(list.status).toEqualTypeOf<"pending" | "active" | "ended">();
+  expectTypeOf(useTopic("prices").messages).toEqualTypeOf<readonly Message<unknown>[]>();
+  const sum = useTopic("prices", {
+    initial: 0,
+    reduce: (all, message: Message<Price>) => all + message.payload.value,
+  });
+  expectTypeOf(sum.value).toEqualTypeOf<number>();
+  // @ts-expect-error A reducer needs a first state.
+  useTopic<Price, number>("prices", { reduce: (all) => all });
+  // @ts-expect-error What others learn of a subscriber is for usePresence.
+  useTopic("prices", { presence: {} });
+
+  expectTypeOf(useLatest<Price>("prices")).toEqualTypeOf<Message<Price> | undefined>();
+  expectTypeOf(useLatest<Price>("prices", { key: "symbol" })).toEqualTypeOf<Rows<Price>>();
+  const row = useLatest<Price>("prices", { key: "symbol", select: (rows) => rows.get("A") });
+  expectTypeOf(row).toEqualTypeOf<Message<Price> | undefined>();
+  const size = useLatest<Price, number>("prices", { key: "symbol", select: (rows) => rows.size });
+  expectTypeOf(size).toEqualTypeOf<number>();
+  // @ts-expect-error There is no such field.
+  useLatest<Price>("prices", { key: "name" });
+
+  const { members } = usePresence<{ name: string }>("room", { data: { name: "Ada" } });
+  expectTypeOf(members).toEqualTypeOf<readonly Member<{ name: string }>[]>();
+  // @ts-expect-error The data is of the type of the members' data.
+  usePresence<{ name: string }>("room", { data: { nickname: "Ada" } });
+
+  expectTypeOf(useRequest<Price>("quote").data).toEqualTypeOf<Price | undefined>();
+  expectTypeOf(usePublish<Price>("prices")).toEqualTypeOf<
+    (payload: Price, options?: PublishOptions) => Promise<Published>
+  >();
+
+  return (
+    <>
+      <TidewireProvider client={client} />
+      <TidewireProvider url={["wss://a.test/ws", "wss://b.test/ws"]} options={{ adapt: false }} />
+      {/* @ts-expect-error A provider has a client or an address. */}
+      <TidewireProvider />
+      {/* @ts-expect-error A client that is given has its options. */}
+      <TidewireProvider client={client} options={{}} />
+    </>
+  );
+}
+
+test("the types are those that the compiler has checked", () => {
+  expectTypeOf(Types).returns.not.toBeAny();
+});

@@ -1,0 +1,88 @@
+// Checks the built packages as their users meet them: API reports, sizes, `exports`, and types in every kind of project.
+// `--write` writes the API reports anew.
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, resolve } from "node:path";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const write = process.argv.includes("--write");
+const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
+/** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
+const BUDGET_KB = { core: 21, all: 40 };
+const TARGET_KB = { core: 13, all: 34 };
+let failures = 0;
+
+for (const name of packages) {
+  const dir = `packages/${name}`;
+  const manifest = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
+  apiReport(dir, manifest);
+  run(dir, "publint", ["--strict"]);
+  if (manifest.exports) run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
+}
+await size("core", 'export { connect } from "./packages/client/dist/esm/index.js";');
+const parts = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared"].filter((part) =>
+  existsSync(`packages/client/dist/esm/${part}.js`),
+);
+await size("all", parts.map((part) => `export * from "./packages/client/dist/esm/${part}.js";`).join("\n"));
+process.exit(failures ? 1 : 0);
+
+function fail(words) {
+  console.error(words);
+  failures++;
+}
+
+function run(dir, program, args) {
+  try {
+    execFileSync(resolve(`node_modules/.bin/${program}`), args, { cwd: dir, stdio: "pipe" });
+    console.log(`${dir}: ${program} found nothing`);
+  } catch (error) {
+    fail(`${dir}: ${program}\n${error.stdout}${error.stderr}`);
+  }
+}
+
+/** The declarations that an entry point reaches, without comments, so that a review sees each change of them. */
+function apiReport(dir, manifest) {
+  const seen = new Map();
+  const visit = (file) => {
+    if (seen.has(file)) return;
+    const text = readFileSync(file, "utf8");
+    seen.set(file, text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\n/gm, ""));
+    for (const [, path] of text.matchAll(/from "(\.[^"]+)\.js"/g))
+      visit(resolve(dirname(file), `${path}.d.ts`));
+  };
+  for (const target of Object.values(manifest.exports ?? {})) {
+    const types = target?.import?.types;
+    if (types) visit(resolve(dir, types));
+  }
+  const root = resolve(dir, "dist/esm");
+  const report = [...seen.keys()]
+    .sort()
+    .map((file) => `// ${file.slice(root.length + 1)}\n${seen.get(file)}`)
+    .join("\n");
+  const path = `${dir}/api.d.ts.txt`;
+  if (write) {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, report);
+  } else if (!existsSync(path) || readFileSync(path, "utf8") !== report) {
+    fail(`${path} is not current; run node scripts/check-packages.js --write and review the change`);
+  }
+}
+
+async function size(what, contents) {
+  const { outputFiles } = await build({
+    stdin: { contents, resolveDir: "." },
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    conditions: ["browser"],
+    external: ["node:*"],
+    write: false,
+  });
+  const kb = gzipSync(outputFiles[0].contents, { level: 9 }).length / 1024;
+  console.log(
+    `size of ${what}: ${kb.toFixed(1)} KB minified and gzipped (budget ${BUDGET_KB[what]}, target ${TARGET_KB[what]})`,
+  );
+  if (kb > BUDGET_KB[what]) fail(`${what} is larger than its budget`);
+}

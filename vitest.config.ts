@@ -1,0 +1,31 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+import { reactProjects } from "./packages/react/test/projects.js";
+
+const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+// Tests run on the sources; that the built packages work is what the consumers' tests show.
+export default defineConfig({
+  test: {
+    projects: [
+      {
+        resolve: {
+          alias: [
+            { find: "#transport", replacement: source("packages/client/src/transport/default-node.ts") },
+            { find: /^@tidewire\/client$/, replacement: source("packages/client/src/index.ts") },
+            { find: /^@tidewire\/client\/(.*)$/, replacement: `${source("packages/client/src/")}$1.ts` },
+          ],
+        },
+        test: {
+          name: "packages",
+          include: ["packages/*/test/**/*.test.ts", "examples/browser/test/**/*.test.ts"],
+          exclude: ["packages/react/**"],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
+      ...reactProjects,
+    ],
+    maxConcurrency: 4,
+  },
+});
