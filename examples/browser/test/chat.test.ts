@@ -1,5 +1,5 @@
-import type { Page } from "playwright-core";
 import { connect } from "@tidewire/client";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Stage, startStage } from "./support.js";
 

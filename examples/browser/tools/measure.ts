@@ -18,7 +18,10 @@ const publisher = await publishPrices(url);
 try {
   const page = await chromium.context.newPage();
   await page.goto(`${site.origin}/prices?server=${encodeURIComponent(url)}`);
-  await page.waitForFunction((rows) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows, SYMBOLS);
+  await page.waitForFunction(
+    (rows) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows,
+    SYMBOLS,
+  );
   const found = await page.evaluate(watchTable, seconds);
   const [first, last] = found.newest;
   const result = {

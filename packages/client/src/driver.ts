@@ -461,10 +461,15 @@ export class Driver {
   /** The page, the network or the machine is back: asks a silent server, and connects without waiting further. */
   wake(): void {
     this.#isAway = false;
-    if (this.#attempt) {
-      this.session.wake(now());
-      this.#schedule();
-    } else if (!this.error && !this.#closing) this.#connect();
+    if (this.#attempt) this.check();
+    else if (!this.error && !this.#closing) this.#connect();
+  }
+
+  /** The network may be gone: asks the server, which has some seconds to answer. */
+  check(): void {
+    if (!this.#attempt) return;
+    this.session.wake(now());
+    this.#schedule();
   }
 
   /** The page is being frozen: closes the connection, so that the server does not keep a ghost. */

@@ -329,8 +329,9 @@ export class Session {
     const link = this.#link;
     const { idleTimeoutMs } = this.options;
     if (!link || !idleTimeoutMs) return;
-    link.heardMs = Math.max(now.ms - idleTimeoutMs + WAKE_GRACE_MS, 0);
-    if (link.isOpen && now.ms - link.pingMs > 1_000) this.ping(now);
+    link.heardMs = now.ms - idleTimeoutMs + Math.min(WAKE_GRACE_MS, idleTimeoutMs);
+    const isAsked = link.pings.length > 0 && now.ms - link.pingMs <= 1_000;
+    if (link.isOpen && !isAsked) this.ping(now);
   }
 
   // Receiving
