@@ -9,7 +9,7 @@ import { build } from "esbuild";
 const write = process.argv.includes("--write");
 const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
 /** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
-const BUDGET_KB = { core: 21, all: 36 };
+const BUDGET_KB = { core: 21, all: 40 };
 const TARGET_KB = { core: 13, all: 34 };
 let failures = 0;
 
@@ -18,7 +18,8 @@ for (const name of packages) {
   const manifest = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
   apiReport(dir, manifest);
   run(dir, "publint", ["--strict"]);
-  if (manifest.exports) run(dir, "attw", ["--pack", ".", "--exclude-entrypoints", "./tidewire.min.js"]);
+  if (manifest.exports)
+    run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
 }
 await size("core", 'export { connect } from "./packages/client/dist/esm/index.js";');
 const parts = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared"].filter((part) =>

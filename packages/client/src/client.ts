@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** The client: what an application calls. */
 
 import type { EndpointHealth } from "./core/endpoints.js";
@@ -524,18 +526,22 @@ export class Client {
 
   #wakeQueue(): void {
     const { producer } = this.#driver.session;
-    if (this.#driver.session.isOpen && producer?.isStale) {
+    if (producer?.isStale) {
       this.#driver.reconnect("this client owns the queue now");
       this.#driver.wake();
     } else producer?.wake(now());
+  }
+
+  /** @internal An option has no effect here. */
+  degraded(what: string, reason: string): void {
+    this.#emit("degraded", { what, reason });
   }
 
   #queueReport(report: QueueReport): void {
     if (report.type === "uncertain") this.#emit("uncertain", report);
     else if (report.type === "expired") this.#emit("expired", { messages: report.messages });
     else if (report.type === "queue_failed") this.#emit("queueFailed", report.error);
-    else if (report.type === "queue_in_memory")
-      this.#emit("degraded", { what: "queue", reason: report.reason });
+    else if (report.type === "queue_in_memory") this.degraded("queue", report.reason);
     else {
       const words = `${report.messages} queued messages are larger than the server accepts`;
       this.#emit("error", new TidewireError("MESSAGE_TOO_LARGE", words, { fault: "application" }));

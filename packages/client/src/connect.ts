@@ -28,7 +28,11 @@ function make(target: Target, options: ClientOptions, isFirstRound: boolean): Cl
     const words = "encryption needs WebCrypto, which a page has only on https or localhost";
     throw new TidewireError("NOT_SUPPORTED", words, { fault: "application" });
   }
-  if (resolved.shared) transport = resolved.shared.transport(transport, resolved);
+  let client: Client | undefined;
+  // It may be known before the application can listen.
+  const degraded = (reason: string) => queueMicrotask(() => client?.degraded("shared", reason));
+  if (resolved.shared) transport = resolved.shared.transport(transport, resolved, { degraded });
   resolved.transport = transport;
-  return new Client(resolved, transport, isFirstRound);
+  client = new Client(resolved, transport, isFirstRound);
+  return client;
 }

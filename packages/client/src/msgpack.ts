@@ -5,10 +5,11 @@ import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/la
 import { TidewireError } from "./errors.js";
 
 /**
- * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps their value, bigints as
- * integers of 64 bits, `Uint8Array` and `ArrayBuffer` as binary, other values as `JSON.stringify` takes them. What
- * JSON does not have is read as PROTOCOL 5.3 says: binary as base64, timestamps as RFC 3339, NaN and infinity as null. An
- * integer past 2^53 reads as the nearest number, as `JSON.parse` does it.
+ * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps
+ * their value, bigints as integers of 64 bits, `Uint8Array` and `ArrayBuffer` as binary, other
+ * values as `JSON.stringify` takes them. What JSON does not have is read as PROTOCOL 5.3 says:
+ * binary as base64, timestamps as RFC 3339, NaN and infinity as null. An integer past 2^53 reads as
+ * the nearest number, as `JSON.parse` does it.
  */
 export function msgpack(): Format {
   return { query: "msgpack", payload, envelope, read };
@@ -28,12 +29,14 @@ function envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): 
   reserve(8);
   bytes[length++] = 0x4d;
   bytes[length++] = 0x3a;
-  const entries = Object.entries({ ...fields, v: 1 }).filter(([, value]) => value !== undefined);
-  writeHead(entries.length + (payload === undefined ? 0 : 1), 0x80, 15, 0xde - 1);
-  for (const [name, value] of entries) {
+  const names = Object.keys(fields).filter((name) => fields[name as keyof EnvelopeFields] !== undefined);
+  writeHead(names.length + (payload === undefined ? 1 : 2), 0x80, 15, 0xde - 1);
+  for (const name of names) {
     writeText(name);
-    write(value, 1);
+    write(fields[name as keyof EnvelopeFields], 1);
   }
+  writeText("v");
+  write(1, 1);
   if (payload !== undefined) {
     writeText("p");
     reserve(payload.length);
@@ -60,7 +63,10 @@ function reserve(count: number): void {
   if (view.buffer !== bytes.buffer) view = new DataView(bytes.buffer);
 }
 
-/** Writes an unsigned integer of 1, 2 or 4 bytes behind a code, which is counted up from `code` for each size. */
+/**
+ * Writes an unsigned integer of 1, 2 or 4 bytes behind a code, which is counted up from `code` for
+ * each size.
+ */
 function writeUint(value: number, code: number): void {
   if (value < 0x100) {
     bytes[length] = code;
@@ -94,13 +100,23 @@ function writeText(text: string): void {
   // The head is as large as it would be for ASCII; if it is not, the text is moved.
   writeHead(text.length, 0xa0, 31, 0xd9);
   const at = length;
+  // Short ASCII texts, which most are, are faster without the encoder.
+  let ascii = 0;
+  while (ascii < text.length && ascii < 64) {
+    const unit = text.charCodeAt(ascii);
+    if (unit >= 0x80) break;
+    bytes[at + ascii] = unit;
+    ascii += 1;
+  }
+  length = at + ascii;
+  if (ascii === text.length) return;
   const { written } = encoder.encodeInto(text, bytes.subarray(at));
   if (written !== text.length) {
     const head = written < 32 ? 1 : written < 0x100 ? 2 : written < 0x10000 ? 3 : 5;
     bytes.copyWithin(start + head, at, at + written);
     length = start;
     writeHead(written, 0xa0, 31, 0xd9);
-  }
+  } else length = at;
   length += written;
 }
 
@@ -162,17 +178,18 @@ function write(value: unknown, level: number): void {
   else if (Array.isArray(value)) {
     writeHead(value.length, 0x90, 15, 0xdc - 1);
     for (const item of value) write(item, level + 1);
-  } else writeMap(value, level + 1);
+  } else writeMap(value as Record<string, unknown>, level + 1);
 }
 
-function writeMap(value: object, level: number): void {
-  const isLeftOut = (item: unknown) =>
-    item === undefined || typeof item === "function" || typeof item === "symbol";
-  const entries = Object.entries(value).filter(([, item]) => !isLeftOut(item));
-  writeHead(entries.length, 0x80, 15, 0xde - 1);
-  for (const [key, item] of entries) {
+function writeMap(value: Record<string, unknown>, level: number): void {
+  const keys = Object.keys(value).filter((key) => {
+    const type = typeof value[key];
+    return type !== "undefined" && type !== "function" && type !== "symbol";
+  });
+  writeHead(keys.length, 0x80, 15, 0xde - 1);
+  for (const key of keys) {
     writeText(key);
-    write(item, level);
+    write(value[key], level);
   }
 }
 

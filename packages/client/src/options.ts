@@ -109,10 +109,19 @@ export interface ClientOptions {
   marks?: boolean;
 }
 
+/** What a client gives the port to its shared connection. */
+export interface SharedHost {
+  /** The client has a connection of its own, and why: it is told by the event `degraded`. */
+  degraded(reason: string): void;
+}
+
 /** One connection for several clients of an origin. */
 export interface SharedPort {
-  /** A transport that leads to the shared connection; `base` opens that connection. */
-  transport(base: Transport, options: ResolvedOptions): Transport;
+  /**
+   * A transport that leads to the shared connection; `base` opens that connection. Layers that only the shared connection
+   * has are taken out of `options`.
+   */
+  transport(base: Transport, options: ResolvedOptions, host: SharedHost): Transport;
 }
 
 type Optional =

@@ -1,11 +1,11 @@
 /**
- * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A case throws if the
- * queue does something else.
+ * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A
+ * case throws if the queue does something else.
  */
 
 import type { AddedEntry, Priority, QueuedMessage, QueuePort, QueueReport } from "../src/core/queue-port.js";
 import { TidewireError } from "../src/errors.js";
-import type { QueueLimits } from "../src/queue/queue.js";
+import type { QueueLimits } from "../src/queue/limits.js";
 
 /** A store for one case. */
 export interface Fixture {

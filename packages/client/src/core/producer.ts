@@ -20,6 +20,8 @@ export class Producer {
   readonly #onRefused: () => void;
   /** The id that this connection's hello had. */
   #helloId: string | undefined;
+  /** This connection's hello has been sent. */
+  #isGreeted = false;
   #isReady = false;
   #isTaking = false;
   /** The queue may have more. */
@@ -42,13 +44,14 @@ export class Producer {
   }
 
   hello(): { producer?: { id: string } } {
+    this.#isGreeted = true;
     this.#helloId = this.queue.producerId;
     return this.#helloId ? { producer: { id: this.#helloId } } : {};
   }
 
   /** Whether this connection speaks for another producer than the queue has now. */
   get isStale(): boolean {
-    return this.queue.producerId !== undefined && this.#helloId !== this.queue.producerId;
+    return this.#isGreeted && this.queue.producerId !== undefined && this.#helloId !== this.queue.producerId;
   }
 
   opened(producer: unknown, now: Now): void {
@@ -67,7 +70,7 @@ export class Producer {
 
   disconnected(): void {
     this.#round++;
-    this.#isReady = this.#isTaking = false;
+    this.#isReady = this.#isTaking = this.#isGreeted = false;
   }
 
   /** There may be more to take. */

@@ -1,6 +1,6 @@
 /**
- * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1; `launch` starts Debian's
- * Chromium with a profile of its own, as a process that a test may kill.
+ * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1;
+ * `launch` starts Debian's Chromium with a profile of its own, as a process that a test may kill.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, type Plugin } from "esbuild";
 import { type Browser, type BrowserContext, chromium } from "playwright-core";
 
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
@@ -38,6 +38,15 @@ export interface Chromium {
   close(): Promise<void>;
 }
 
+/** The sources, and not what is built of them, are what a page gets. */
+const browserTransport: Plugin = {
+  name: "browser-transport",
+  setup(build) {
+    const path = fileURLToPath(new URL("../../src/transport/default-browser.ts", import.meta.url));
+    build.onResolve({ filter: /^#transport$/ }, () => ({ path }));
+  },
+};
+
 /** Bundles `entry`, a module in this directory, and serves a page that loads it. */
 export async function serve(entry: string): Promise<Site> {
   const bundled = await build({
@@ -47,6 +56,7 @@ export async function serve(entry: string): Promise<Site> {
     format: "esm",
     target: "es2022",
     sourcemap: "inline",
+    plugins: [browserTransport],
   });
   const script = bundled.outputFiles[0]!.contents;
   const server = createServer((request, response) => {
@@ -77,7 +87,9 @@ export async function makeProfile(): Promise<{ path: string; remove(): Promise<v
   return { path, remove: () => rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }) };
 }
 
-/** Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end. */
+/**
+ * Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end.
+ */
 export async function launch(path?: string, args: string[] = []): Promise<Chromium> {
   const own = path === undefined ? await makeProfile() : undefined;
   const profile = path ?? own!.path;

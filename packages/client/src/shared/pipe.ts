@@ -1,0 +1,199 @@
+/** A pipe: what a client of this tab uses as its connection. It leads to the hub of the leading tab. */
+
+import type { ResolvedOptions } from "../options.js";
+import type {
+  CloseInfo,
+  OpenOptions,
+  OutgoingFrame,
+  Socket,
+  SocketHandler,
+  Transport,
+} from "../transport.js";
+import type { Group } from "./group.js";
+import type { Hub } from "./hub.js";
+import { Port, sizeOf, type Wire } from "./port.js";
+import { channelPair, uniqueName } from "./realm.js";
+import type { Tab } from "./tab.js";
+
+/** What a pipe has, so that its tab can open the shared connection. */
+export interface PipeOptions {
+  readonly base: Transport;
+  readonly options: ResolvedOptions;
+  readonly open: OpenOptions;
+  /** The tab needs a connection of its own from now on. */
+  readonly alone: (reason: string) => void;
+}
+
+/** Bytes that are on their way and do not count yet, because their receipt is told in batches. */
+const UNTOLD_BYTES = 64 * 1024;
+/** Tabs in the background come back later, so that a visible one leads. */
+const HIDDEN_WAIT_MS = 300;
+
+export class Pipe implements Socket {
+  readonly options: PipeOptions;
+  readonly producer: string | undefined;
+  /** The hub has sent something. */
+  isOpen = false;
+  readonly #id = uniqueName();
+  readonly #group: Group;
+  #handler: SocketHandler | undefined;
+  #port: Port | undefined;
+  /** The hub's side, if this tab leads. */
+  #local: { hub: Hub; tab: Tab } | undefined;
+  #hubId: string | undefined;
+  #isClosing = false;
+  #isFull = false;
+  /** The lock by which the leading tab sees that this one lives. */
+  #release: (() => void) | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(group: Group, options: PipeOptions, handler: SocketHandler) {
+    this.#group = group;
+    this.options = options;
+    this.#handler = handler;
+    this.producer = options.options.queue?.producerId;
+    group.add(this);
+  }
+
+  // For the client
+
+  get bufferedBytes(): number {
+    return Math.max((this.#port?.waiting ?? 0) - UNTOLD_BYTES, 0);
+  }
+
+  send(frame: OutgoingFrame): void {
+    const data = typeof frame === "string" || frame instanceof Uint8Array ? frame : frame.data;
+    // A copy of a view would take along all the memory behind it.
+    const isView = typeof data !== "string" && data.length < data.buffer.byteLength;
+    this.#port?.send(isView ? data.slice() : data);
+    this.#isFull ||= this.bufferedBytes > 0;
+  }
+
+  close(code: number, reason: string): void {
+    if (!this.#handler || this.#isClosing) return;
+    this.#isClosing = true;
+    const info = { code, reason };
+    this.#port?.post({ end: info });
+    const { hub } = this.#local ?? {};
+    this.#leave(code, reason);
+    // The tab that leads waits for the server's answer to its close.
+    void (hub?.isOver ? hub.closed : Promise.resolve()).then(() => this.#over(info));
+  }
+
+  terminate(): void {
+    const { hub } = this.#local ?? {};
+    this.#leave(1000, "");
+    if (hub?.isOver) hub.terminate();
+    this.#over({ code: 1006, reason: "" });
+  }
+
+  // For the group
+
+  /** Leads to the hub of this tab. */
+  attach(hub: Hub): void {
+    if (this.#local) return;
+    this.#port?.close();
+    clearTimeout(this.#timer);
+    const [own, other] = channelPair();
+    this.#port = this.#listen(own);
+    this.#local = { hub, tab: hub.attach(other, true, this.#group.realm.isVisible()) };
+  }
+
+  /** Asks the leading tab, if there is one. */
+  offer(): void {
+    const { realm, name } = this.#group;
+    const own = `${name}/${this.#id}`;
+    this.#port = this.#listen(realm.channel(own));
+    const hold = () => {
+      if (!this.#handler || this.#isClosing) return undefined;
+      return new Promise<void>((resolve) => {
+        this.#release = resolve;
+        this.#offer();
+      });
+    };
+    void realm.locks.request(own, hold).catch(() => undefined);
+    this.#timer = setTimeout(() => this.#group.steal(), realm.joinMsMax * (1 + Math.random() / 2));
+  }
+
+  #offer(): void {
+    const visible = this.#group.realm.isVisible();
+    if (!this.#local) this.#group.announce({ pipe: this.#id, visible, producer: this.producer });
+  }
+
+  /** Another tab's hub has begun. */
+  led(hubId: string): void {
+    if (hubId === this.#hubId) return;
+    if (this.isOpen) this.lost();
+    else if (this.#release) this.#offer();
+  }
+
+  /** The tab that had the connection is gone. */
+  lost(): void {
+    this.#ended({ code: 1001, reason: "the tab that had the connection is gone" });
+  }
+
+  /** There can be no shared connection. */
+  refuse(reason: string): void {
+    this.options.alone(reason);
+    this.lost();
+  }
+
+  tellVisible(visible: boolean): void {
+    this.#port?.post({ visible });
+  }
+
+  #listen(channel: ConstructorParameters<typeof Port>[0]): Port {
+    return new Port(
+      channel,
+      (message) => this.#receive(message),
+      () => {
+        if (!this.#isFull || this.bufferedBytes) return;
+        this.#isFull = false;
+        this.#handler?.onDrain();
+      },
+    );
+  }
+
+  #receive({ hub, producer, frames, end, alone }: Wire): void {
+    this.#group.learn(producer);
+    if (hub !== undefined) {
+      this.#hubId = hub;
+      clearTimeout(this.#timer);
+    }
+    if (frames) {
+      if (!this.isOpen) {
+        this.isOpen = true;
+        this.#handler?.onOpen();
+      }
+      this.#handler?.onMessages(frames);
+      this.#port?.done(sizeOf(frames));
+    }
+    if (!end) return;
+    if (alone !== undefined) this.options.alone(alone);
+    this.#ended(end);
+  }
+
+  #ended(info: CloseInfo): void {
+    // Nothing is wrong with the server: the next tab opens its connection at once.
+    if (info.code === 1001 && this.isOpen) {
+      const waitMs = this.#group.realm.isVisible() ? 0 : Math.ceil(HIDDEN_WAIT_MS * (1 + Math.random()));
+      this.#handler?.onMessages([`{"c":"WSE","t":"reconnect","p":{"after_ms":${waitMs}}}`]);
+    }
+    this.#over(info);
+  }
+
+  #leave(code: number, reason: string): void {
+    clearTimeout(this.#timer);
+    this.#group.remove(this, code, reason);
+    this.#release?.();
+    this.#port?.close();
+    this.#port = undefined;
+  }
+
+  #over(info: CloseInfo): void {
+    const handler = this.#handler;
+    this.#handler = undefined;
+    this.#leave(1000, info.reason);
+    handler?.onClose(info);
+  }
+}

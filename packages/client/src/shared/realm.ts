@@ -1,0 +1,68 @@
+/** What tabs share: locks and channels of the browser, and channels in memory for a tab's own hub. */
+
+import type { Group } from "./group.js";
+
+/** The part of `BroadcastChannel` that is used. */
+export interface Channel {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { data: unknown }) => void) | null;
+  close(): void;
+}
+
+/** A tab's means of finding the others. Tests have their own. */
+export interface Realm {
+  readonly locks: Pick<LockManager, "request">;
+  channel(name: string): Channel;
+  isVisible(): boolean;
+  /** Calls `listener` when the page is shown or hidden. The result ends that. */
+  onVisibility(listener: () => void): () => void;
+  /** For how long the leading tab may be hidden, in milliseconds, before a visible one gets the connection. */
+  readonly hiddenMsMax: number;
+  /** How long a tab waits for the leading one, in milliseconds, before it takes the lead from it. */
+  readonly joinMsMax: number;
+  /** The groups of which this tab is a member, by name. */
+  readonly groups: Map<string, Group>;
+}
+
+let realm: Realm | undefined;
+
+/** This page's realm; `undefined` without Web Locks or BroadcastChannel. */
+export function browserRealm(): Realm | undefined {
+  const { navigator, document, BroadcastChannel } = globalThis as Partial<typeof globalThis>;
+  if (!navigator?.locks || !BroadcastChannel) return undefined;
+  realm ??= {
+    locks: navigator.locks,
+    channel: (name) => new BroadcastChannel(name) as Channel,
+    isVisible: () => document?.visibilityState !== "hidden",
+    onVisibility(listener) {
+      document?.addEventListener("visibilitychange", listener);
+      return () => document?.removeEventListener("visibilitychange", listener);
+    },
+    hiddenMsMax: 30_000,
+    joinMsMax: 4_000,
+    groups: new Map(),
+  };
+  return realm;
+}
+
+/** Two ends of a channel in memory. Messages come in later microtasks, in order. */
+export function channelPair(): [Channel, Channel] {
+  const end = (): Channel & { other?: Channel } => ({
+    onmessage: null,
+    postMessage(data) {
+      const { other } = this;
+      queueMicrotask(() => other?.onmessage?.({ data }));
+    },
+    close() {
+      this.onmessage = null;
+    },
+  });
+  const [a, b] = [end(), end()];
+  [a.other, b.other] = [b, a];
+  return [a, b];
+}
+
+/** A name that no other pipe or hub has. */
+export function uniqueName(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(3)), (word) => word.toString(36)).join("");
+}

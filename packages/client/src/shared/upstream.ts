@@ -1,0 +1,210 @@
+/** The shared connection: opens it, says hello, and moves messages through the layers. */
+
+import { isObject, payloadOf, typeOf } from "../core/envelope.js";
+import { json } from "../core/json.js";
+import type { Envelope, EnvelopeFields, Format, KeyExchange } from "../core/layers.js";
+import { direct, type Pipeline, Refused } from "../core/pipeline.js";
+import { Message } from "../message.js";
+import type { ResolvedOptions } from "../options.js";
+import type { CloseInfo, Frame, OpenOptions, Socket, Transport } from "../transport.js";
+
+export interface UpstreamHost {
+  /** The server has said hello: these are the payloads of `server_ready` and `server_hello`. */
+  opened(ready: Envelope, hello: Envelope): void;
+  /** A message; with `frame`, if that holds it as it is. */
+  received(message: Message | Envelope, frame: Frame | undefined): void;
+  /** There is room again. */
+  drained(): void;
+  closed(info: CloseInfo): void;
+}
+
+export class Upstream {
+  readonly format: Format;
+  readonly #host: UpstreamHost;
+  readonly #options: ResolvedOptions;
+  readonly #producer: string;
+  readonly #transport: Transport;
+  #socket: Socket | undefined;
+  #pipeline: Pipeline | undefined;
+  #exchange: KeyExchange | undefined;
+  #inbound: Frame[] = [];
+  #isReading = false;
+  #isOpen = false;
+  #isOver = false;
+  #sequence = 0;
+  #ready: Envelope | undefined;
+
+  constructor(
+    transport: Transport,
+    options: ResolvedOptions,
+    open: OpenOptions,
+    producer: string,
+    host: UpstreamHost,
+  ) {
+    this.format = options.format ?? json;
+    this.#transport = transport;
+    this.#options = options;
+    this.#producer = producer;
+    this.#host = host;
+    this.#open(open).catch((error: unknown) => this.#over({ code: 1006, reason: String(error) }));
+  }
+
+  get bufferedBytes(): number {
+    return this.#socket?.bufferedBytes ?? 0;
+  }
+
+  async #open(open: OpenOptions): Promise<void> {
+    const { compression, encryption, signing, messageBytesMax } = this.#options;
+    const exchange = await encryption?.begin();
+    if (this.#isOver) return;
+    this.#exchange = exchange;
+    const url = new URL(open.url);
+    if (compression) url.searchParams.set("compression", "true");
+    const fail = (error: unknown) => this.#failed(error);
+    const makePipeline = (compression ?? signing ?? encryption)?.pipeline ?? direct;
+    this.#pipeline = makePipeline(
+      { format: this.format, compression, signing, exchange, messageBytesMax },
+      (frame) => {
+        if (!this.#isOver) this.#socket?.send(frame);
+      },
+      fail,
+    );
+    this.#socket = this.#transport.open(
+      { ...open, url: url.href },
+      {
+        onOpen: () => undefined,
+        onMessages: (frames) => this.#received(frames),
+        onDrain: () => this.#host.drained(),
+        onClose: (info) => this.#over(info),
+      },
+    );
+  }
+
+  /** Sends a message. Those of the protocol are numbered. */
+  send(fields: EnvelopeFields, payload: unknown, isSystem: boolean, after?: () => unknown): void {
+    const pipeline = this.#pipeline;
+    if (this.#isOver || !pipeline) return;
+    const all = isSystem ? { ...fields, v: 1, seq: ++this.#sequence } : fields;
+    pipeline.write(all, payload === undefined ? undefined : this.format.payload(payload), after);
+    if (this.#exchange?.wantsKeyUpdate && fields.t !== "key_update") this.#updateKey();
+  }
+
+  close(code: number, reason: string): void {
+    if (this.#socket) this.#socket.close(code, reason);
+    else this.#over({ code, reason });
+  }
+
+  terminate(): void {
+    this.#socket?.terminate();
+    this.#over({ code: 1006, reason: "" });
+  }
+
+  #over(info: CloseInfo): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#inbound = [];
+    this.#host.closed(info);
+  }
+
+  #received(frames: readonly Frame[]): void {
+    for (const frame of frames) this.#inbound.push(typeof frame === "string" ? frame : frame.slice());
+    if (!this.#isReading) this.#read();
+  }
+
+  /** Reads frames until one has to wait for a layer. */
+  #read(): void {
+    let at = 0;
+    const frames = this.#inbound;
+    while (at < frames.length && !this.#isOver) {
+      let waits: Promise<unknown> | undefined;
+      try {
+        waits = this.#handle(frames[at++]!);
+      } catch (error) {
+        this.#failed(error);
+      }
+      if (!waits) continue;
+      this.#isReading = true;
+      this.#inbound = frames.slice(at);
+      void waits
+        .catch((error: unknown) => this.#failed(error))
+        .then(() => {
+          this.#isReading = false;
+          this.#read();
+        });
+      return;
+    }
+    this.#inbound = [];
+  }
+
+  #handle(frame: Frame): Promise<unknown> | undefined {
+    const read = this.#pipeline!.read(frame);
+    if (read instanceof Promise) return read.then((message) => this.#take(message, undefined));
+    return this.#take(read, frame);
+  }
+
+  #take(message: Message | Envelope, frame: Frame | undefined): Promise<unknown> | undefined {
+    const payload = message instanceof Message ? undefined : payloadOf(message);
+    const p = isObject(payload) ? payload : {};
+    switch (message instanceof Message ? "" : typeOf(message)) {
+      case "server_ready":
+        if (this.#ready) return undefined;
+        this.#ready = p;
+        this.#hello();
+        return undefined;
+      case "server_hello":
+        return this.#opened(p);
+      case "key_update":
+        return this.#exchange?.updateOpeningKey().then(() => {
+          if (p.request === true) this.#updateKey();
+        });
+      default:
+        this.#host.received(message, frame);
+        return undefined;
+    }
+  }
+
+  #hello(): void {
+    const { clientVersion, compression, encryption } = this.#options;
+    const features = {
+      batching: this.#transport.prefersBatches,
+      calls: true,
+      compression: Boolean(compression),
+      ...(encryption ? { encryption: true } : {}),
+    };
+    const producer = this.#producer ? { producer: { id: this.#producer } } : {};
+    const hello = { client_version: clientVersion, protocol_version: 1, features, ...this.#exchange?.hello };
+    this.send({ c: "WSE", t: "client_hello" }, { ...hello, ...producer }, true);
+  }
+
+  #opened(hello: Envelope): Promise<unknown> | undefined {
+    const ready = this.#ready;
+    if (!ready || this.#isOpen) return undefined;
+    this.#isOpen = true;
+    const exchange = this.#exchange;
+    if (!exchange) return void this.#host.opened(ready, hello);
+    const details = isObject(ready.details) ? ready.details : {};
+    return exchange.accept(hello, String(details.connection_id)).then(() => {
+      this.#pipeline!.isSealed = true;
+      this.#host.opened(ready, hello);
+    });
+  }
+
+  #updateKey(): void {
+    const exchange = this.#exchange;
+    if (exchange?.version !== 2) return;
+    const after = () => exchange.updateSealingKey();
+    this.send({ c: "WSE", t: "key_update" }, { request: false }, true, after);
+  }
+
+  /** A message could not be read or written. It ends the connection where the session says so. */
+  #failed(error: unknown): void {
+    const isHandshake = this.#exchange !== undefined && !this.#pipeline?.isSealed;
+    if (!(error instanceof Refused) && !isHandshake) {
+      return this.#options.log?.("warn", "a message could not be handled", error);
+    }
+    const words = String((error as Error).message).slice(0, 60);
+    const [code, reason] = this.#transport.canSendAnyCode ? [1008, words] : [4406, `1008: ${words}`];
+    this.#socket?.close(code, reason);
+    this.#over({ code, reason, isRefusal: true });
+  }
+}
