@@ -184,8 +184,15 @@ describe.each([
     await until(() => proxy.open.size === 0, "the server sees the end");
     await publish(3);
     void page.evaluate(() => history.back()).catch(() => {});
-    await page.waitForFunction(() => tab.client !== undefined && tab.state() === "open");
-    expect(await page.evaluate(() => tab.events)).toContain("pageshow true");
+    await page.waitForFunction(() => tab.events.length > 0 && location.pathname === "/");
+    const why = await page.evaluate(() => {
+      const [entry] = performance.getEntriesByType("navigation") as unknown as [
+        { notRestoredReasons: unknown },
+      ];
+      return { events: tab.events, reasons: JSON.stringify(entry.notRestoredReasons) };
+    });
+    expect(why.events, why.reasons).toContain("pageshow true");
+    await page.waitForFunction(() => tab.state() === "open");
     await expectAll(page);
     expect(proxy.accepted).toBe(2);
   });
