@@ -39,6 +39,7 @@ check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo xtask tidy
 	cargo xtask wasm
 	bindings/python/run check
+	packages/run check
 
 conformance: ## Every case of the Autobahn suite, as server and as client
 	conformance/autobahn/run
@@ -64,3 +65,4 @@ test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
 	conformance/interop/run
 	bindings/python/run test
+	packages/run test

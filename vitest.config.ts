@@ -26,6 +26,6 @@ export default defineConfig({
       },
       ...reactProjects,
     ],
-    maxConcurrency: 8,
+    maxConcurrency: 4,
   },
 });

@@ -8,8 +8,9 @@ import { build } from "esbuild";
 
 const write = process.argv.includes("--write");
 const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
-/** Kilobytes, minified and gzipped. */
-const BUDGET_KB = { core: 13, all: 34 };
+/** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
+const BUDGET_KB = { core: 21, all: 40 };
+const TARGET_KB = { core: 13, all: 34 };
 let failures = 0;
 
 for (const name of packages) {
@@ -17,7 +18,8 @@ for (const name of packages) {
   const manifest = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
   apiReport(dir, manifest);
   run(dir, "publint", ["--strict"]);
-  if (manifest.exports) run(dir, "attw", ["--pack", ".", "--exclude-entrypoints", "./tidewire.min.js"]);
+  if (manifest.exports)
+    run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
 }
 await size("core", 'export { connect } from "./packages/client/dist/esm/index.js";');
 const parts = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared"].filter((part) =>
@@ -47,7 +49,8 @@ function apiReport(dir, manifest) {
     if (seen.has(file)) return;
     const text = readFileSync(file, "utf8");
     seen.set(file, text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\n/gm, ""));
-    for (const [, path] of text.matchAll(/from "(\.[^"]+)\.js"/g)) visit(resolve(dirname(file), `${path}.d.ts`));
+    for (const [, path] of text.matchAll(/from "(\.[^"]+)\.js"/g))
+      visit(resolve(dirname(file), `${path}.d.ts`));
   };
   for (const target of Object.values(manifest.exports ?? {})) {
     const types = target?.import?.types;
@@ -79,6 +82,8 @@ async function size(what, contents) {
     write: false,
   });
   const kb = gzipSync(outputFiles[0].contents, { level: 9 }).length / 1024;
-  console.log(`size of ${what}: ${kb.toFixed(1)} KB of ${BUDGET_KB[what]} KB (minified, gzip)`);
+  console.log(
+    `size of ${what}: ${kb.toFixed(1)} KB minified and gzipped (budget ${BUDGET_KB[what]}, target ${TARGET_KB[what]})`,
+  );
   if (kb > BUDGET_KB[what]) fail(`${what} is larger than its budget`);
 }

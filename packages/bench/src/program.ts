@@ -20,6 +20,8 @@ export const VERSION = "0.1.0";
 
 const EXIT_FAILED = 1;
 const EXIT_USAGE = 2;
+const EXIT_INTERRUPTED = 130;
+const SAME_SIGNAL_MS = 1000;
 /** Tests that run with the first number of connections only. */
 const ONCE: readonly TestName[] = ["connection-limit", "connect-latency"];
 
@@ -127,18 +129,22 @@ interface Interruption {
   end(): void;
 }
 
-/** Ctrl-C and SIGTERM end the run with what was complete; a second one ends the program at once. */
+/**
+ * Ctrl-C and SIGTERM end the run with what was complete; a second one, some time later, ends the program at once. Programs
+ * such as `timeout` send the same signal twice.
+ */
 function interruptible(stop: () => void): Interruption {
-  let isInterrupted = false;
+  let interruptedMs: number | undefined;
   const onSignal = () => {
     stop();
-    if (isInterrupted) process.exit(130);
-    isInterrupted = true;
+    const nowMs = performance.now();
+    if (interruptedMs !== undefined && nowMs - interruptedMs > SAME_SIGNAL_MS) process.exit(EXIT_INTERRUPTED);
+    interruptedMs ??= nowMs;
   };
   process.on("SIGINT", onSignal);
   process.on("SIGTERM", onSignal);
   return {
-    isInterrupted: () => isInterrupted,
+    isInterrupted: () => interruptedMs !== undefined,
     end: () => {
       process.off("SIGINT", onSignal);
       process.off("SIGTERM", onSignal);

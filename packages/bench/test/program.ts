@@ -2,7 +2,6 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { program } from "../../client/test/node/engine.js";
 import { tree } from "../src/machine.js";
@@ -30,7 +29,7 @@ export interface Ended {
 
 /** Starts the program with these options and a folder of its own for the report. */
 export function start(...options: string[]): Running {
-  const out = mkdtempSync(join(tmpdir(), "tidewire-bench-ts-report-"));
+  const out = mkdtempSync(join(process.env[PROGRAM_VARIABLE]!, "report-"));
   const child = spawn(
     process.execPath,
     [join(process.env[PROGRAM_VARIABLE]!, "main.js"), "--out", out, ...options],

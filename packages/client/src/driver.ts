@@ -1,16 +1,18 @@
 /** The driver of a client: opens connections, moves frames, keeps the timers, and decides what follows an end. */
 
+import { type Attempt, copy, describe, endError, newAttempt, truncate } from "./attempt.js";
 import { closePolicy } from "./codes.js";
 import { Backoff } from "./core/backoff.js";
 import { Endpoints } from "./core/endpoints.js";
-import type { EncodedPayload, EnvelopeFields, KeyExchange } from "./core/layers.js";
+import type { EncodedPayload, EnvelopeFields } from "./core/layers.js";
 import { direct, type Pipeline, Refused } from "./core/pipeline.js";
-import { type Answer, type Now, Session } from "./core/session.js";
+import { retryDelay } from "./core/reconnection.js";
+import { type Answer, type Hints, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
 import { Message } from "./message.js";
 import type { LogLevel, ResolvedOptions } from "./options.js";
-import type { CloseInfo, Frame, Socket, Transport } from "./transport.js";
+import type { CloseInfo, Frame, Transport } from "./transport.js";
 
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
@@ -33,22 +35,6 @@ export interface DriverHost {
 
 /** How many connections this program has to each address. */
 const connections = new Map<string, number>();
-
-interface Attempt {
-  readonly index: number;
-  readonly url: string;
-  readonly startMs: number;
-  socket: Socket | undefined;
-  pipeline: Pipeline | undefined;
-  exchange: KeyExchange | undefined;
-  inbound: Frame[];
-  isReading: boolean;
-  openMs: number | undefined;
-  hasMessage: boolean;
-  /** Why the client ended it, if it did. */
-  ended: { code: number; reason: string; isFatal: boolean } | undefined;
-  isOver: boolean;
-}
 
 interface Closing {
   code: number;
@@ -148,20 +134,7 @@ export class Driver {
     const { index } = chosen;
     this.#firstRound?.push(index);
     this.#setStatus(status("connecting"));
-    const attempt: Attempt = {
-      index,
-      url: this.options.endpoints[index]!.url,
-      startMs: now().ms,
-      socket: undefined,
-      pipeline: undefined,
-      exchange: undefined,
-      inbound: [],
-      isReading: false,
-      openMs: undefined,
-      hasMessage: false,
-      ended: undefined,
-      isOver: false,
-    };
+    const attempt = newAttempt(index, this.options.endpoints[index]!.url, now().ms);
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
     this.#open(attempt).catch((error: unknown) => {
@@ -406,7 +379,7 @@ export class Driver {
       const words = attempt.hasMessage
         ? "the server did not establish the session in time"
         : "no answer in time";
-      this.#lose(attempt, `${attempt.url}: ${words}`);
+      this.#lose(attempt, words);
     }
     try {
       this.session.timeout(moment);
@@ -462,55 +435,20 @@ export class Driver {
     const code = this.#closing?.isSent ? this.#closing.code : info.code;
     this.#host.emit("disconnected", { code, reason, retryInMs: this.#closing ? undefined : retryInMs });
     if (this.#closing) return this.#finish(closedError());
-    if (!goesOn) return this.#finish(this.#endError(attempt, info, reason));
+    if (!goesOn) return this.#finish(endError(attempt, info, reason, this.#wasAccepted));
     if (this.#closing || this.error) return;
     this.#setStatus({ state: "waiting", reason, code: info.code, retryInMs });
     if (retryInMs !== undefined) this.#waitFor(retryInMs);
   }
 
   /** How long to wait before the next attempt; `undefined` for no further one. */
-  #retryIn(
-    attempt: Attempt,
-    info: CloseInfo,
-    hints: ReturnType<Session["disconnected"]>,
-    moment: Now,
-  ): number | undefined {
+  #retryIn(attempt: Attempt, info: CloseInfo, hints: Hints, moment: Now): number | undefined {
     if (this.#closing || attempt.ended?.isFatal || !this.options.reconnect) return undefined;
     if (this.#firstRound) return this.#firstRound.length < this.endpoints.length ? 0 : undefined;
     const hasTokens = typeof this.options.token === "function";
-    let hintMs = hints.retryAfterMs ?? info.retryAfterMs;
-    if (info.status === 401) {
-      if (!hasTokens) return undefined;
-    } else if (!attempt.ended && !info.isRefusal && info.status === undefined) {
-      const { reconnect } = closePolicy(info.code);
-      if (reconnect === "no" || reconnect === "key_exchange") return undefined;
-      if (reconnect === "new_token") {
-        if (!hasTokens) return undefined;
-        hintMs = undefined;
-      } else if (hints.reconnectAfterMs !== undefined) {
-        const wasFailing = this.#backoff.failures > 0;
-        // A second time in a row it would be a storm that the server's word makes.
-        return wasFailing
-          ? this.#backoff.next(hints.reconnectAfterMs, moment.ms, Math.random())
-          : this.#backoff.nextAt(hints.reconnectAfterMs, moment.ms);
-      }
-    }
-    const waitMs = this.#backoff.next(hintMs, moment.ms, Math.random());
+    const isOurs = attempt.ended !== undefined;
+    const waitMs = retryDelay(this.#backoff, { info, hints, isOurs, hasTokens }, moment.ms, Math.random());
     return waitMs === undefined ? undefined : Math.max(waitMs, this.endpoints.waitMs(moment.ms));
-  }
-
-  #endError(attempt: Attempt, info: CloseInfo, reason: string): TidewireError {
-    if (this.#wasAccepted) {
-      const words = `the session has ended: ${reason} (${info.code})`;
-      return new TidewireError("SESSION_ENDED", words, { fault: "server", closeCode: info.code });
-    }
-    const isToken = info.status === 401 || info.code === 4401;
-    const words = `${attempt.url}: ${reason}`;
-    return new TidewireError(isToken ? "AUTH_FAILED" : "CONNECT_FAILED", words, {
-      fault: isToken ? "application" : "network",
-      closeCode: info.code,
-      retryAfterMs: info.retryAfterMs,
-    });
   }
 
   #waitFor(waitMs: number): void {
@@ -640,23 +578,4 @@ function status(state: ConnectionState): ConnectionStatus {
 
 function closedError(): TidewireError {
   return new TidewireError("CLOSED", "the client is closed", { fault: "application" });
-}
-
-/** A frame that stays valid. A `Buffer` of Node shares its memory with its slices. */
-function copy(frame: Frame): Frame {
-  return typeof frame === "string" ? frame : new Uint8Array(frame);
-}
-
-/** What a browser or a lost connection leaves unsaid. */
-function describe(info: CloseInfo, attempt: Attempt): string {
-  if (info.code !== 1006) return "the server closed the connection";
-  if (attempt.hasMessage) return "the connection was lost";
-  return "the connection failed before the first message; the network, the address, the origin or the token may be why";
-}
-
-/** A reason fits a close frame with at most 123 bytes. */
-function truncate(reason: string): string {
-  let short = reason.slice(0, 123);
-  while (new TextEncoder().encode(short).length > 123) short = short.slice(0, -1);
-  return short;
 }

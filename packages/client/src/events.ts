@@ -7,7 +7,7 @@ import type { Message, Position } from "./message.js";
 export interface Gap {
   /** The topic; the pattern, where a subscription to a pattern lagged. */
   topic: string;
-  /** Why, as the server says: `dropped`, `conflated`, `expired`, …; `undefined` if nobody has said. */
+  /** Why: `dropped` and `conflated` by a slow reader, or `expired`; `undefined` if nobody has said. */
   reason: string | undefined;
   /** How many. */
   count: number;

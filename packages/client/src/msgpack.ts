@@ -28,12 +28,14 @@ function envelope(fields: EnvelopeFields, payload: EncodedPayload | undefined): 
   reserve(8);
   bytes[length++] = 0x4d;
   bytes[length++] = 0x3a;
-  const entries = Object.entries({ ...fields, v: 1 }).filter(([, value]) => value !== undefined);
-  writeHead(entries.length + (payload === undefined ? 0 : 1), 0x80, 15, 0xde - 1);
-  for (const [name, value] of entries) {
+  const names = Object.keys(fields).filter((name) => fields[name as keyof EnvelopeFields] !== undefined);
+  writeHead(names.length + (payload === undefined ? 1 : 2), 0x80, 15, 0xde - 1);
+  for (const name of names) {
     writeText(name);
-    write(value, 1);
+    write(fields[name as keyof EnvelopeFields], 1);
   }
+  writeText("v");
+  write(1, 1);
   if (payload !== undefined) {
     writeText("p");
     reserve(payload.length);
@@ -94,13 +96,23 @@ function writeText(text: string): void {
   // The head is as large as it would be for ASCII; if it is not, the text is moved.
   writeHead(text.length, 0xa0, 31, 0xd9);
   const at = length;
+  // Short ASCII texts, which most are, are faster without the encoder.
+  let ascii = 0;
+  while (ascii < text.length && ascii < 64) {
+    const unit = text.charCodeAt(ascii);
+    if (unit >= 0x80) break;
+    bytes[at + ascii] = unit;
+    ascii += 1;
+  }
+  length = at + ascii;
+  if (ascii === text.length) return;
   const { written } = encoder.encodeInto(text, bytes.subarray(at));
   if (written !== text.length) {
     const head = written < 32 ? 1 : written < 0x100 ? 2 : written < 0x10000 ? 3 : 5;
     bytes.copyWithin(start + head, at, at + written);
     length = start;
     writeHead(written, 0xa0, 31, 0xd9);
-  }
+  } else length = at;
   length += written;
 }
 
@@ -162,17 +174,18 @@ function write(value: unknown, level: number): void {
   else if (Array.isArray(value)) {
     writeHead(value.length, 0x90, 15, 0xdc - 1);
     for (const item of value) write(item, level + 1);
-  } else writeMap(value, level + 1);
+  } else writeMap(value as Record<string, unknown>, level + 1);
 }
 
-function writeMap(value: object, level: number): void {
-  const isLeftOut = (item: unknown) =>
-    item === undefined || typeof item === "function" || typeof item === "symbol";
-  const entries = Object.entries(value).filter(([, item]) => !isLeftOut(item));
-  writeHead(entries.length, 0x80, 15, 0xde - 1);
-  for (const [key, item] of entries) {
+function writeMap(value: Record<string, unknown>, level: number): void {
+  const keys = Object.keys(value).filter((key) => {
+    const type = typeof value[key];
+    return type !== "undefined" && type !== "function" && type !== "symbol";
+  });
+  writeHead(keys.length, 0x80, 15, 0xde - 1);
+  for (const key of keys) {
     writeText(key);
-    write(item, level);
+    write(value[key], level);
   }
 }
 

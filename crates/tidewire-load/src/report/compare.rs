@@ -5,6 +5,7 @@
 //! payload, what is done to messages, the profile, and the pace with its rate or its messages in flight. What
 //! else differs between the reports is listed above the figures.
 
+mod overview;
 mod plan;
 
 use super::model::{LatencyOrigin, Report, TestResult, Verdict};
@@ -16,6 +17,8 @@ use crate::report::number;
 pub struct Comparison {
     /// What the columns are called, one for each report.
     pub names: Vec<String>,
+    /// A line for each report: its language, its threads or processes, and its highest figures.
+    pub overview: Vec<Vec<String>>,
     /// Tests in the order of their first appearance, all figures of one set-up together.
     pub rows: Vec<Row>,
     /// What differs between the reports and is not in a row's set-up.
@@ -105,6 +108,7 @@ impl Comparison {
         });
         Self {
             names: reports.iter().map(|(name, _)| name.clone()).collect(),
+            overview: overview::rows(reports),
             rows: rows.collect(),
             differences: plan::differences(reports),
         }
@@ -113,6 +117,11 @@ impl Comparison {
     /// As a Markdown document.
     pub fn markdown(&self) -> String {
         let mut out = String::from("# Load reports side by side\n\n");
+        if !self.overview.is_empty() {
+            let columns = overview::TEXT_COLUMNS;
+            markdown::rows(&mut out, &overview::HEADER, &self.overview, columns);
+            out.push('\n');
+        }
         if !self.differences.is_empty() {
             out.push_str("Differences:\n\n");
             markdown::rows(
@@ -131,6 +140,11 @@ impl Comparison {
     /// As plain text.
     pub fn terminal(&self) -> String {
         let mut out = String::new();
+        if !self.overview.is_empty() {
+            let columns = overview::TEXT_COLUMNS;
+            out.push_str(&terminal::rows(&overview::HEADER, &self.overview, columns));
+            out.push('\n');
+        }
         if !self.differences.is_empty() {
             let rows = terminal::rows(&self.difference_header(), &self.difference_text(), 1);
             out.push_str(&rows);
@@ -153,6 +167,9 @@ impl Comparison {
             self.explanation()
         ));
         page.put(format_args!("<section class=\"test compare\">\n"));
+        if !self.overview.is_empty() {
+            page.table("Overview", &overview::HEADER, &self.overview);
+        }
         if !self.differences.is_empty() {
             let (header, rows) = (self.difference_header(), self.difference_text());
             page.table("Differences", &header, &rows);

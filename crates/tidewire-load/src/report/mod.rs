@@ -29,8 +29,9 @@ pub use model::{
     BaselineSource, Bottleneck, ByteCounts, ConfirmedBy, Connecting, ConnectionLimit, Cpu,
     ExpectationResult, FanOut, Finding, GeneratorHealth, Latency, LatencyOrigin, LatencyOverTime,
     LatencyWindow, Lateness, LoadError, LoadFigures, LoopKind, Machine, Memory, Messages, Pace,
-    Pings, Plan, RateStep, Received, ReplyFaults, Report, Requests, ResourceSample, Spread,
-    StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic, Verdict, Windows,
+    Pings, Plan, Processes, RateStep, Received, ReplyFaults, Report, Requests, ResourceSample,
+    Spread, StoppedBy, Survival, Target, TargetFigures, TestResult, Tool, Traffic, Verdict,
+    Windows,
 };
 
 /// The files that [`save_all`] wrote.

@@ -17,7 +17,7 @@ mod load;
 
 pub use figures::{
     ConfirmedBy, ConnectionLimit, Cpu, FanOut, Latency, LatencyOrigin, LoopKind, Memory, Messages,
-    Pace, Pings, StoppedBy, Survival,
+    Pace, Pings, Processes, StoppedBy, Survival,
 };
 
 pub use judgement::{
@@ -379,6 +379,9 @@ pub struct TestResult {
     /// Processor time used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
+    /// How the rate is divided among the processes of the generator, when it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Processes>,
     /// Memory of the server, when it runs on the same machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,

@@ -15,11 +15,30 @@ export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The value of a field by its name or its synonym. */
+/** The value of a field by its name or its synonym: of both the first one counts. */
+function either(envelope: Envelope, name: string, synonym: string): unknown {
+  const value = envelope[name] ?? envelope[synonym];
+  if (envelope[name] === undefined || envelope[synonym] === undefined) return value;
+  for (const key in envelope) if (key === name || key === synonym) return envelope[key];
+  return value;
+}
+
 export function typeOf(envelope: Envelope): unknown {
-  return envelope.t ?? envelope.type;
+  return either(envelope, "t", "type");
 }
 
 export function payloadOf(envelope: Envelope): unknown {
-  return envelope.p ?? envelope.payload;
+  return either(envelope, "p", "payload");
+}
+
+/** A count; 0 for anything else. */
+export function uint(value: unknown): number {
+  return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
+}
+
+/** A field without which a message means nothing. */
+export function required(payload: Envelope, name: string): number {
+  const value = payload[name];
+  if (typeof value !== "number" || value < 0) throw unreadable(`${name} is missing`);
+  return Math.floor(value);
 }

@@ -8,7 +8,7 @@ import type { ClientEvents } from "../events.js";
 import { Message } from "../message.js";
 import type { ResolvedOptions } from "../options.js";
 import { errorOf } from "./codes.js";
-import { isObject, payloadOf, typeOf, unreadable } from "./envelope.js";
+import { isObject, payloadOf, required, typeOf, uint, unreadable } from "./envelope.js";
 import { json } from "./json.js";
 import type { EncodedPayload, Envelope, EnvelopeFields, Format, KeyExchange } from "./layers.js";
 import { Outbound } from "./outbound.js";
@@ -372,13 +372,8 @@ export class Session {
     return {
       server_ready: (p, _, now) => this.#ready(p, now),
       server_hello: (p, _, now) => this.#hello(p, now),
-      ping: (p, _, now) => {
-        const { timestamp } = p;
-        const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : undefined;
-        const unixMs = Math.floor(now.unixMs);
-        const latency = sent === undefined ? 0 : Math.max(0, unixMs - sent);
-        this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent ?? null, latency });
-      },
+      ping: (p, _, now) => this.#answerPing(p, now),
+      PING: (p, _, now) => this.#answerPing(p, now),
       PONG: pong,
       pong,
       batch: (p, _, now) => {
@@ -419,11 +414,12 @@ export class Session {
         });
       },
       reconnect: (p) => {
-        this.#link!.reconnectAfterMs = uint(p.after_ms);
+        this.#link!.reconnectAfterMs = required(p, "after_ms");
       },
       auth_expiry_warning: (p, _, now) => {
+        const endsInMs = required(p, "ends_in_ms");
         if (typeof this.options.token !== "function") return;
-        const endsMs = now.ms + uint(p.ends_in_ms);
+        const endsMs = now.ms + endsInMs;
         this.#link!.refresh = { endsMs, nextMs: Infinity };
         this.#host.wantToken();
       },
@@ -525,6 +521,14 @@ export class Session {
     }
   }
 
+  #answerPing(p: Envelope, now: Now): void {
+    const { timestamp } = p;
+    const sent = typeof timestamp === "number" && timestamp >= 0 ? Math.floor(timestamp) : undefined;
+    const unixMs = Math.floor(now.unixMs);
+    const latency = sent === undefined ? 0 : Math.max(0, unixMs - sent);
+    this.#say("PONG", { client_timestamp: unixMs, server_timestamp: sent ?? null, latency });
+  }
+
   #pong(now: Now): void {
     const latencyMs = this.quality.pongReceived(now.ms);
     const ping = this.#link!.pings.shift();
@@ -546,7 +550,7 @@ export class Session {
     const link = this.#link!;
     const retryAfterMs =
       typeof p.retry_after === "number" ? Math.min(Math.ceil(p.retry_after) * 1_000, HINT_MS_MAX) : undefined;
-    const error = errorOf(String(p.code), String(p.message ?? ""), retryAfterMs);
+    const error = errorOf(String(p.code ?? ""), String(p.message ?? ""), retryAfterMs);
     if (p.recoverable === false) link.retryAfterMs = retryAfterMs;
     if (error.code === "RATE_LIMITED") {
       this.outbound.giveBack();
@@ -565,12 +569,12 @@ export class Session {
   #gap(p: Envelope, now: Now): void {
     const { epoch, from, to } = p;
     const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
-    const gap = {
-      topic: String(p.topic),
-      reason: String(p.reason ?? "dropped"),
-      count: uint(p.count),
-      range: hasRange ? { epoch, from, to } : undefined,
-    };
+    if (!hasRange && (epoch ?? from ?? to) != null) throw unreadable("a gap with half a range");
+    const reason = ["dropped", "conflated", "expired"].includes(p.reason as string)
+      ? String(p.reason)
+      : "dropped";
+    const range = hasRange ? { epoch, from, to } : undefined;
+    const gap = { topic: String(p.topic), reason, count: uint(p.count), range };
     this.subscriptions.gap(gap, now.ms);
   }
 
@@ -588,8 +592,4 @@ export class Session {
       this.#say("key_update", { request: isRequested }, () => exchange.updateSealingKey());
     }
   }
-}
-
-function uint(value: unknown): number {
-  return typeof value === "number" && value > 0 ? Math.floor(value) : 0;
 }

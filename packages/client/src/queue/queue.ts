@@ -252,8 +252,11 @@ export class Queue implements QueuePort {
         try {
           const { messages, isAny } = await this.#take(count, bytes, round);
           this.#isFailing = false;
-          // For what came meanwhile there is no further wake.
-          if (messages.length > 0 || (!isAny && wakes === this.#wakes)) return messages;
+          if (messages.length > 0) return messages;
+          if (isAny || wakes !== this.#wakes) continue;
+          // A wake that comes before the answer is there would be lost.
+          setTimeout(() => wakes !== this.#wakes && this.#wake());
+          return messages;
         } catch (error) {
           this.#reportFailure(error);
           setTimeout(() => this.#wake(), RETRY_MS);

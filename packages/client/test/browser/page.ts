@@ -38,12 +38,12 @@ export interface Chromium {
   close(): Promise<void>;
 }
 
-/** The sources need no build: `#transport` leads to the module of pages. */
-const sourceTransport: Plugin = {
-  name: "transport",
-  setup({ onResolve }) {
+/** The sources, and not what is built of them, are what a page gets. */
+const browserTransport: Plugin = {
+  name: "browser-transport",
+  setup(build) {
     const path = fileURLToPath(new URL("../../src/transport/default-browser.ts", import.meta.url));
-    onResolve({ filter: /^#transport$/ }, () => ({ path }));
+    build.onResolve({ filter: /^#transport$/ }, () => ({ path }));
   },
 };
 
@@ -56,7 +56,7 @@ export async function serve(entry: string): Promise<Site> {
     format: "esm",
     target: "es2022",
     sourcemap: "inline",
-    plugins: [sourceTransport],
+    plugins: [browserTransport],
   });
   const script = bundled.outputFiles[0]!.contents;
   const server = createServer((request, response) => {
@@ -119,6 +119,8 @@ export async function launch(path?: string, args: string[] = []): Promise<Chromi
   };
   try {
     const browser = await chromium.connectOverCDP(await endpoint(portFile, child));
+    // A machine that is busy with other things takes its time.
+    browser.contexts()[0]!.setDefaultTimeout(60_000);
     const close = async () => {
       await browser.close().catch(() => {});
       await kill();

@@ -39,6 +39,18 @@ const tab = {
     );
   },
 
+  /** Texts that were stored, in the order in which they were added. */
+  stored: [] as string[],
+
+  /** Adds messages, ten at a time, until the browser is killed. */
+  async flood(): Promise<never> {
+    for (let round = 0; ; round += 1) {
+      const texts = Array.from({ length: 10 }, (_, index) => `-${round * 10 + index}`);
+      await tab.add(...texts);
+      tab.stored.push(...texts);
+    }
+  },
+
   /** What a session does with a connection: resumes and takes. */
   async send(last = 0, epoch = "00000001"): Promise<string[]> {
     await tab.queue.resume({ epoch, last }, 0);
@@ -50,9 +62,10 @@ const tab = {
   },
 };
 
-/** Runs one of the cases of every queue on a database of its own. */
-async function runCase(name: string): Promise<void> {
-  const fixture: Fixture = { isPersistent: true, make: (limits = {}) => queue({ name, ...limits }) };
+/** Runs one of the cases of every queue on the database of this name. */
+async function runCase(name: string, database: string): Promise<void> {
+  const make: Fixture["make"] = (limits = {}) => queue({ name: database, ...limits });
+  const fixture: Fixture = { isPersistent: true, make };
   await cases[name]!(fixture);
 }
 

@@ -6,7 +6,7 @@ import type { Tab } from "./queue.page.js";
 
 // What the page has as globals.
 declare const tab: Tab;
-declare function runCase(name: string): Promise<void>;
+declare function runCase(name: string, database: string): Promise<void>;
 declare function loseConnections(): void;
 
 let site: Site;
@@ -45,20 +45,22 @@ async function crash(page: Page): Promise<void> {
   await crashed;
 }
 
-describe("queue in IndexedDB", { timeout: 60_000 }, () => {
+describe("queue in IndexedDB", { timeout: 120_000 }, () => {
   let page: Page;
   beforeAll(async () => {
     page = await openPage();
   });
 
   test.each(Object.keys(cases))("%s", async (name) => {
-    await page.evaluate((name) => runCase(name), name);
+    await page.evaluate((name) => runCase(name, name), name);
   });
 
   test("a connection that the browser has lost is opened again", async () => {
     const lossy = await openPage();
     await lossy.evaluate(() => loseConnections());
-    await lossy.evaluate(() => runCase("after a restart messages, numbers and producer are as they were"));
+    await lossy.evaluate(() =>
+      runCase("after a restart messages, numbers and producer are as they were", "lossy"),
+    );
     await lossy.close();
   });
 
@@ -107,7 +109,7 @@ describe("queue in IndexedDB", { timeout: 60_000 }, () => {
   });
 });
 
-describe("tabs that share a queue", { timeout: 60_000 }, () => {
+describe("tabs that share a queue", { timeout: 120_000 }, () => {
   test("one sends what all have added, and all learn what became of it", async () => {
     const owner = await openTab("shared");
     const other = await openTab("shared");
@@ -191,7 +193,7 @@ describe("tabs that share a queue", { timeout: 60_000 }, () => {
   });
 });
 
-describe("a browser that is killed", { timeout: 120_000 }, () => {
+describe("a browser that is killed", { timeout: 240_000 }, () => {
   test("has what was stored when it starts again, with the numbers that were given out", async () => {
     const profile = await makeProfile();
     let browser = await launch(profile.path);
@@ -204,8 +206,15 @@ describe("a browser that is killed", { timeout: 120_000 }, () => {
         await tab.queue.resume({ epoch: "00000001", last: 0 }, 0);
         await tab.queue.take(100, 1e6);
       });
+      // Another queue is written to at that moment.
+      const flooded = await openTab("flooded", browser);
+      await flooded.evaluate(() => void tab.flood());
+      await flooded.waitForFunction(() => tab.stored.length >= 50);
+      const stored = await flooded.evaluate(() => tab.stored);
       await browser.kill();
       browser = await launch(profile.path);
+      const found = await send(await openTab("flooded", browser));
+      expect(found.slice(0, stored.length)).toEqual(stored.map((text, index) => `${index + 1}${text}`));
       page = await openTab("killed", browser);
       expect(await page.evaluate(() => tab.queue.producerId)).toBe(producer);
       expect(await page.evaluate(() => tab.queue.depth)).toBe(300);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::report::model::{Cpu, Machine, Messages, THROUGHPUT, Target};
+use crate::report::model::{Cpu, Machine, Messages, Plan, THROUGHPUT, Target};
 
 fn report(rates: &[(u64, f64)]) -> Report {
     let target = Target {
@@ -197,4 +197,65 @@ fn hostile_column_names_are_escaped() {
     assert!(!compared.html().contains("<script>"));
     assert!(!compared.markdown().contains("<script>"));
     assert_eq!(Comparison::new(&[]).rows, []);
+}
+
+#[test]
+fn an_overview_has_a_line_for_each_report_with_its_highest_figures() {
+    let result = |test: &str, connections, rate, format: Option<&str>| TestResult {
+        rate_per_s: Some(rate),
+        connected: Some(connections),
+        format: format.map(str::to_owned),
+        ..TestResult::new(test, connections)
+    };
+    let mut rust = report(&[]);
+    rust.results = vec![
+        result("connection-storm", 100, 20_000.0, None),
+        result("throughput", 100, 5e6, Some("json")),
+        result("throughput", 1000, 4e6, Some("json")),
+        result("format-comparison", 100, 6e6, Some("msgpack")),
+        result("size-matrix", 100, 9e6, Some("json")),
+    ];
+    rust.results[3].verdict = Verdict::GeneratorBound;
+    let mut typescript = report(&[]);
+    typescript.tool.language = "typescript".to_owned();
+    typescript.plan = Some(Plan {
+        threads: Some(2),
+        ..Plan::default()
+    });
+    typescript.results = vec![
+        result("throughput", 100, 9e5, Some("json")),
+        result("throughput", 10_000, 4e5, Some("json")),
+    ];
+    typescript.results[0].verdict = Verdict::Failed;
+    let compared = Comparison::new(&[("a".into(), rust), ("b".into(), typescript)]);
+    let lines: Vec<Vec<&str>> = compared
+        .overview
+        .iter()
+        .map(|line| line.iter().map(String::as_str).collect())
+        .collect();
+    let first = ["a", "rust", "–", "20.0 k at 100", "5.00 M at 100"];
+    assert_eq!(lines[0][..5], first);
+    assert_eq!(lines[0][5..], ["[6.00 M at 100, generator bound]", "1,000"]);
+    let second = [
+        "b",
+        "typescript",
+        "2",
+        "–",
+        "400 k at 10,000",
+        "–",
+        "10,000",
+    ];
+    assert_eq!(lines[1], second);
+    for text in [compared.terminal(), compared.markdown(), compared.html()] {
+        assert!(text.contains("Binary msgs/s"), "{text}");
+    }
+}
+
+#[test]
+fn an_overview_without_figures_is_left_out() {
+    let alone = Comparison::new(&[("a".into(), report(&[(10, 1.0)]))]);
+    assert_eq!(alone.overview, Vec::<Vec<String>>::new());
+    let bare = || report(&[]);
+    let two = Comparison::new(&[("a".into(), bare()), ("b".into(), bare())]);
+    assert!(!two.terminal().contains("Binary"), "{}", two.terminal());
 }

@@ -133,6 +133,23 @@ pub struct Latency {
     pub points: Vec<(f64, f64)>,
 }
 
+/// How a rate is divided among the processes of a generator.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Processes {
+    /// How many there are.
+    pub count: u64,
+    /// The rate of each.
+    pub rates_per_s: Vec<f64>,
+    /// Their mean.
+    pub mean_per_s: f64,
+    /// The rate of one process alone with its share of the connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone_per_s: Option<f64>,
+    /// The sum as a percentage of what as many processes would reach if each did as well as one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling_percent: Option<f64>,
+}
+
 /// How many connections lasted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Survival {

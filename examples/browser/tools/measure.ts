@@ -1,0 +1,41 @@
+/**
+ * Measures the price table in Chromium against the engine, and prints one line of JSON: 500 rows, 5,000 updates a second.
+ * TIDEWIRE_PROGRAM is the engine's program, SECONDS how long it looks (10).
+ */
+
+import { launch } from "../../../packages/client/test/browser/page.js";
+import { startEngine } from "../../../packages/client/test/node/engine.js";
+import { publishPrices, SYMBOLS, UPDATES_PER_S } from "./publisher.js";
+import { serveSite } from "./site.js";
+import { watchTable } from "./watch.js";
+
+const seconds = Number(process.env["SECONDS"] ?? 10);
+const site = await serveSite();
+const engine = await startEngine("--no-auth", "--app", "sink", "--topics-open", "--origin", site.origin);
+const url = `ws://${engine.address}/ws`;
+const chromium = await launch();
+const publisher = await publishPrices(url);
+try {
+  const page = await chromium.context.newPage();
+  await page.goto(`${site.origin}/prices?server=${encodeURIComponent(url)}`);
+  await page.waitForFunction((rows) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows, SYMBOLS);
+  const found = await page.evaluate(watchTable, seconds);
+  const [first, last] = found.newest;
+  const result = {
+    rows: SYMBOLS,
+    updates_per_s_offered: UPDATES_PER_S,
+    updates_per_s_shown: Math.round((last - first) / found.seconds),
+    frames_per_s: Number((found.frames / found.seconds).toFixed(1)),
+    renders_per_frame: Number((found.renders / found.frames).toFixed(2)),
+    frames_with_two_renders: found.doubled,
+    long_tasks: found.longTasks,
+    longest_task_ms: Math.round(found.longestTaskMs),
+    seconds: Number(found.seconds.toFixed(1)),
+  };
+  console.log(JSON.stringify(result));
+} finally {
+  await publisher.close();
+  await chromium.close();
+  await engine.stop();
+  await site.close();
+}
