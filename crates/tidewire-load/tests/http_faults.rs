@@ -3,15 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod http_conduct;
+mod secure;
 
 use http_conduct::{Conduct, HostileServer, unused_address};
+use secure::secure_server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::request::BodyOptions;
 use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
-use tidewire_load::test_server::{Conduct as Manner, TestServer};
 
 const REQUESTS: u64 = 6;
 
@@ -278,29 +279,6 @@ fn a_connection_that_is_closed_while_it_is_idle_costs_no_request() {
     let result = run(&options(&server.url()));
     assert_all_succeeded(&result);
     assert!(result.load.requests.unwrap().retried > 0);
-}
-
-/// A server under TLS and the file with its certificate, which is its own authority.
-fn secure_server(
-    folder: &std::path::Path,
-    names: &[&str],
-    year_of_end: i32,
-) -> (TestServer, std::path::PathBuf) {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut parameters = rcgen::CertificateParams::new(names).unwrap();
-    parameters.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    parameters.not_after = rcgen::date_time_ymd(year_of_end, 1, 1);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = parameters.self_signed(&key).unwrap();
-    let (chain_file, key_file) = (folder.join("chain.pem"), folder.join("key.pem"));
-    std::fs::write(&chain_file, certificate.pem()).unwrap();
-    std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let manner = Manner {
-        address: "127.0.0.1:0".parse().unwrap(),
-        tls: Some((chain_file.clone(), key_file)),
-        ..Manner::default()
-    };
-    (TestServer::start(&manner).unwrap(), chain_file)
 }
 
 #[test]

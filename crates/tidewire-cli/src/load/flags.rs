@@ -217,7 +217,7 @@ pub(crate) struct ConnectionFlags {
     /// Accept any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Send requests through this HTTP proxy
+    /// Go through this HTTP proxy, http://[user:password@]host:port; to all but http:// by CONNECT
     #[arg(long, value_name = "URL")]
     pub(crate) proxy: Option<String>,
     /// Connect to this Unix socket instead of the URL's host

@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidewire_http::response::ResponseHeads;
 use tidewire_net::{ConnectionId, Io};
 
 use super::order::{ServiceOutcome, ServiceSetup};
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     /// Users that have begun.
     pub(super) begun: usize,
     pub(super) handshakes: usize,
+    /// What the readers of a proxy's responses share.
+    pub(super) proxy_heads: ResponseHeads,
     /// Users that wait until fewer connections are being opened.
     pub(super) waiting: VecDeque<u32>,
     /// Users that are free, at given times.
@@ -82,6 +85,7 @@ impl Core {
             is_connecting_all: false,
             begun: 0,
             handshakes: 0,
+            proxy_heads: ResponseHeads::default(),
             waiting: VecDeque::new(),
             free: VecDeque::new(),
             wakes: BinaryHeap::new(),

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidewire_net::ConnectionId;
 
+use super::tunnel::Tunnel;
 use crate::accounting::tally::Exchange;
 use crate::worker::script::ScriptState;
 
@@ -16,6 +17,8 @@ pub(crate) struct User<S> {
     pub(crate) index: u32,
     pub(crate) state: UserState,
     pub(crate) socket: Option<ConnectionId>,
+    /// How far the connection is through a proxy.
+    pub(crate) tunnel: Tunnel,
     /// When the connection was begun.
     pub(crate) connect_ns: u64,
     /// Requests without a whole response, oldest first.
@@ -89,6 +92,7 @@ impl<S: Default> User<S> {
             free_ns: 0,
             is_timed: false,
             next_ns: 0,
+            tunnel: Tunnel::None,
             rests_until_ns: 0,
             failures: 0,
             script,
@@ -109,3 +113,4 @@ impl<S: Default> User<S> {
         }
     }
 }
+        self.tunnel = Tunnel::None;
