@@ -222,43 +222,6 @@ fn checks_decide_what_is_a_success() {
 }
 
 #[test]
-fn redirects_are_followed_only_if_asked_and_only_here() {
-    let service = Service::start(|request| match request.target() {
-        "/old" => (
-            "302 Found",
-            vec!["Location: /new?x=1".into()],
-            String::new(),
-        ),
-        "/away" => (
-            "301 Moved",
-            vec!["Location: http://other.example/".into()],
-            String::new(),
-        ),
-        "/loop" => ("307 Again", vec!["Location: /loop".into()], String::new()),
-        _ => ok(request),
-    });
-    let follow = |path: &str, redirects: u32| {
-        run(&LoadOptions {
-            redirects,
-            ..options(&service.url(path), 5)
-        })
-    };
-    let result = follow("/old", 3);
-    let requests = result.load.requests.unwrap();
-    assert_eq!((requests.redirects, requests.failed), (5, 0));
-    assert_eq!(requests.succeeded, 10, "each hop is a request");
-    assert_eq!(result.load.statuses.get(&200), Some(&5));
-    let result = follow("/old", 0);
-    assert_eq!(result.load.statuses.get(&302), Some(&5));
-    assert_eq!(result.load.requests.unwrap().redirects, 0);
-    let errors = |path| follow(path, 2).load.errors;
-    assert_eq!(errors("/away").get("redirect-to-another-server"), Some(&5));
-    // After the last one that is followed, its status is what the request has led to.
-    let result = follow("/loop", 2);
-    assert_eq!(result.load.requests.unwrap().redirects, 10);
-}
-
-#[test]
 fn a_stall_of_the_server_is_in_the_latency_from_the_intended_time() {
     let server = test_server(Conduct {
         stalls: Some(Stalls {

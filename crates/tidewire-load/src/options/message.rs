@@ -107,7 +107,6 @@ fn step(name: &str, text: &[u8], names: &Names) -> Result<Step, OptionError> {
         request: Encoded::Message(template(text, names)?),
         expected: Expected::Ordinary,
         is_idempotent: false,
-        is_safe: false,
         checks: Checks::default(),
         captures: Vec::new(),
         think: None,

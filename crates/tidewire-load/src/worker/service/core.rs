@@ -166,11 +166,18 @@ impl Core {
         self.note_lateness(user, pending);
         let detour = user.detour.take();
         let counts = match (&detour, &self.setup.script.steps[step].request, wrap) {
-            (Some(detour), _, _) => self.write_fixed(io, id, detour, detour.len()),
+            (Some(detour), _, _) => self.write_fixed(io, id, &detour.bytes, detour.head_bytes),
             (None, Encoded::Fixed { bytes, head_bytes }, None) => {
                 self.write_fixed(io, id, bytes, *head_bytes)
             }
-            (None, _, wrap) => self.write_rendered(io, (id, user), step, wrap),
+            (None, _, wrap) => {
+                let counts = self.write_rendered(io, (id, user), step, wrap);
+                if self.setup.redirects_max > 0 {
+                    user.rendered.bytes.clone_from(&self.message);
+                    user.rendered.head_bytes = counts.head as usize;
+                }
+                counts
+            }
         };
         user.detour = detour;
         user.sent_here += 1;

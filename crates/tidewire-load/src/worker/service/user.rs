@@ -30,7 +30,9 @@ pub(crate) struct User<S> {
     /// Responses that were whole on it.
     pub(crate) done_here: u64,
     /// The request that follows a redirect, while that is on its way.
-    pub(crate) detour: Option<Vec<u8>>,
+    pub(crate) detour: Option<WholeRequest>,
+    /// The last request with values in it, if redirects are followed.
+    pub(crate) rendered: WholeRequest,
     /// No further request may be sent on it.
     pub(crate) is_spent: bool,
     /// Stands in the list of those that are free.
@@ -74,6 +76,15 @@ pub(crate) struct Pending {
     pub(crate) key: u64,
 }
 
+/// The bytes of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WholeRequest {
+    /// All of them.
+    pub(crate) bytes: Vec<u8>,
+    /// How many are the head.
+    pub(crate) head_bytes: usize,
+}
+
 impl<S: Default> User<S> {
     pub(crate) fn new(number: usize, index: u32, script: ScriptState) -> Self {
         Self {
@@ -81,18 +92,19 @@ impl<S: Default> User<S> {
             index,
             state: UserState::Absent,
             socket: None,
+            tunnel: Tunnel::None,
             connect_ns: 0,
             pending: VecDeque::new(),
             owed: VecDeque::new(),
             sent_here: 0,
             done_here: 0,
             detour: None,
+            rendered: WholeRequest::default(),
             is_spent: false,
             is_listed: false,
             free_ns: 0,
             is_timed: false,
             next_ns: 0,
-            tunnel: Tunnel::None,
             rests_until_ns: 0,
             failures: 0,
             script,
@@ -103,6 +115,7 @@ impl<S: Default> User<S> {
     /// Forgets the connection and what was about it.
     pub(crate) fn forget_connection(&mut self) {
         self.socket = None;
+        self.tunnel = Tunnel::None;
         self.sent_here = 0;
         self.done_here = 0;
         self.is_spent = false;
@@ -113,4 +126,3 @@ impl<S: Default> User<S> {
         }
     }
 }
-        self.tunnel = Tunnel::None;
