@@ -252,6 +252,32 @@ fn a_stall_of_the_server_is_in_the_latency_from_the_intended_time() {
 }
 
 #[test]
+fn a_load_ends_when_a_figure_is_known_well_enough() {
+    // A delay that is long beside what a busy machine adds.
+    let server = test_server(Conduct {
+        delay: Delay::Fixed(200.0),
+        ..Conduct::default()
+    });
+    let longest = Duration::from_secs(300);
+    let result = run(&LoadOptions {
+        connections: 100,
+        threads: 1,
+        duration: Some(longest),
+        precision: Some("p99:5%".parse().unwrap()),
+        ..LoadOptions::new(&server.url())
+    });
+    let said = |note: &&String| note.starts_with("Ended when `p99:5%` was reached: ");
+    assert!(
+        result.notes.iter().any(|note| said(&note)),
+        "{:?}",
+        result.notes
+    );
+    let windows = result.load.latency_over_time.unwrap().windows.len();
+    assert!((10..300).contains(&windows), "{windows}");
+    assert!(result.load.errors.is_empty(), "{:?}", result.load.errors);
+}
+
+#[test]
 fn the_search_never_holds_more_than_the_service_can_do() {
     // Ten connections that take 10 ms each carry at most 1,000 a second.
     let server = test_server(Conduct {

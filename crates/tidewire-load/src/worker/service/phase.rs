@@ -197,7 +197,9 @@ impl Core {
             }
             _ => None,
         });
-        let times = [wake_ns, end_ns, due_ns, self.next_growth_ns()];
+        // Those who look at a load see that nothing comes back.
+        let publish_ns = phase.map(|_| self.published_ns + PUBLISH_NS);
+        let times = [wake_ns, end_ns, due_ns, publish_ns, self.next_growth_ns()];
         times
             .into_iter()
             .flatten()
