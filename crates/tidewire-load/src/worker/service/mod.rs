@@ -170,6 +170,12 @@ impl<D: Dialogue> ServiceWorker<D> {
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
             self.serve(io, place);
         }
+        self.dispatch_due(io);
+    }
+
+    /// Requests that are due at given times, as far as users are free.
+    fn dispatch_due(&mut self, io: &mut Io) {
+        let now_ns = self.core.now_ns();
         while let Some((place, pending)) = self.core.next_due(&mut self.users, now_ns) {
             self.users[place].owed.push_back(pending);
             self.serve(io, place);
@@ -202,6 +208,12 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
         self.serve(io, place);
+        // A turn may bring data for many connections: what is due does not wait for its end.
+        if self.core.is_due(self.core.now_ns()) {
+            self.core.is_in_turn = true;
+            self.dispatch_due(io);
+            self.core.is_in_turn = false;
+        }
         // What the connection had left is of no use once it is given up.
         match self.users[place].socket {
             Some(socket) if socket == id => used,
