@@ -131,6 +131,7 @@ fn messages(flags: &MessageFlags) -> MessageOptions {
     MessageOptions {
         message: flags.message.clone(),
         file: flags.message_file.clone(),
+        deflate: flags.deflate,
         subscribe: flags.subscribe.clone(),
         matching: flags.reply.clone().unwrap_or_default(),
         stamp: flags.timestamp_field.clone(),

@@ -25,6 +25,7 @@ use crate::worker::service::order::{
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::Names;
+use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
 /// Everything that a load of a service can be told.
@@ -346,6 +347,11 @@ impl LoadOptions {
     /// What users and the service say to each other.
     fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
         if !parts.is_websocket {
+            if self.messages.deflate {
+                return Err(OptionError::new(
+                    "--deflate is for ws:// and wss://: --compressed asks for compressed responses",
+                ));
+            }
             return Ok(DialogueKind::Http);
         }
         if !self.keep_alive || self.requests_per_connection.is_some() {
@@ -366,6 +372,10 @@ impl LoadOptions {
             profile: messages.profile.unwrap_or(Profile::Raw),
             openings: messages.openings()?,
             is_binary: messages.is_binary,
+            layer: match messages.deflate {
+                true => Layer::Deflate,
+                false => Layer::Plain,
+            },
             matching: messages.matching.clone(),
             stamp: messages.stamp.clone(),
         })))
