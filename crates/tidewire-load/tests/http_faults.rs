@@ -187,6 +187,26 @@ fn a_server_that_never_answers() {
 }
 
 #[test]
+fn a_service_that_stands_still_is_noticed_although_nothing_arrives() {
+    let server = HostileServer::start(Conduct::Sends(""));
+    let mut options = LoadOptions {
+        requests: None,
+        expectations: vec!["rate>10".parse().unwrap()],
+        abort_after: Some(Duration::from_secs(1)),
+        ..options(&server.url())
+    };
+    options.timeouts.request_ms = 120_000;
+    options.timeouts.drain_ms = 50;
+    let result = run(&options);
+    let notes = &result.notes;
+    assert!(
+        notes.iter().any(|note| note.contains("Ended early")),
+        "{notes:?}"
+    );
+    assert_eq!(result.load.requests.unwrap().unfinished, 2);
+}
+
+#[test]
 fn a_server_that_sends_a_byte_now_and_then_does_not_hold_a_request() {
     let server = HostileServer::start(Conduct::Sends(
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal",
