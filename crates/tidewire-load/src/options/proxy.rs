@@ -30,7 +30,7 @@ impl Proxy {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         if !scheme.eq_ignore_ascii_case("http") {
             return Err(wrong(&format_args!(
-                "`{}`: a proxy is spoken to in plain HTTP: write http://host:port",
+                "`{}`: connections to a proxy are plain HTTP: write http://host:port",
                 redacted(url)
             )));
         }

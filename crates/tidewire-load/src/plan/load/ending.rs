@@ -42,20 +42,20 @@ impl Ending {
         self.precision = Some(precision.clone());
     }
 
-    /// Why the phase is to end now.
+    /// Why the phase is to end now. Each window is observed once, when every worker has published it.
     pub(super) fn look(&mut self, service: &ServiceLive) -> Option<&EndedBy> {
         if let Some(ended) = &service.window
             && ended.end() > self.seen
             && service.elapsed >= ended.end() + PUBLISHING
         {
-            self.lose_patience(ended);
-            self.weigh(ended);
+            self.observe_expectations(ended);
+            self.observe_precision(ended);
             self.seen = ended.end();
         }
         self.reason.as_ref()
     }
 
-    fn lose_patience(&mut self, ended: &EndedWindow) {
+    fn observe_expectations(&mut self, ended: &EndedWindow) {
         // The first window of twice the length may begin with one that was looked at.
         if ended.start() < self.seen {
             return;
@@ -73,7 +73,7 @@ impl Ending {
         }
     }
 
-    fn weigh(&mut self, ended: &EndedWindow) {
+    fn observe_precision(&mut self, ended: &EndedWindow) {
         let Some(precision) = &self.precision else {
             return;
         };

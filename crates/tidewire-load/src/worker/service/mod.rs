@@ -101,7 +101,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         (user.socket == Some(id)).then_some(place)
     }
 
-    /// The server is reached: its dialogue begins.
+    /// Begins the dialogue with the server.
     fn greet(&mut self, io: &mut Io, place: usize) {
         let user = &mut self.users[place];
         user.state = UserState::Greeting;
@@ -109,10 +109,10 @@ impl<D: Dialogue> ServiceWorker<D> {
         self.serve(io, place);
     }
 
-    /// The proxy answers; how many of the bytes are of no more use.
-    fn hear_proxy(&mut self, io: &mut Io, place: usize, data: &[u8]) -> usize {
+    /// Reads the proxy's response; how many bytes are consumed.
+    fn receive_from_proxy(&mut self, io: &mut Io, place: usize, data: &[u8]) -> usize {
         let user = &mut self.users[place];
-        match self.core.hear_proxy(user, data) {
+        match self.core.receive_from_proxy(user, data) {
             ProxyAnswer::More(used) => used,
             ProxyAnswer::Open(used) if self.core.setup.endpoint.tls.is_some() => {
                 if let Some(id) = user.socket {
@@ -191,7 +191,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         let Some(place) = self.user_of(id) else {
             return io.abort(id);
         };
-        if !self.core.ask_proxy(io, &mut self.users[place]) {
+        if !self.core.request_tunnel(io, &mut self.users[place]) {
             self.greet(io, place);
         }
     }
@@ -203,8 +203,8 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         };
         self.core.end_spin();
         let user = &mut self.users[place];
-        if user.tunnel.is_asked() {
-            return self.hear_proxy(io, place, data);
+        if user.tunnel.is_requested() {
+            return self.receive_from_proxy(io, place, data);
         }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
         self.serve(io, place);
@@ -233,7 +233,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
                 self.dialogue.end(&mut self.core, user, end);
                 self.core.note_gone(user);
             }
-            _ if user.tunnel.is_asked() => {
+            _ if user.tunnel.is_requested() => {
                 self.core.fail_to_connect(user, tunnel::end_name(&closed));
             }
             _ => self.core.fail_to_connect(user, connect_error(&closed)),
@@ -258,7 +258,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             _ => {
                 io.abort(id);
-                let name = match user.tunnel.is_asked() {
+                let name = match user.tunnel.is_requested() {
                     true => "proxy-timeout",
                     false => "connect-timeout",
                 };

@@ -1,4 +1,4 @@
-//! The way through a proxy: CONNECT before TLS or the dialogue (RFC 9110, section 9.3.6).
+//! Tunnels through a proxy: CONNECT before TLS or the dialogue (RFC 9110, section 9.3.6).
 
 use std::sync::Arc;
 
@@ -12,35 +12,35 @@ use crate::accounting::failure::Failure;
 /// How far a connection is through the proxy.
 #[derive(Debug, Default)]
 pub(crate) enum Tunnel {
-    /// Nothing has been asked of a proxy.
+    /// No tunnel has been requested.
     #[default]
     None,
-    /// The proxy has been asked, and its response is read.
-    Asked(ResponseReader),
-    /// What is sent now reaches the server.
+    /// The request is sent, and the proxy's response is read.
+    Requested(ResponseReader),
+    /// The proxy forwards every byte to the server.
     Open,
 }
 
 /// What the bytes of a proxy mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxyAnswer {
-    /// Its response is not whole; this many bytes of it are of no more use.
+    /// Its response is not whole; this many bytes of it are consumed.
     More(usize),
-    /// The way is free; this many bytes were the response.
+    /// The tunnel is open; the response had this many bytes.
     Open(usize),
-    /// It refuses, and this is the name of the reason.
+    /// It opens no tunnel; the name of the error.
     Refused(&'static str),
 }
 
 impl Tunnel {
-    pub(super) fn is_asked(&self) -> bool {
-        matches!(self, Self::Asked(_))
+    pub(super) fn is_requested(&self) -> bool {
+        matches!(self, Self::Requested(_))
     }
 }
 
 impl Core {
-    /// Asks the proxy for a tunnel, if there is one to be asked and it was not asked yet.
-    pub(super) fn ask_proxy<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) -> bool {
+    /// Requests a tunnel, if the load goes through a proxy and the connection has none yet; whether it did.
+    pub(super) fn request_tunnel<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) -> bool {
         let (Some(request), Some(id)) = (&self.setup.endpoint.tunnel, user.socket) else {
             return false;
         };
@@ -48,7 +48,7 @@ impl Core {
             return false;
         }
         let request = Arc::clone(request);
-        user.tunnel = Tunnel::Asked(ResponseReader::new());
+        user.tunnel = Tunnel::Requested(ResponseReader::new());
         self.tally.traffic.sent.wire += request.len() as u64;
         self.tally.traffic.sent.head += request.len() as u64;
         io.send(id, &request);
@@ -56,12 +56,12 @@ impl Core {
     }
 
     /// Reads the proxy's response.
-    pub(super) fn hear_proxy<S: Default>(
+    pub(super) fn receive_from_proxy<S: Default>(
         &mut self,
         user: &mut User<S>,
         data: &[u8],
     ) -> ProxyAnswer {
-        let Tunnel::Asked(reader) = &mut user.tunnel else {
+        let Tunnel::Requested(reader) = &mut user.tunnel else {
             return ProxyAnswer::Open(0);
         };
         let mut at = 0;
