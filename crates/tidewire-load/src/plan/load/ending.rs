@@ -14,8 +14,10 @@ use crate::verdict::expectation::{Expectation, Patience};
 pub(super) struct Ending {
     patience: Option<Patience<Observation>>,
     precision: Option<Precision>,
-    /// What the precision is computed from: windows of one length, by their index, ascending.
-    windows: Vec<(usize, Window)>,
+    /// What the precision is computed from: windows of one length.
+    windows: Vec<Window>,
+    /// The index of each of them, ascending.
+    indexes: Vec<usize>,
     length: Duration,
     /// The end of the last window that was looked at.
     seen: Duration,
@@ -82,26 +84,26 @@ impl Ending {
         }
         while self.length < ended.length {
             self.length *= 2;
-            self.windows = pairs(std::mem::take(&mut self.windows));
+            let windows = std::mem::take(&mut self.indexes)
+                .into_iter()
+                .zip(std::mem::take(&mut self.windows));
+            (self.indexes, self.windows) = pairs(windows).into_iter().unzip();
         }
-        self.windows.retain(|(index, _)| *index < ended.index);
-        self.windows.push((ended.index, ended.window.clone()));
-        if self.reason.is_none() && precision.is_met(&self.equal_windows()) {
+        // The last pair may be what has ended now.
+        let known = self.indexes.partition_point(|index| *index < ended.index);
+        self.indexes.truncate(known);
+        self.windows.truncate(known);
+        self.indexes.push(ended.index);
+        self.windows.push(ended.window.clone());
+        if self.reason.is_none() && precision.is_met(&self.windows) {
             self.reason = Some(EndedBy::Known);
         }
-    }
-
-    fn equal_windows(&self) -> Vec<Window> {
-        self.windows
-            .iter()
-            .map(|(_, window)| window.clone())
-            .collect()
     }
 
     /// What came of it: the expectation that was broken for too long, and how well the figure is known, in a sentence.
     pub(super) fn into_words(self) -> (Option<String>, Option<String>) {
         let known = self.precision.as_ref().map(|precision| {
-            let width = precision.half_width(&self.equal_windows()).map_or_else(
+            let width = precision.half_width(&self.windows).map_or_else(
                 || "the interval cannot be told, as there are too few windows or values".to_owned(),
                 |width| {
                     format!(
@@ -123,9 +125,9 @@ impl Ending {
 }
 
 /// Windows of twice the length; one whose other half is missing is left out.
-fn pairs(windows: Vec<(usize, Window)>) -> Vec<(usize, Window)> {
-    let mut doubled: Vec<(usize, Window)> = Vec::with_capacity(windows.len() / 2);
-    let mut windows = windows.into_iter().peekable();
+fn pairs(windows: impl Iterator<Item = (usize, Window)>) -> Vec<(usize, Window)> {
+    let mut doubled = Vec::new();
+    let mut windows = windows.peekable();
     while let Some((index, mut window)) = windows.next() {
         let second = windows.next_if(|(next, _)| index % 2 == 0 && *next == index + 1);
         if let Some((_, second)) = second {
@@ -231,13 +233,8 @@ mod tests {
         let ended_ms = load.go_on(&mut ending, 2_000_000, 550);
         assert!(ended_ms.is_some_and(|ms| ms > 3_600_000), "{ended_ms:?}");
         assert_eq!(ending.reason, Some(EndedBy::Known));
-        let lengths: Vec<usize> = ending.windows.iter().map(|(index, _)| *index).collect();
-        assert!(lengths.is_sorted() && lengths.len() < 3_600);
-        let requests: u64 = ending
-            .windows
-            .iter()
-            .map(|(_, window)| window.succeeded)
-            .sum();
+        assert!(ending.indexes.is_sorted() && ending.indexes.len() < 3_600);
+        let requests: u64 = ending.windows.iter().map(|window| window.succeeded).sum();
         let all = ended_ms.unwrap_or(0) / 50;
         assert!(
             all - requests <= 40 * ending.length.as_secs(),
@@ -254,7 +251,7 @@ mod tests {
         };
         let windows = [0, 1, 3, 4, 5, 6].map(|index| (index, window(index as u64 + 1)));
         let doubled = [(0, window(3)), (2, window(11))];
-        assert_eq!(pairs(windows.to_vec()), doubled);
+        assert_eq!(pairs(windows.into_iter()), doubled);
     }
 
     #[test]
