@@ -242,6 +242,8 @@ const BODY_HEADERS: [&str; 6] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
 
     const REST: &str = " HTTP/1.1\r\nHost: h.example:80\r\nAccept: */*\r\n\r\n";
 
@@ -310,6 +312,38 @@ mod tests {
         assert_eq!(led(&root, "", false), "http://h.example:80/");
         let options = format!("OPTIONS *{REST}");
         assert_eq!(led(&options, "d", false), "/d");
+    }
+
+    #[test]
+    fn no_location_breaks_the_request() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let alphabet = b"//..??##::@[]ah htps\xc3\t%2";
+        let targets = ["/a/b?c", "http://h:80/a/b", "http://h:80", "*", "/"];
+        for _ in 0..50_000 {
+            let length = random.random_range(0..12);
+            let mut location = Vec::new();
+            if random.random_bool(0.3) {
+                location.extend_from_slice(b"http://h:80");
+            }
+            location.extend((0..length).map(|_| alphabet[random.random_range(0..alphabet.len())]));
+            let target = targets[random.random_range(0..targets.len())];
+            let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let found = follow(request.as_bytes(), request.len(), (302, &location), false);
+            let Detour::Follow(next) = found else {
+                continue;
+            };
+            let text = String::from_utf8(next.bytes).unwrap();
+            let (line, rest) = text.split_once("\r\n").unwrap();
+            assert_eq!(rest, "Host: h\r\n\r\n");
+            assert_eq!(line.split(' ').count(), 3, "{location:?}: {line}");
+            assert!(
+                line.bytes()
+                    .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+            );
+            let path = line.split(' ').nth(1).unwrap();
+            let path = path.strip_prefix("http://h:80").unwrap_or(path);
+            assert!(path.starts_with('/'), "{location:?}: {line}");
+        }
     }
 
     #[test]
