@@ -61,6 +61,8 @@ export class Driver {
   readonly #transport: Transport;
   readonly #backoff: Backoff;
   #attempt: Attempt | undefined;
+  /** Connections that were ended and have not reported it. */
+  readonly #abandoned = new Set<Attempt>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
@@ -166,7 +168,12 @@ export class Driver {
         onOpen: () => this.#opened(attempt),
         onMessages: (frames) => this.#received(attempt, frames),
         onDrain: () => this.#changed(),
-        onClose: (info) => this.#over(attempt, info),
+        onClose: (info) => {
+          attempt.isGone = true;
+          clearTimeout(attempt.abandon);
+          this.#abandoned.delete(attempt);
+          this.#over(attempt, info);
+        },
       },
     );
     connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
@@ -407,7 +414,11 @@ export class Driver {
       socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
     // A socket that never reports its end is given up.
-    if (socket) setTimeout(() => socket.terminate(), CLOSE_MS);
+    if (!attempt.pipeline) socket?.terminate();
+    else if (socket && !attempt.isGone) {
+      attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
+      this.#abandoned.add(attempt);
+    }
   }
 
   /** Gives up a connection that does not answer. */
@@ -506,8 +517,7 @@ export class Driver {
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
-      if (!this.#attempt.pipeline)
-        return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
+      if (!this.#attempt.pipeline) return this.#end(this.#attempt, 1000, "closed by the application", true);
       if (waitMs === 0) this.#sendClose();
       else this.#changed();
     });
@@ -540,7 +550,11 @@ export class Driver {
     if (this.error) return;
     this.error = error;
     clearTimeout(this.#timer);
-    this.#timerMs = -Infinity;
+    this.#timerMs = Number.NEGATIVE_INFINITY;
+    for (const { socket, abandon } of this.#abandoned) {
+      clearTimeout(abandon);
+      socket?.terminate();
+    }
     this.session.end(
       error.code === "CLOSED"
         ? error
