@@ -2,14 +2,14 @@
 
 import { type Attempt, copy, describe, endError, newAttempt, truncate } from "./attempt.js";
 import { closePolicy } from "./codes.js";
-import { Backoff } from "./core/backoff.js";
+import { Backoff, defaultReconnect } from "./core/backoff.js";
 import { Endpoints } from "./core/endpoints.js";
 import type { EncodedPayload, EnvelopeFields } from "./core/layers.js";
 import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
 import { type Answer, type Hints, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
-import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
+import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
 import type { LogLevel, ResolvedOptions } from "./options.js";
 import { isNetworkPoor } from "./page.js";
@@ -83,9 +83,9 @@ export class Driver {
     this.options = options;
     this.#host = host;
     this.#transport = transport;
-    this.#backoff = new Backoff(options.reconnect ?? { ...DEFAULT_POLICY, attemptsMax: 1 });
+    this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
     this.endpoints = new Endpoints(options.endpoints, options.choice, options.breaker);
-    this.status = new Value(status("connecting"));
+    this.status = new Value(statusOf("connecting"));
     this.session = new Session(options, {
       write: (fields, payload, after) => this.#write(fields, payload, after),
       emit: (name, detail) => host.emit(name, detail),
@@ -138,7 +138,7 @@ export class Driver {
     if ("waitMs" in chosen) return this.#waitFor(chosen.waitMs);
     const { index } = chosen;
     this.#firstRound?.push(index);
-    this.#setStatus(status("connecting"));
+    this.#setStatus(statusOf("connecting"));
     const attempt = newAttempt(index, this.options.endpoints[index]!.url, now().ms);
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
@@ -349,7 +349,7 @@ export class Driver {
     }
     const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
     const next = isRecovering ? "recovering" : "open";
-    if (next !== this.state) this.#setStatus(status(next));
+    if (next !== this.state) this.#setStatus(statusOf(next));
   }
 
   #deadline(moment: Now): number {
@@ -586,19 +586,6 @@ export class Driver {
   #mark(name: string, startMs: number): void {
     if (this.options.marks) performance.measure(name, { start: startMs, end: performance.now() });
   }
-}
-
-const DEFAULT_POLICY = {
-  delay: "exponential" as const,
-  baseMs: 500,
-  maxMs: 30_000,
-  attemptsMax: 0,
-  timeMaxMs: 0,
-  hintMaxMs: 600_000,
-};
-
-function status(state: ConnectionState): ConnectionStatus {
-  return { state, reason: undefined, code: undefined, retryInMs: undefined };
 }
 
 function closedError(): TidewireError {
