@@ -12,8 +12,11 @@ import { TidewireError } from "./errors.js";
 import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
 import { Message } from "./message.js";
 import type { LogLevel, ResolvedOptions } from "./options.js";
+import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
+/** A connection with a lower score is poor. */
+const POOR_SCORE = 40;
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is to be sent, and for the server's answer. */
@@ -58,6 +61,8 @@ export class Driver {
   readonly #transport: Transport;
   readonly #backoff: Backoff;
   #attempt: Attempt | undefined;
+  /** Connections that were ended and have not reported it. */
+  readonly #abandoned = new Set<Attempt>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
@@ -163,7 +168,12 @@ export class Driver {
         onOpen: () => this.#opened(attempt),
         onMessages: (frames) => this.#received(attempt, frames),
         onDrain: () => this.#changed(),
-        onClose: (info) => this.#over(attempt, info),
+        onClose: (info) => {
+          attempt.isGone = true;
+          clearTimeout(attempt.abandon);
+          this.#abandoned.delete(attempt);
+          this.#over(attempt, info);
+        },
       },
     );
     connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
@@ -218,7 +228,10 @@ export class Driver {
       },
       (error) => this.#failed(attempt, error),
     );
-    this.session.connected(attempt.url, attempt.exchange, now());
+    const moment = now();
+    const { answered, score } = this.session.quality.quality(moment.ms);
+    this.session.setPoor(this.options.adapt && (isNetworkPoor() || (answered > 2 && score < POOR_SCORE)));
+    this.session.connected(attempt.url, attempt.exchange, moment);
     this.#schedule();
   }
 
@@ -401,7 +414,11 @@ export class Driver {
       socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
     // A socket that never reports its end is given up.
-    if (socket) setTimeout(() => socket.terminate(), CLOSE_MS);
+    if (!attempt.pipeline) socket?.terminate();
+    else if (socket && !attempt.isGone) {
+      attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
+      this.#abandoned.add(attempt);
+    }
   }
 
   /** Gives up a connection that does not answer. */
@@ -500,8 +517,7 @@ export class Driver {
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
-      if (!this.#attempt.pipeline)
-        return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
+      if (!this.#attempt.pipeline) return this.#end(this.#attempt, 1000, "closed by the application", true);
       if (waitMs === 0) this.#sendClose();
       else this.#changed();
     });
@@ -534,7 +550,11 @@ export class Driver {
     if (this.error) return;
     this.error = error;
     clearTimeout(this.#timer);
-    this.#timerMs = -Infinity;
+    this.#timerMs = Number.NEGATIVE_INFINITY;
+    for (const { socket, abandon } of this.#abandoned) {
+      clearTimeout(abandon);
+      socket?.terminate();
+    }
     this.session.end(
       error.code === "CLOSED"
         ? error

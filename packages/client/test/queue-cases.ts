@@ -291,6 +291,17 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     equal(await codeOf(add(queue, "e")), "CLOSED");
   },
 
+  async "an acknowledgement of numbers that are to be sent again releases none of them"(fixture) {
+    const { queue } = await open(fixture);
+    await addAll(queue, "a", "b", "c");
+    await queue.resume(FIRST, 0);
+    await take(queue);
+    queue.rewind(1);
+    queue.acknowledge(3);
+    equal(await take(queue), ["2b", "3c"]);
+    await queue.close();
+  },
+
   async "a server that keeps no producers gets nothing"(fixture) {
     const { queue } = await open(fixture);
     await addAll(queue, "a");

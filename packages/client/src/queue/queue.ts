@@ -183,7 +183,6 @@ export class Queue implements QueuePort {
   }
 
   async #resume({ epoch, last }: { epoch: string; last: number }, round: number): Promise<void> {
-    await this.#deleteDone();
     const numbered = await this.#storage.select(NUMBERED, Number.POSITIVE_INFINITY);
     if (round !== this.#round) return;
     const isForgotten = this.#meta.epoch !== undefined && this.#meta.epoch !== epoch;

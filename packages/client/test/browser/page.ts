@@ -102,12 +102,14 @@ export async function launch(path?: string, args: string[] = []): Promise<Chromi
     "--disable-gpu",
     "--disable-dev-shm-usage",
   ];
-  const paths = [`--user-data-dir=${profile}`, "--remote-debugging-port=0"];
+  const paths = [`--user-data-dir=${profile}`, "--remote-debugging-port=0", "--remote-debugging-pipe"];
   const hosts = "--host-resolver-rules=MAP *.test 127.0.0.1";
   const child = spawn(CHROMIUM, [...fixed, ...paths, hosts, ...args, "about:blank"], {
     // A group of its own, so that it can be killed with its children.
     detached: true,
-    stdio: "ignore",
+    // The browser ends when this end of the pipes is gone, so that it does not outlive a test that
+    // is killed itself.
+    stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
   });
   const exited = once(child, "exit");
   const kill = async () => {
