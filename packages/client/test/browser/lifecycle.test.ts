@@ -206,7 +206,7 @@ describe.each([
     const url = `ws://127.0.0.1:${proxy.port}/ws`;
     await page.evaluate(([at, more]) => tab.start(at, more), [
       url,
-      { ...options, topics: ["kept.flow"] },
+      { ...options, topics: ["kept.flow"] as string[] },
     ] as const);
     await page.waitForFunction(() => tab.state() === "open");
     expect((await listeners(page)).length).toBeGreaterThan(before.length);
