@@ -5,6 +5,7 @@
 import type { EndpointHealth } from "./core/endpoints.js";
 import { isObject } from "./core/envelope.js";
 import type { Envelope } from "./core/layers.js";
+import { PreparedMessage } from "./core/prepared.js";
 import type { Quality } from "./core/quality.js";
 import type { Priority, QueueEntry, QueueReport } from "./core/queue-port.js";
 import type { Answer } from "./core/session.js";
@@ -237,12 +238,13 @@ export class Client {
   }
 
   /**
-   * Sends a message to the server's application, at most once. It waits while there is no connection. `false` says that
+   * Sends a message to the server's application, at most once; what `prepare` has encoded goes out as it is. It waits while there is no connection. `false` says that
    * the next one should wait for `ready()`. Throws `BUSY` when too much waits.
    */
-  send(type: string, payload?: unknown, options: SendOptions = {}): boolean {
+  send(type: string | PreparedMessage, payload?: unknown, options: SendOptions = {}): boolean {
     this.#checkOpen();
     const { session } = this.#driver;
+    if (type instanceof PreparedMessage) return session.outbound.send(type, type.payload, now());
     const encoded = payload === undefined ? undefined : session.format.payload(payload);
     const { correlationId } = options;
     return session.outbound.send(
@@ -250,6 +252,11 @@ export class Client {
       encoded,
       now(),
     );
+  }
+
+  /** Encodes a message once, for `send` to send it many times. */
+  prepare(type: string, payload?: unknown): PreparedMessage {
+    return new PreparedMessage(this.#driver.session.format, type, payload);
   }
 
   /** As `send`, but `false` in place of waiting: the message is sent now or not at all. */

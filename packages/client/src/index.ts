@@ -14,6 +14,7 @@ export {
 export { CloseCode, ErrorCode } from "./codes.js";
 export { connect, open } from "./connect.js";
 export type { EndpointHealth } from "./core/endpoints.js";
+export type { PreparedMessage } from "./core/prepared.js";
 export type { Quality } from "./core/quality.js";
 export type { Priority } from "./core/queue-port.js";
 export { type ClientErrorCode, type Fault, TidewireError } from "./errors.js";

@@ -2,7 +2,7 @@
 
 import { TidewireError } from "../errors.js";
 import type { Message } from "../message.js";
-import type { Frame } from "../transport.js";
+import type { Frame, OutgoingFrame } from "../transport.js";
 import { unreadable } from "./envelope.js";
 import { readJson, scanPublication } from "./json.js";
 import type {
@@ -15,6 +15,7 @@ import type {
   KeyExchange,
   Signing,
 } from "./layers.js";
+import { PreparedMessage } from "./prepared.js";
 
 /** What lies between the messages of a connection and its frames. */
 export interface Layers {
@@ -39,7 +40,7 @@ export interface Pipeline {
 /** Makes the pipeline of a connection. Layers bring the one that knows them. */
 export type PipelineFactory = (
   layers: Layers,
-  send: (frame: Frame) => void,
+  send: (frame: OutgoingFrame) => void,
   fail: (error: unknown) => void,
 ) => Pipeline;
 
@@ -47,7 +48,8 @@ export type PipelineFactory = (
 export const direct: PipelineFactory = ({ format }, send) => ({
   isBusy: false,
   isSealed: false,
-  write: (fields, payload) => send(format.envelope(fields, payload)),
+  write: (fields, payload) =>
+    send(fields instanceof PreparedMessage ? fields.frame : format.envelope(fields, payload)),
   read: (frame) => (typeof frame === "string" ? readText(frame) : readPlain(frame, format)),
 });
 
