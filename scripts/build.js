@@ -1,6 +1,6 @@
 // Builds each package: types and ES modules by tsc, CommonJS beside them, and one file for pages without a bundler.
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { build } from "esbuild";
 
 const only = process.argv.slice(2);
@@ -17,45 +17,35 @@ for (const name of names) {
     execFileSync("node_modules/.bin/tsc", ["-p", dir, ...args], { stdio: ["ignore", "inherit", "inherit"] });
   tsc();
   if (name === "bench") continue;
-  mkdirSync(`${dir}/dist/cjs`, { recursive: true });
-  writeFileSync(`${dir}/dist/cjs/package.json`, `${JSON.stringify(commonJsPackage(dir), undefined, 2)}\n`);
   await toCommonJs(dir);
   if (name === "client") await forPages(dir);
 }
 
-/** The description of the CommonJS files: the nearest one counts, so that it repeats the imports of the package's. */
-function commonJsPackage(dir) {
-  const { imports } = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
-  const own = Object.entries(imports ?? {}).map(([name, conditions]) => [
-    name,
-    Object.fromEntries(
-      Object.entries(conditions).map(([condition, { require: path }]) => [
-        condition,
-        path.replace("dist/cjs/", ""),
-      ]),
-    ),
-  ]);
-  return { type: "commonjs", ...(own.length ? { imports: Object.fromEntries(own) } : {}) };
-}
-
 /** CommonJS beside the ES modules, file by file, so that all entry points share their modules. */
 async function toCommonJs(dir) {
-  const entryPoints = readdirSync(`${dir}/dist/esm`, { recursive: true }).filter((file) =>
-    file.endsWith(".js"),
-  );
+  const from = `${dir}/dist/esm`;
+  const to = `${dir}/dist/cjs`;
+  const files = readdirSync(from, { recursive: true });
   await build({
-    entryPoints: entryPoints.map((file) => `${dir}/dist/esm/${file}`),
-    outdir: `${dir}/dist/cjs`,
-    outbase: `${dir}/dist/esm`,
+    entryPoints: files.filter((file) => file.endsWith(".js")).map((file) => `${from}/${file}`),
+    outdir: to,
+    outbase: from,
     format: "cjs",
     target: "es2022",
     platform: "neutral",
+    outExtension: { ".js": ".cjs" },
     logLevel: "warning",
   });
-  execFileSync("sh", [
-    "-c",
-    `cd ${dir}/dist/esm && find . -name '*.d.ts' | cpio --quiet -pdm ../cjs 2>/dev/null || (cd ../esm && find . -name '*.d.ts' -exec cp --parents {} ../cjs \\;)`,
-  ]);
+  const renamed = (text, call) => text.replace(call, (path) => path.replace(/\.js(?=["'])/, ".cjs"));
+  for (const file of readdirSync(to, { recursive: true }).filter((file) => file.endsWith(".cjs"))) {
+    const text = readFileSync(`${to}/${file}`, "utf8");
+    writeFileSync(`${to}/${file}`, renamed(text, /(?:require|import)\("\.[^"]+\.js"\)/g));
+  }
+  for (const file of files.filter((file) => file.endsWith(".d.ts"))) {
+    const text = readFileSync(`${from}/${file}`, "utf8");
+    const own = renamed(text, /(?:from |import\()"\.[^"]+\.js"/g);
+    writeFileSync(`${to}/${file.replace(/\.d\.ts$/, ".d.cts")}`, own);
+  }
 }
 
 /** One minified ES module for `<script type="module">`. */

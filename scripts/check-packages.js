@@ -18,7 +18,8 @@ for (const name of packages) {
   const manifest = JSON.parse(readFileSync(`${dir}/package.json`, "utf8"));
   apiReport(dir, manifest);
   run(dir, "publint", ["--strict"]);
-  if (manifest.exports) run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
+  if (manifest.exports)
+    run(dir, "attw", ["--pack", ".", "--profile", "node16", "--exclude-entrypoints", "./tidewire.min.js"]);
 }
 await size("core", 'export { connect } from "./packages/client/dist/esm/index.js";');
 const parts = ["index", "msgpack", "compress", "encrypt", "sign", "queue", "shared"].filter((part) =>

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** The client: what an application calls. */
 
 import type { EndpointHealth } from "./core/endpoints.js";

@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+
 /** A subscription of the application: topics, and what comes of them. */
 
 import type { ActiveTopic, Subscriber, WireOptions } from "./core/subscriptions.js";

@@ -27,6 +27,7 @@ export class Group {
   #producer = "";
   /** Ends the membership: requests for locks, and the watch over other tabs' locks. */
   #off = new AbortController();
+  /** This tab waits for the lead, or has it. */
   #isCandidate = false;
   /** Gives the lead back. */
   #release: (() => void) | undefined;
@@ -43,7 +44,7 @@ export class Group {
     this.#pipes.add(pipe);
     this.learn(pipe.producer);
     if (!this.#channel) this.#join();
-    if (!this.#isCandidate) this.#request(false);
+    this.#request(false);
     if (this.#hub) pipe.attach(this.#hub);
     else pipe.offer();
   }
@@ -102,23 +103,34 @@ export class Group {
 
   #request(steal: boolean): void {
     const off = this.#off;
-    this.#isCandidate = true;
+    let isLost = false;
+    let hub: Hub | undefined;
+    if (!steal && this.#isCandidate) return;
+    this.#isCandidate ||= !steal;
     const lead = () => {
+      if (isLost) return undefined;
       // Whom these pipes led to is gone, or this tab would not lead.
       for (const pipe of [...this.#pipes]) if (pipe.isOpen) pipe.lost();
       if (off.signal.aborted || this.#hub) return undefined;
       return new Promise<void>((resolve) => {
         this.#release = resolve;
         this.#lead();
+        hub = this.#hub;
       });
     };
     void this.realm.locks
       .request(this.name, steal ? { steal } : { signal: off.signal }, lead)
       .catch((error: unknown) => {
-        if (off.signal.aborted) return;
-        // Another tab took the lead, because this one did not answer; or the page may have no locks.
-        if (this.#hub) return this.#hub.end(1000, "another tab has taken the lead");
+        isLost = true;
+        // Another tab took the lead, because this one did not answer.
+        if (hub) return hub.end(1000, "another tab has taken the lead");
+        if (off.signal.aborted || (error as Error).name === "AbortError") return;
         for (const pipe of [...this.#pipes]) pipe.refuse(String(error));
+      })
+      .then(() => {
+        if (steal || off.signal.aborted) return;
+        this.#isCandidate = false;
+        this.#request(false);
       });
   }
 
@@ -142,7 +154,6 @@ export class Group {
   /** Another tab may lead. */
   #stepDown(): void {
     this.#hub = undefined;
-    this.#isCandidate = false;
     clearTimeout(this.#timer);
     this.#release?.();
     this.#release = undefined;

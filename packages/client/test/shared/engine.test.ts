@@ -3,6 +3,7 @@
 import { afterEach, expect, test } from "vitest";
 import { type Client, connect, type Message } from "../../src/index.js";
 import { type Engine, startEngine } from "../node/engine.js";
+import { seeded } from "../random.js";
 import { type Tab, until, World } from "./world.js";
 
 const OPEN = ["--no-auth", "--topics-open", "--history", "kept.>=10000", "--presence", "kept.rooms.>"];
@@ -117,4 +118,52 @@ test("tabs crash in any order while publications flow: none is lost or doubled",
     expect(messages).toEqual(count(n, messages[0]));
   }
   expect(sockets()).toBe(1);
+});
+
+test.each([1, 2, 3])("tabs that come, go, freeze, hide and publish lose nothing: seed %i", async (seed) => {
+  const random = seeded(seed);
+  const server = await engine("--ping-interval-ms", "200");
+  const realm = { hiddenMsMax: 100, joinMsMax: 100 };
+  const got = new Map<Tab, number[]>();
+  const degraded: string[] = [];
+  let tabs: Tab[] = [];
+  let n = 0;
+  const add = () => {
+    const tab = world.tab(random() < 0.7, realm);
+    const client = tab.connect(url(server), {
+      idleTimeoutMs: 1_000,
+      on: { degraded: ({ reason }) => degraded.push(reason) },
+    });
+    tabs.push(tab);
+    got.set(tab, record(client, "kept.fuzz") as number[]);
+  };
+  const publisher = outsider(server);
+  for (const _ of count(3)) add();
+  for (const _ of count(60)) {
+    for (const _ of count(10)) publisher.publish("kept.fuzz", n++).catch(() => undefined);
+    const tab = tabs[Math.floor(random() * tabs.length)]!;
+    const chance = random();
+    if (chance < 0.15 || tabs.length < 3) add();
+    else if (chance < 0.3) tab.crash();
+    else if (chance < 0.4) {
+      await tab.clients[0]!.close();
+      world.tabs.delete(tab);
+    } else if (chance < 0.5) tab.freeze();
+    else if (chance < 0.7) tab.thaw();
+    else tab.show(chance < 0.85);
+    tabs = tabs.filter((one) => world.tabs.has(one));
+    await new Promise((resolve) => setTimeout(resolve, random() * 30));
+  }
+  for (const tab of tabs) tab.thaw();
+  await Promise.all(tabs.map(({ clients }) => clients[0]!.subscribe("kept.fuzz").ready()));
+  await publisher.publish("kept.fuzz", n++);
+  await until(() => tabs.every((tab) => got.get(tab)!.at(-1) === n - 1), "all have the last");
+  for (const tab of tabs) {
+    const messages = got.get(tab)!;
+    expect(messages).toEqual(count(n, messages[0]));
+  }
+  expect(degraded).toEqual([]);
+  await until(() => sockets() === 1, "one connection is left");
+  // Each tab waits for the lead once, and holds the lock of its pipe, which the leading one waits for.
+  await until(() => world.requests <= 3 * tabs.length, "no request for a lock is left over");
 });

@@ -30,6 +30,11 @@ export class World {
     return [...this.#locks.keys()];
   }
 
+  /** Locks that are held or waited for. */
+  get requests(): number {
+    return [...this.#locks.values()].reduce((sum, { length }) => sum + length, 0);
+  }
+
   request(tab: Tab, name: string, options: LockOptions, callback: () => unknown): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const { signal, steal } = options;
@@ -180,7 +185,10 @@ export class Tab {
         const socket = transport.open(options, {
           ...handler,
           onOpen: () => handler.onOpen(),
-          onMessages: (frames) => this.isDead || handler.onMessages(frames),
+          onMessages: (frames) => {
+            if (this.isFrozen) this.#waiting.push(() => handler.onMessages(frames));
+            else if (!this.isDead) handler.onMessages(frames);
+          },
           onDrain: () => handler.onDrain(),
           onClose: (info) => {
             this.sockets.delete(socket);

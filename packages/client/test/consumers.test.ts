@@ -1,0 +1,129 @@
+/** The package as its users get it: packed, installed elsewhere, and used by each kind of project. */
+
+import { execFileSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "vite";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Engine, startEngine } from "./node/engine.js";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+let folder: string;
+let engine: Engine;
+
+beforeAll(async () => {
+  if (!existsSync(`${root}packages/client/dist/esm`)) execFileSync("npm", ["run", "build"], { cwd: root });
+  folder = mkdtempSync(join(tmpdir(), "tidewire-consumer-"));
+  const target = join(folder, "node_modules/@tidewire/client");
+  mkdirSync(target, { recursive: true });
+  execFileSync("npm", ["pack", "--silent", "--pack-destination", folder], { cwd: `${root}packages/client` });
+  const archive = readdirSync(folder).find((file) => file.endsWith(".tgz"))!;
+  execFileSync("tar", ["-xzf", join(folder, archive), "--strip-components=1", "-C", target]);
+  engine = await startEngine("--no-auth", "--topics-open", "--log-level", "error");
+}, 120_000);
+
+afterAll(async () => {
+  await engine?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const BODY = `
+  const client = await open(process.argv[2], { format: msgpack() });
+  const subscription = await client.subscribe("a").ready();
+  const loop = (async () => {
+    for await (const { payload } of subscription) return payload;
+  })();
+  await client.publish("a", { text: "packed" });
+  console.log(JSON.stringify(await loop));
+  await client.close();
+`;
+
+function write(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+function run(path: string): string {
+  return execFileSync("node", [path, `ws://${engine.address}/ws`], {
+    encoding: "utf8",
+    timeout: 30_000,
+  }).trim();
+}
+
+test("an ES module of plain Node", () => {
+  const imports =
+    'import { open } from "@tidewire/client";\nimport { msgpack } from "@tidewire/client/msgpack";\n';
+  expect(run(write("esm.mjs", imports + BODY))).toBe('{"text":"packed"}');
+});
+
+test("CommonJS of plain Node, whose entry points share one error class", () => {
+  const head = `
+    const { open, TidewireError } = require("@tidewire/client");
+    const { msgpack } = require("@tidewire/client/msgpack");
+    const { queue } = require("@tidewire/client/queue");
+    try { msgpack().payload(1n << 70n); } catch (error) { if (!(error instanceof TidewireError)) throw error; }
+    if (typeof queue !== "function") throw new Error("no queue");
+  `;
+  expect(run(write("cjs.cjs", `${head}(async () => {${BODY}})();`))).toBe('{"text":"packed"}');
+});
+
+test("TypeScript, as an ES module and as CommonJS", () => {
+  const text = `
+    import { connect, type Message, type Subscription } from "@tidewire/client";
+    import { queue } from "@tidewire/client/queue";
+    interface Price { bid: number }
+    export async function start(): Promise<number> {
+      const client = connect("ws://a.example/ws", { queue: queue() });
+      const prices: Subscription<Price> = client.subscribe<Price>("prices.*", { recover: true });
+      prices.on("message", (message: Message<Price>) => { message.payload.bid.toFixed(); });
+      return client.request<number>("sum", [1, 2]);
+    }
+  `;
+  const files = [write("esm.mts", text), write("cjs.cts", text)];
+  const options = [
+    "--noEmit",
+    "--strict",
+    "--module",
+    "nodenext",
+    "--target",
+    "es2022",
+    "--lib",
+    "es2023,dom",
+  ];
+  execFileSync(`${root}node_modules/.bin/tsc`, [...options, "--types", "", ...files], {
+    cwd: folder,
+    stdio: "pipe",
+  });
+});
+
+test("Vite, which takes the browser's transport and only what is imported", async () => {
+  write("main.js", 'import { connect } from "@tidewire/client"; globalThis.connect = connect;');
+  const output = await build({
+    root: folder,
+    logLevel: "error",
+    build: { write: false, minify: false, lib: { entry: "main.js", formats: ["es"] } },
+  });
+  const [{ output: chunks }] = [output].flat() as unknown as [{ output: { code: string }[] }];
+  const code = chunks.map((chunk) => chunk.code).join("");
+  expect(code).toContain("WebSocket");
+  for (const absent of ["node:net", "node:tls", "indexedDB", "BroadcastChannel", "subtle.deriveBits"]) {
+    expect(code).not.toContain(absent);
+  }
+});
+
+test("a page without a bundler loads one file without imports", () => {
+  const code = readFileSync(join(folder, "node_modules/@tidewire/client/dist/tidewire.min.js"), "utf8");
+  expect(code).not.toMatch(/(?:^|;)(?:import|export)[^;]*from"/);
+  expect(code).toMatch(/export\s*\{/);
+});
