@@ -284,7 +284,7 @@ export function addProcesses(result: Result, ratesPerS: number[], alonePerS: num
 function refusals(measured: Measured): Tally {
   const { counts, counters, work } = measured;
   if (counts.offered === 0 || work.kind === "fan-out") return {};
-  const found: Tally = { ...(counters?.refusedBy ?? { [RATE_LIMIT]: counts.errors["RATE_LIMITED"] ?? 0 }) };
+  const found: Tally = { ...(counters?.refusedBy ?? { [RATE_LIMIT]: counts.errors.RATE_LIMITED ?? 0 }) };
   for (const [code, count] of Object.entries(counts.errors)) if (code !== "RATE_LIMITED") found[code] = count;
   return Object.fromEntries(Object.entries(found).filter(([, count]) => count > 0));
 }

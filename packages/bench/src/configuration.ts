@@ -81,8 +81,8 @@ export function targetOf({ url, values }: Arguments): Target | undefined {
   // The environment's token and secret are for servers that speak the protocol.
   const environment = profile === "v1" ? process.env : {};
   const jwtSecret =
-    values.get("jwt-secret") ?? (values.has("token") ? undefined : environment["TIDEWIRE_JWT_SECRET"]);
-  const token = values.get("token") ?? (jwtSecret === undefined ? environment["TIDEWIRE_TOKEN"] : undefined);
+    values.get("jwt-secret") ?? (values.has("token") ? undefined : environment.TIDEWIRE_JWT_SECRET);
+  const token = values.get("token") ?? (jwtSecret === undefined ? environment.TIDEWIRE_TOKEN : undefined);
   const cookieName = values.get("cookie-name");
   const caFile = values.get("ca");
   return {

@@ -31,7 +31,7 @@ export async function readCounters(statsUrl: string): Promise<Counters> {
     );
   }
   const first = shards[0];
-  if (first === undefined || first["messages_delivered"] === undefined) {
+  if (first === undefined || first.messages_delivered === undefined) {
     throw new Error(`${statsUrl} gives no counters of a Tidewire server`);
   }
   const sum = (name: string) => shards.reduce((total, shard) => total + (shard[name] ?? 0), 0);
@@ -39,7 +39,7 @@ export async function readCounters(statsUrl: string): Promise<Counters> {
   for (const name of Object.keys(first)) {
     if (name.startsWith(REFUSED)) refusedBy[name.slice(REFUSED.length)] = sum(name);
   }
-  const deliveries = first["deliveries"] === undefined ? undefined : sum("deliveries");
+  const deliveries = first.deliveries === undefined ? undefined : sum("deliveries");
   return { delivered: sum("messages_delivered"), refusedBy, deliveries };
 }
 

@@ -31,7 +31,7 @@ export async function subscribe(session: Session): Promise<void> {
     session.events = {
       onMessage: (message) => {
         if (message.t !== "subscription_update") return;
-        const done = message.p?.["success_topics"];
+        const done = message.p?.success_topics;
         if (Array.isArray(done) && done.includes(TOPIC)) resolve();
         else reject(new Error(`the server refused the subscription to ${TOPIC}`));
       },

@@ -153,7 +153,7 @@ function interruptible(stop: () => void): Interruption {
 }
 
 async function ownServer(given: Arguments): Promise<OwnServer> {
-  const program = given.values.get("server-program") ?? process.env["TIDEWIRE_PROGRAM"] ?? "tidewire";
+  const program = given.values.get("server-program") ?? process.env.TIDEWIRE_PROGRAM ?? "tidewire";
   const shards = given.values.get("server-shards");
   const count = shards === undefined ? undefined : numberOf("server-shards", shards, 1, 1024);
   try {

@@ -47,7 +47,7 @@ interface OpenPing {
 
 /** Connections whose pings may become too old. */
 const withOpenPings = new Set<Session>();
-let sweeper: NodeJS.Timeout | undefined;
+let isSweeping = false;
 
 const tokens = Buffer.allocUnsafeSlow(TOKEN_BYTES * 1024);
 let tokenAt = tokens.length;
@@ -159,10 +159,10 @@ export class Session {
   #take(message: Envelope): void {
     const payload = message.p ?? {};
     if (message.t === "error") {
-      const refused = payload["refused"];
-      this.events.onRefused?.(String(payload["code"]), typeof refused === "number" ? refused : 1);
+      const refused = payload.refused;
+      this.events.onRefused?.(String(payload.code), typeof refused === "number" ? refused : 1);
     } else if (message.t === "ping" && message.c !== "U") {
-      const sent = payload["timestamp"];
+      const sent = payload.timestamp;
       const pong = { client_timestamp: Date.now(), server_timestamp: sent ?? null, latency: 0 };
       this.#socket.send(JSON.stringify({ c: "WSE", t: "PONG", p: pong }));
     } else {
@@ -254,7 +254,7 @@ function readyOf(frame: Frame): { server: string | undefined } | undefined {
   if (typeof frame !== "string") return undefined;
   const message = parsed(frame);
   if (message?.t !== "server_ready") return undefined;
-  const details = message.p?.["details"] as { version?: unknown } | undefined;
+  const details = message.p?.details as { version?: unknown } | undefined;
   const version = details?.version;
   return { server: typeof version === "string" ? `tidewire/${version}` : undefined };
 }
@@ -281,7 +281,9 @@ function nextToken(): Buffer {
 
 function watch(session: Session): void {
   withOpenPings.add(session);
-  sweeper ??= setInterval(() => {
+  if (isSweeping) return;
+  isSweeping = true;
+  setInterval(() => {
     const nowNs = clockNs();
     for (const one of withOpenPings) one.sweep(nowNs);
   }, SWEEP_MS).unref();

@@ -342,7 +342,7 @@ describe("a server that lies", () => {
       const answer = await fetch(`http://${started.opsAddress}/stats`);
       const counters = (await answer.json()) as { shards: Record<string, number>[] };
       for (const shard of counters.shards)
-        shard["messages_delivered"] = Math.floor(shard["messages_delivered"]! / 2);
+        shard.messages_delivered = Math.floor(shard.messages_delivered! / 2);
       response.end(JSON.stringify(counters));
     });
     await new Promise<void>((resolve) => stats.listen(0, "127.0.0.1", resolve));

@@ -86,7 +86,7 @@ function check(schema: Schema, value: unknown, at: string, found: string[]): voi
 function members(schema: Schema, value: unknown, keyword: string): [string, unknown][] {
   if (typeof value !== "object" || value === null) return [];
   if (keyword === "items") return Array.isArray(value) ? Object.entries(value) : [];
-  const known = Object.keys((schema["properties"] as object | undefined) ?? {});
+  const known = Object.keys((schema.properties as object | undefined) ?? {});
   return Object.entries(value).filter(([name]) => !known.includes(name));
 }
 

@@ -118,7 +118,7 @@ describe("the account", () => {
       const account = new Account(1e9, number);
       account.counts.offered = 10 * number;
       account.confirm(10 * number, 1e9 + number * 0.6e9);
-      account.counts.broken["closed"] = number;
+      account.counts.broken.closed = number;
       return structuredClone(account.finish());
     });
     const total = together(parts);

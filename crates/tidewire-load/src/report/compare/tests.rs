@@ -233,9 +233,9 @@ fn an_overview_has_a_line_for_each_report_with_its_highest_figures() {
         .iter()
         .map(|line| line.iter().map(String::as_str).collect())
         .collect();
-    let first = ["a", "rust", "–", "20.0 k at 100", "5.00 M at 100"];
+    let first = ["a", "rust", "–", "20 k at 100", "5 M at 100"];
     assert_eq!(lines[0][..5], first);
-    assert_eq!(lines[0][5..], ["[6.00 M at 100, generator bound]", "1,000"]);
+    assert_eq!(lines[0][5..], ["[6 M at 100, generator bound]", "1,000"]);
     let second = [
         "b",
         "typescript",
