@@ -146,6 +146,7 @@ test.each([1, 2, 3])("tabs that come, go, freeze, hide and publish lose nothing:
     if (chance < 0.15 || tabs.length < 3) add();
     else if (chance < 0.3) tab.crash();
     else if (chance < 0.4) {
+      tab.thaw();
       await tab.clients[0]!.close();
       world.tabs.delete(tab);
     } else if (chance < 0.5) tab.freeze();
