@@ -24,8 +24,9 @@ bench: ## Build the engine, load it with every test, write a report to target/be
 
 bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench/HTTP.md
 	cargo build --release --package tidewire-cli
-	cargo build --release --manifest-path bench/peers/Cargo.toml --package peer-bareloop
+	cargo build --release --manifest-path bench/peers/Cargo.toml --package peer-bareloop --package peer-saturate
 	npm ci --prefix bench/peers/http --no-audit --no-fund --silent || echo "autocannon and loadtest cannot be installed" >&2
+	command -v oha >/dev/null || cargo install oha --locked --quiet --root bench/peers/target/tools || echo "oha cannot be installed" >&2
 	python3 bench/http_load.py --write
 
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md

@@ -8,12 +8,16 @@ A tool that is not installed is left out, and the page says so.
 import argparse
 import contextlib
 import datetime
+import json
+import pathlib
 import platform
 import statistics
 import subprocess
 import tempfile
 
 import http_tools
+import measure as lab
+import servers
 from http_tools import ROOT, TOOLS, CannotDo, Load, certificate, measure, nginx, test_server
 
 PAGE = ROOT / "bench/HTTP.md"
@@ -137,6 +141,72 @@ def secure(page, tools, rounds, seconds):
     compare(page, "HTTPS, keep-alive, 100 connections, nginx", runs, [sentence])
 
 
+STEPS = 100
+
+
+def scenario(page, _tools, rounds, seconds):
+    """One request, a hundred of them in turn, and a hundred with a value in each path."""
+    with tempfile.TemporaryDirectory() as folder, test_server() as server:
+        load = Load(server.url, seconds)
+        flags = {"one request": []}
+        for name, path in (("100 requests", "/item/{}"), ("100 requests with a value each", "/item/{}/{{{{seq}}}}")):
+            file = pathlib.Path(folder, f"{len(flags)}.jsonl")
+            file.write_text("".join(json.dumps({"path": path.format(step)}) + "\n" for step in range(STEPS)))
+            flags[name] = ["--scenario", file]
+        runs = {name: [] for name in flags}
+        for _ in range(rounds):
+            for name, further in flags.items():
+                runs[name].append(measure(OURS, load, server, *further))
+    columns = ["load", "requests/s", "to one request", "CPU per request", "to one request", "server busy"]
+    page.table("Scenarios, 100 connections, test-server", *columns)
+    plain = runs["one request"]
+    for name, its_runs in runs.items():
+        cells = [f"{median(run.rate for run in its_runs):,.0f}", f"{ratio(its_runs, plain, lambda run: run.rate):.2f}"]
+        cells.append(f"{median(run.tool_us for run in its_runs):.2f} µs")
+        cells.append(f"{ratio(its_runs, plain, lambda run: run.tool_us):.2f}")
+        page.row(name, *cells, f"{median(run.server_share for run in its_runs):.0%}")
+    rate = ratio(runs["100 requests"], plain, lambda run: run.rate)
+    cpu = ratio(runs["100 requests"], plain, lambda run: run.tool_us)
+    page.end(
+        f"Target: a scenario of 100 requests costs at most 15 % of the plain rate. Its rate is {rate:.3f} of it: "
+        f"{reached(rate >= 0.85)}; by CPU per request it would be {1 / cpu:.3f}: {reached(cpu <= 1 / 0.85)}."
+    )
+
+
+def receive(page, _tools, rounds, seconds):
+    """What the engine receives from `tidewire bench` and from a client that never waits, each in turn."""
+    client = servers.PEERS / "peer-saturate"
+    if not client.exists():
+        page.add("No section about WebSocket: peer-saturate is not built here.", "")
+        return
+    columns = ["connections", "tidewire bench", "peer-saturate", "ratio", "lowest", "target"]
+    page.table("WebSocket: 175 B received by `tidewire serve`, messages/s", *columns)
+    for connections in (100, 1_000, 10_000):
+        ours, theirs = [], []
+        for number in range(rounds):
+            with servers.tidewire_open("sink") as server:
+                both = [(ours, lab_rate), (theirs, saturating_rate)]
+                for rates, its_rate in both if number % 2 == 0 else reversed(both):
+                    rates.append(its_rate(server, connections, seconds))
+        ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
+        cells = [f"{median(ours):,.0f}", f"{median(theirs):,.0f}", f"{median(ratios):.2f}", f"{min(ratios):.2f}"]
+        page.row(f"{connections:,}", *cells, reached(median(ratios) >= 0.9))
+    page.end("Target: at least 0.9 of the saturating client's rate. Both have one core, and take turns with one server.")
+
+
+def lab_rate(server, connections, seconds):
+    return lab.bench(server, "--test", "throughput", "--connections", connections, "--duration-s", seconds)["rate_per_s"]
+
+
+def saturating_rate(server, connections, seconds):
+    command = ["taskset", "-c", http_tools.CLIENT_CORE, servers.PEERS / "peer-saturate", "--url", server.url]
+    command += ["--connections", connections, "--payload-bytes", 175, "--seconds", seconds, "--mode", "sink"]
+    run = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    if run.returncode:
+        raise SystemExit(f"peer-saturate: {run.stderr}")
+    return json.loads(run.stdout)["rate_per_s"]
+
+
 def own_server(page, _tools, rounds, seconds):
     """The same load by wrk on both servers."""
     if "wrk" in http_tools.missing():
@@ -161,19 +231,21 @@ def open_loop(page, _tools, _rounds, seconds):
         load = Load(server.url, seconds)
         capacity = measure(OURS, load, server).rate
         runs = [measure(OURS, load, server, "--rate-per-s", int(capacity / 2)) for _ in range(5)]
-    columns = ["run", "requests/s", "late p99", "late p99.9", "p99.9", "verdict"]
+    columns = ["run", "requests/s", "late p99", "late p99.9", "others had its core", "p99.9", "verdict"]
     page.table("Open loop at half the capacity, test-server", *columns)
     late = []
     for number, run in enumerate(runs, 1):
         lateness = run.report["generator"]["late_us"]
         late.append(lateness["p99_9"])
         latency = run.report["latency_us"]["p99_9"]
-        cells = [f"{run.rate:,.0f}", f"{lateness['p99']:,.0f} µs", f"{lateness['p99_9']:,.0f} µs"]
+        others = run.report["generator"].get("waited_for_others_s", 0) / run.elapsed_s
+        cells = [f"{run.rate:,.0f}", f"{lateness['p99']:,.0f} µs", f"{lateness['p99_9']:,.0f} µs", f"{others:.1%}"]
         page.row(str(number), *cells, f"{latency:,.0f} µs", run.report["verdict"])
     value = median(late)
     page.end(
         f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. "
-        f"The median is {value:,.0f} µs: {reached(value < 1000)}."
+        f"The median is {value:,.0f} µs: {reached(value < 1000)}.",
+        "Where other programs have the generator's core for more than 0.1 % of the time, the figure is how long they keep it.",
     )
 
 
@@ -225,16 +297,18 @@ SECTIONS = {
     "pipelining": pipelining,
     "new-connections": new_connections,
     "https": secure,
+    "scenario": scenario,
     "test-server": own_server,
     "open-loop": open_loop,
     "stalls": stalls,
     "connections": many_connections,
+    "receive": receive,
 }
 
 
 def versions(tools):
     """How each tool calls itself, in its first line."""
-    flags = {"wrk": ["wrk", "-v"], "ab": ["ab", "-V"], "h2load": ["h2load", "--version"], "oha": ["oha", "--version"]}
+    flags = {"wrk": ["wrk", "-v"], "ab": ["ab", "-V"], "h2load": ["h2load", "--version"], "oha": [str(http_tools.OHA), "--version"]}
     for tool, command in flags.items():
         if tool in tools:
             said = subprocess.run(command, capture_output=True, text=True)

@@ -22,6 +22,8 @@ TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PEERS = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "bench/peers/target")) / "release"
 TIDEWIRE = TARGET / "release" / "tidewire"
 NODE_TOOLS = ROOT / "bench/peers/http/node_modules/.bin"
+# By `make bench-http`, unless the machine has one of its own.
+OHA = shutil.which("oha") or ROOT / "bench/peers/target/tools/bin/oha"
 SERVER_CORE, CLIENT_CORE = "0", "1"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -150,7 +152,7 @@ def h2load_counts(output, load):
 def oha(load):
     if load.pipelining > 1:
         raise CannotDo
-    command = ["oha", "-z", f"{load.seconds}s", "-c", load.connections, "--no-tui", "--output-format", "json"]
+    command = [OHA, "-z", f"{load.seconds}s", "-c", load.connections, "--no-tui", "--output-format", "json"]
     command += [] if load.keep_alive else ["--disable-keepalive"]
     return command + (["--insecure"] if load.is_secure else []) + [load.url]
 
@@ -200,7 +202,7 @@ TOOLS = {
     "wrk": (wrk, wrk_counts, "wrk"),
     "ab": (ab, ab_counts, "ab"),
     "h2load": (h2load, h2load_counts, "h2load"),
-    "oha": (oha, oha_counts, "oha"),
+    "oha": (oha, oha_counts, OHA),
     "autocannon": (autocannon, autocannon_counts, NODE_TOOLS / "autocannon"),
     "loadtest --tcp": (loadtest_tcp, loadtest_counts, NODE_TOOLS / "loadtest"),
     "loadtest": (loadtest, loadtest_counts, NODE_TOOLS / "loadtest"),

@@ -70,9 +70,7 @@ def test_a_history_is_read_page_by_page(serve: Serve) -> None:
 
 
 def test_what_may_not_be_read(serve: Serve) -> None:
-    server = serve(
-        topics_open=False, client_subscribe_allow=["kept.a", "plain"], history={"kept.>": 10}
-    )
+    server = serve(topics_open=False, client_subscribe_allow=["kept.a", "plain"], history={"kept.>": 10})
 
     async def main() -> None:
         async with tidewire.connect(server.url) as client:

@@ -1,6 +1,7 @@
 //! The `tidewire` program: arguments and printing. The work is done by the engine and the load lab.
 
 mod arguments;
+mod baseline;
 mod bench;
 mod config_file;
 mod failure;

@@ -1,5 +1,6 @@
 //! `tidewire report`: renders one report, or several side by side.
 
+use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::{print, table_width};
 use clap::Args;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tidewire_load::Report;
 use tidewire_load::report::compare::Comparison;
 use tidewire_load::report::model::EXIT_BROKEN;
-use tidewire_load::report::{baseline, save_all, terminal};
+use tidewire_load::report::{save_all, terminal};
 
 /// The options of `report`.
 #[derive(Debug, Args)]
@@ -41,13 +42,9 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
                 "--baseline: compares one report, and several were given",
             ));
         };
-        let before = Report::load(baseline).map_err(Failure::usage)?;
-        baseline::compare(
-            report,
-            &before,
-            &baseline.display().to_string(),
-            flags.fail_if_slower,
-        );
+        if let Some(baseline) = Baseline::read(Some(baseline), flags.fail_if_slower)? {
+            baseline.compare(report);
+        }
         if flags.fail_if_slower && report.is_slower() {
             exit_code = EXIT_BROKEN;
         }

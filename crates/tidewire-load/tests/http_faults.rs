@@ -3,15 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod http_conduct;
+mod secure;
 
 use http_conduct::{Conduct, HostileServer, unused_address};
+use secure::secure_server;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::options::request::BodyOptions;
 use tidewire_load::plan::load;
 use tidewire_load::report::TestResult;
-use tidewire_load::test_server::{Conduct as Manner, TestServer};
 
 const REQUESTS: u64 = 6;
 
@@ -186,6 +187,26 @@ fn a_server_that_never_answers() {
 }
 
 #[test]
+fn a_service_that_stands_still_is_noticed_although_nothing_arrives() {
+    let server = HostileServer::start(Conduct::Sends(""));
+    let mut options = LoadOptions {
+        requests: None,
+        expectations: vec!["rate>10".parse().unwrap()],
+        abort_after: Some(Duration::from_secs(1)),
+        ..options(&server.url())
+    };
+    options.timeouts.request_ms = 120_000;
+    options.timeouts.drain_ms = 50;
+    let result = run(&options);
+    let notes = &result.notes;
+    assert!(
+        notes.iter().any(|note| note.contains("Ended early")),
+        "{notes:?}"
+    );
+    assert_eq!(result.load.requests.unwrap().unfinished, 2);
+}
+
+#[test]
 fn a_server_that_sends_a_byte_now_and_then_does_not_hold_a_request() {
     let server = HostileServer::start(Conduct::Sends(
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhal",
@@ -278,29 +299,6 @@ fn a_connection_that_is_closed_while_it_is_idle_costs_no_request() {
     let result = run(&options(&server.url()));
     assert_all_succeeded(&result);
     assert!(result.load.requests.unwrap().retried > 0);
-}
-
-/// A server under TLS and the file with its certificate, which is its own authority.
-fn secure_server(
-    folder: &std::path::Path,
-    names: &[&str],
-    year_of_end: i32,
-) -> (TestServer, std::path::PathBuf) {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut parameters = rcgen::CertificateParams::new(names).unwrap();
-    parameters.not_before = rcgen::date_time_ymd(2001, 1, 1);
-    parameters.not_after = rcgen::date_time_ymd(year_of_end, 1, 1);
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = parameters.self_signed(&key).unwrap();
-    let (chain_file, key_file) = (folder.join("chain.pem"), folder.join("key.pem"));
-    std::fs::write(&chain_file, certificate.pem()).unwrap();
-    std::fs::write(&key_file, key.serialize_pem()).unwrap();
-    let manner = Manner {
-        address: "127.0.0.1:0".parse().unwrap(),
-        tls: Some((chain_file.clone(), key_file)),
-        ..Manner::default()
-    };
-    (TestServer::start(&manner).unwrap(), chain_file)
 }
 
 #[test]

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use common::layer::{Answer, Skill};
 use common::{Conduct, LIMIT, Server};
+use tidewire_load::options::load::LoadOptions;
+use tidewire_load::options::message::matching;
 use tidewire_load::plan::bench::TestKind;
+use tidewire_load::plan::load;
 use tidewire_load::plan::run::{BenchOptions, RunError, run};
 use tidewire_load::report::{TestResult, Verdict};
 use tidewire_load::worker::target::Target;
@@ -126,6 +129,66 @@ fn a_server_without_the_extension_fails_the_connections() {
     );
 }
 
+/// A load of messages that are answered in order.
+fn load(server: &Server, profile: Profile) -> TestResult {
+    let mut options = LoadOptions {
+        connections: 4,
+        threads: 1,
+        requests: Some(MESSAGES),
+        ..LoadOptions::new(&server.url())
+    };
+    options.messages.deflate = true;
+    options.messages.profile = Some(profile);
+    options.messages.matching = matching("field:id").unwrap();
+    let text = format!(r#"{{"id":{{{{seq}}}},"text":"{}"}}"#, "tide ".repeat(200));
+    options.messages.message = Some(text);
+    let plan = options.plan().unwrap();
+    let mut report = load::run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+    let written = serde_json::to_value(&report).unwrap();
+    assert_eq!(schema::violations(&written), Vec::<String>::new());
+    report.results.remove(0)
+}
+
+#[test]
+fn a_load_compresses_its_messages_and_reads_compressed_replies() {
+    let layer = Layer::Deflate;
+    for profile in [Profile::Raw, Profile::V1] {
+        for answer in [Answer::Honest, Answer::Uncompressed] {
+            let skill = Skill { layer, answer };
+            let server = Server::skilled(Conduct::Echo, profile == Profile::V1, skill);
+            let result = load(&server, profile);
+            let requests = result.load.requests.unwrap();
+            assert_eq!(requests.succeeded, MESSAGES, "{:?}", result.load.errors);
+            assert_eq!(result.extensions, ["permessage-deflate"]);
+            let bytes = result.load.bytes.unwrap();
+            // The text of each message alone has a thousand bytes.
+            assert!(bytes.sent.body > MESSAGES * 1_000, "{bytes:?}");
+            assert!(bytes.sent.wire < bytes.sent.body / 2, "{bytes:?}");
+            let is_small = bytes.received.wire < bytes.received.body / 2;
+            assert_eq!(is_small, answer == Answer::Honest, "{bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_load_says_what_is_wrong_with_compression() {
+    let names = |result: TestResult| -> Vec<String> { result.load.errors.into_keys().collect() };
+    let server = Server::raw(Conduct::Echo);
+    assert_eq!(names(load(&server, Profile::Raw)), ["no-deflate"]);
+    let skill = Skill {
+        layer: Layer::Deflate,
+        answer: Answer::Garbage,
+    };
+    let server = Server::skilled(Conduct::Echo, false, skill);
+    let result = load(&server, Profile::Raw);
+    assert_eq!(result.load.requests.unwrap().succeeded, 0);
+    assert_eq!(names(result), ["bad-deflate"]);
+    let mut options = LoadOptions::new("http://127.0.0.1:9/");
+    options.messages.deflate = true;
+    let error = options.plan().unwrap_err().to_string();
+    assert!(error.contains("--deflate is for ws://"), "{error}");
+}
+
 #[test]
 fn what_does_not_inflate_breaks_the_protocol() {
     for profile in [Profile::Raw, Profile::V1] {
@@ -219,4 +282,5 @@ fn plain_websocket_has_no_encryption() {
     assert!(matches!(error, RunError::NothingToEncryptWith));
 }
 
+const MESSAGES: u64 = 40;
 const CONNECTIONS: u64 = 20;

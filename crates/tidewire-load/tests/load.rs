@@ -222,43 +222,6 @@ fn checks_decide_what_is_a_success() {
 }
 
 #[test]
-fn redirects_are_followed_only_if_asked_and_only_here() {
-    let service = Service::start(|request| match request.target() {
-        "/old" => (
-            "302 Found",
-            vec!["Location: /new?x=1".into()],
-            String::new(),
-        ),
-        "/away" => (
-            "301 Moved",
-            vec!["Location: http://other.example/".into()],
-            String::new(),
-        ),
-        "/loop" => ("307 Again", vec!["Location: /loop".into()], String::new()),
-        _ => ok(request),
-    });
-    let follow = |path: &str, redirects: u32| {
-        run(&LoadOptions {
-            redirects,
-            ..options(&service.url(path), 5)
-        })
-    };
-    let result = follow("/old", 3);
-    let requests = result.load.requests.unwrap();
-    assert_eq!((requests.redirects, requests.failed), (5, 0));
-    assert_eq!(requests.succeeded, 10, "each hop is a request");
-    assert_eq!(result.load.statuses.get(&200), Some(&5));
-    let result = follow("/old", 0);
-    assert_eq!(result.load.statuses.get(&302), Some(&5));
-    assert_eq!(result.load.requests.unwrap().redirects, 0);
-    let errors = |path| follow(path, 2).load.errors;
-    assert_eq!(errors("/away").get("redirect-to-another-server"), Some(&5));
-    // After the last one that is followed, its status is what the request has led to.
-    let result = follow("/loop", 2);
-    assert_eq!(result.load.requests.unwrap().redirects, 10);
-}
-
-#[test]
 fn a_stall_of_the_server_is_in_the_latency_from_the_intended_time() {
     let server = test_server(Conduct {
         stalls: Some(Stalls {
@@ -286,6 +249,32 @@ fn a_stall_of_the_server_is_in_the_latency_from_the_intended_time() {
         intended.mean
     );
     assert!(service.count == intended.count);
+}
+
+#[test]
+fn a_load_ends_when_a_figure_is_known_well_enough() {
+    // A delay that is long beside what a busy machine adds.
+    let server = test_server(Conduct {
+        delay: Delay::Fixed(200.0),
+        ..Conduct::default()
+    });
+    let longest = Duration::from_secs(300);
+    let result = run(&LoadOptions {
+        connections: 100,
+        threads: 1,
+        duration: Some(longest),
+        precision: Some("p99:5%".parse().unwrap()),
+        ..LoadOptions::new(&server.url())
+    });
+    let said = |note: &&String| note.starts_with("Ended when `p99:5%` was reached: ");
+    assert!(
+        result.notes.iter().any(|note| said(&note)),
+        "{:?}",
+        result.notes
+    );
+    let windows = result.load.latency_over_time.unwrap().windows.len();
+    assert!((10..300).contains(&windows), "{windows}");
+    assert!(result.load.errors.is_empty(), "{:?}", result.load.errors);
 }
 
 #[test]

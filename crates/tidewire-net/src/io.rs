@@ -10,7 +10,7 @@ use crate::outbox::Spares;
 use crate::receiving::ReceiveBuffers;
 use crate::shard::ShardConfig;
 use crate::socket::{NEVER, Phase, Socket};
-use crate::stream::{Stream, TlsStream};
+use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
 use crate::timer::{Entry, TimerWheel};
 use crate::{ConnectionId, tls};
 use mio::Token;
@@ -156,8 +156,8 @@ impl Io {
         }
     }
 
-    /// Whether the connection was accepted under TLS that has yet to begin, because the handler
-    /// [holds it back](crate::Handler::holds_tls).
+    /// Whether the connection is one of TLS that has yet to begin: accepted by a handler that
+    /// [holds it back](crate::Handler::holds_tls), or begun by [`connect_before_tls`](Self::connect_before_tls).
     #[must_use]
     pub fn is_tls_held(&self, id: ConnectionId) -> bool {
         self.live(id).is_some_and(|socket| socket.stream.is_held())
@@ -165,11 +165,15 @@ impl Io {
 
     /// Begins TLS on a connection where it was held back. `received` is what the handler was given and has no
     /// use for: the beginning of the peer's handshake. What comes from now on is plaintext. A peer that breaks TLS
-    /// ends the connection, of which the handler is told later.
+    /// ends the connection, of which the handler is told later. A client calls it when what it wrote before is out;
+    /// its [`handle_connect`](crate::Handler::handle_connect) is called again when the handshake is done.
     pub fn start_tls(&mut self, id: ConnectionId, received: &[u8]) {
         let Some(socket) = self.live_mut(id) else {
             return;
         };
+        if socket.stream.is_held_client() {
+            socket.phase = Phase::Connecting;
+        }
         match socket.stream.start_tls(received) {
             Ok(()) => self.write_after_tls_read(id),
             Err(error) => {
@@ -304,6 +308,33 @@ impl Io {
     /// No socket or port was to be had, the source address is not of this machine, the system knows
     /// at once that the target cannot be reached, or the shard is stopping or simulated.
     pub fn connect(&mut self, connect: Connect) -> io::Result<ConnectionId> {
+        self.connect_with(connect, |tcp, config, name| {
+            let client = rustls::ClientConnection::new(config, name).map_err(io::Error::other)?;
+            Ok(Stream::Tls(Box::new(TlsStream::new(tcp, client.into()))))
+        })
+    }
+
+    /// The same with TLS held back: the connection is ready as soon as TCP is, and carries plaintext, such as a
+    /// request to a proxy, until [`start_tls`](Self::start_tls). Without TLS it is [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect).
+    pub fn connect_before_tls(&mut self, connect: Connect) -> io::Result<ConnectionId> {
+        self.connect_with(connect, |tcp, config, name| {
+            let held = HeldStream::new(tcp, HeldSide::Client(config, name));
+            Ok(Stream::Held(Box::new(held)))
+        })
+    }
+
+    fn connect_with(
+        &mut self,
+        connect: Connect,
+        under_tls: impl FnOnce(
+            TcpStream,
+            Arc<tls::ClientConfig>,
+            ServerName<'static>,
+        ) -> io::Result<Stream>,
+    ) -> io::Result<ConnectionId> {
         if self.stopping {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
@@ -321,11 +352,7 @@ impl Io {
         let tcp = TcpStream::from_std(socket.into());
         let stream = match connect.tls {
             None => Stream::Plain(tcp),
-            Some((config, name)) => {
-                let client =
-                    rustls::ClientConnection::new(config, name).map_err(io::Error::other)?;
-                Stream::Tls(Box::new(TlsStream::new(tcp, client.into())))
-            }
+            Some((config, name)) => under_tls(tcp, config, name)?,
         };
         self.add(stream, Phase::Connecting)
     }

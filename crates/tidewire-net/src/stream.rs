@@ -2,9 +2,10 @@
 
 #[cfg(feature = "simulation")]
 use crate::simulation::SimulatedSocket;
-use crate::tls::ServerConfig;
+use crate::tls::{ClientConfig, ServerConfig};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use rustls::pki_types::ServerName;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,12 +21,21 @@ pub(crate) enum Stream {
     Simulated(SimulatedSocket),
 }
 
-/// A connection whose handler decides when the server's side of TLS begins.
+/// A connection whose handler decides when TLS begins.
 #[derive(Debug)]
 pub(crate) struct HeldStream {
     /// Always there: it is taken out only where TLS takes the place of this.
     tcp: Option<TcpStream>,
-    config: Arc<ServerConfig>,
+    side: HeldSide,
+}
+
+/// Which side of TLS this is to be.
+#[derive(Debug)]
+pub(crate) enum HeldSide {
+    /// Nothing is written before TLS, as the peer expects TLS alone.
+    Server(Arc<ServerConfig>),
+    /// Plaintext is written before TLS, as to a proxy.
+    Client(Arc<ClientConfig>, ServerName<'static>),
 }
 
 #[derive(Debug)]
@@ -149,7 +159,7 @@ impl Stream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => retry_interrupted(|| tcp.write(bytes)),
-            Self::Held(_) => Err(io::ErrorKind::NotConnected.into()),
+            Self::Held(held) => held.write(&[IoSlice::new(bytes)]),
             Self::Tls(stream) => stream.write(bytes),
             #[cfg(feature = "simulation")]
             Self::Simulated(socket) => socket.write(&[IoSlice::new(bytes)]),
@@ -160,7 +170,7 @@ impl Stream {
     pub(crate) fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => retry_interrupted(|| tcp.write_vectored(slices)),
-            Self::Held(_) => Err(io::ErrorKind::NotConnected.into()),
+            Self::Held(held) => held.write(slices),
             Self::Tls(stream) => stream.write_vectored(slices),
             #[cfg(feature = "simulation")]
             Self::Simulated(socket) => socket.write(slices),
@@ -208,15 +218,19 @@ impl Stream {
         matches!(self, Self::Held(_))
     }
 
+    /// Whether this is to be the client's side of a TLS that waits.
+    pub(crate) fn is_held_client(&self) -> bool {
+        matches!(self, Self::Held(held) if matches!(held.side, HeldSide::Client(..)))
+    }
+
     /// Begins TLS with what was read before it. Without effect if it was not held back.
     pub(crate) fn start_tls(&mut self, received: &[u8]) -> io::Result<()> {
         let Self::Held(held) = self else {
             return Ok(());
         };
-        let server = rustls::ServerConnection::new(Arc::clone(&held.config));
-        let server = server.map_err(io::Error::other)?;
+        let tls = held.side.connection().map_err(io::Error::other)?;
         let tcp = held.tcp.take().ok_or(io::ErrorKind::NotConnected)?;
-        let mut stream = Box::new(TlsStream::new(tcp, server.into()));
+        let mut stream = Box::new(TlsStream::new(tcp, tls));
         let result = stream.begin(received);
         *self = Self::Tls(stream);
         result
@@ -240,20 +254,38 @@ impl Stream {
 }
 
 impl HeldStream {
-    pub(crate) fn new(tcp: TcpStream, config: Arc<ServerConfig>) -> Self {
+    pub(crate) fn new(tcp: TcpStream, side: HeldSide) -> Self {
         let tcp = Some(tcp);
-        Self { tcp, config }
+        Self { tcp, side }
     }
 
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<ReadOutcome> {
         let tcp = self.tcp.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         read_plain(tcp, buffer)
     }
+
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match (&self.side, &mut self.tcp) {
+            (HeldSide::Client(..), Some(tcp)) => retry_interrupted(|| tcp.write_vectored(slices)),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl HeldSide {
+    fn connection(&self) -> Result<rustls::Connection, rustls::Error> {
+        Ok(match self {
+            Self::Server(config) => rustls::ServerConnection::new(Arc::clone(config))?.into(),
+            Self::Client(config, name) => {
+                rustls::ClientConnection::new(Arc::clone(config), name.clone())?.into()
+            }
+        })
+    }
 }
 
 impl TlsStream {
-    /// Gives TLS what came before it was there: of a peer that keeps to the protocol, a part of its ClientHello,
-    /// which no plaintext can follow before our answer.
+    /// Gives TLS what came before it was there: of a client that keeps to the protocol, a part of its ClientHello,
+    /// which no plaintext can follow before our answer; of a server, nothing.
     fn begin(&mut self, mut received: &[u8]) -> io::Result<()> {
         while !received.is_empty() {
             self.tls.read_tls(&mut received)?;

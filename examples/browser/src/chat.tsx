@@ -20,7 +20,11 @@ function Chat() {
     <main>
       <h1>Lobby</h1>
       <p className="status" data-state={state}>
-        {error ? error.message : isRecovering ? "The connection was lost; what is missed will be there." : state}
+        {error
+          ? error.message
+          : isRecovering
+            ? "The connection was lost; what is missed will be there."
+            : state}
       </p>
       <Members />
       <ol className="lines">
@@ -63,7 +67,12 @@ function Say() {
   };
   return (
     <form onSubmit={say}>
-      <input value={text} onChange={(event) => setText(event.target.value)} placeholder={`${name} says`} required />
+      <input
+        value={text}
+        onChange={(event) => setText(event.target.value)}
+        placeholder={`${name} says`}
+        required
+      />
       <button type="submit">Say</button> <span role="alert">{problem}</span>
     </form>
   );

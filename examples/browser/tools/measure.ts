@@ -3,6 +3,7 @@
  * TIDEWIRE_PROGRAM is the engine's program, SECONDS how long it looks (10).
  */
 
+import type { CDPSession } from "playwright-core";
 import { launch } from "../../../packages/client/test/browser/page.js";
 import { startEngine } from "../../../packages/client/test/node/engine.js";
 import { publishPrices, SYMBOLS, UPDATES_PER_S } from "./publisher.js";
@@ -18,8 +19,15 @@ const publisher = await publishPrices(url);
 try {
   const page = await chromium.context.newPage();
   await page.goto(`${site.origin}/prices?server=${encodeURIComponent(url)}`);
-  await page.waitForFunction((rows) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows, SYMBOLS);
+  await page.waitForFunction(
+    (rows) => document.querySelectorAll("td:nth-child(3):not(:empty)").length === rows,
+    SYMBOLS,
+  );
+  const devtools = await chromium.context.newCDPSession(page);
+  await devtools.send("Performance.enable", { timeDomain: "threadTicks" });
+  const before = await cpuSeconds(devtools);
   const found = await page.evaluate(watchTable, seconds);
+  const after = await cpuSeconds(devtools);
   const [first, last] = found.newest;
   const result = {
     rows: SYMBOLS,
@@ -28,6 +36,8 @@ try {
     frames_per_s: Number((found.frames / found.seconds).toFixed(1)),
     renders_per_frame: Number((found.renders / found.frames).toFixed(2)),
     frames_with_two_renders: found.doubled,
+    main_thread_cpu_percent: Math.round((100 * (after - before)) / found.seconds),
+    main_thread_cpu_ms_per_frame: Number(((1000 * (after - before)) / found.frames).toFixed(1)),
     long_tasks: found.longTasks,
     longest_task_ms: Math.round(found.longestTaskMs),
     seconds: Number(found.seconds.toFixed(1)),
@@ -38,4 +48,10 @@ try {
   await chromium.close();
   await engine.stop();
   await site.close();
+}
+
+/** The processor time of the page's main thread so far, which other work on the machine does not change. */
+async function cpuSeconds(devtools: CDPSession): Promise<number> {
+  const { metrics } = await devtools.send("Performance.getMetrics");
+  return metrics.find(({ name }) => name === "TaskDuration")!.value;
 }

@@ -2,10 +2,12 @@
 // Every round measures each contender once, one after another; printed are medians over the rounds.
 //
 //   node packages/bench/peers/transport.js --tidewire target/release/tidewire [--rounds 5] [--connections 100]
+//     [--seconds 0.5] [--only send|receive|connect]
 //
 // The sender's messages count once the server has answered a ping that was sent after them.
 
 import { spawn } from "node:child_process";
+import { createHmac, randomBytes } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,6 +30,7 @@ const milliseconds = Number(values.seconds ?? 0.5) * 1000;
 const AHEAD_BYTES = 256 * 1024;
 const BATCH = 100;
 const RECEIVED_BYTES = 226;
+const CONNECTS = 100;
 
 let number = 0;
 
@@ -37,7 +40,7 @@ function trade() {
   return {
     t: "trade",
     p: {
-      id: 1_000_000_000 + number,
+      id: 100_000_000_000 + number,
       symbol: "BTC-USD",
       side: number & 1 ? "buy" : "sell",
       price: 65_000.25 + (number % 100),
@@ -161,12 +164,63 @@ const openOwn = (transport) => (url, onText) =>
     );
   });
 
+/** Connects with a token, one after another, until `server_ready` has come; returns the median in microseconds. */
+async function connectLatency(connect, url, token) {
+  const headers = { Authorization: `Bearer ${token}` };
+  const latencies = [];
+  for (let round = 0; round < CONNECTS; round += 1) {
+    const began = performance.now();
+    const [first, close] = await connect(url, headers);
+    if (JSON.parse(first).t !== "server_ready") throw new Error(`not server_ready: ${first}`);
+    latencies.push((performance.now() - began) * 1000);
+    await close();
+  }
+  return { rate: median(latencies), cpu: 0 };
+}
+
+const connectWs = (url, headers) =>
+  new Promise((resolve, reject) => {
+    const socket = new WebSocket(url, { headers, perMessageDeflate: false });
+    const close = () =>
+      new Promise((done) => {
+        socket.once("close", done);
+        socket.close(1000);
+      });
+    socket.once("message", (data) => resolve([data, close]));
+    socket.once("error", reject);
+  });
+
+const connectOwn = (transport) => (url, headers) =>
+  new Promise((resolve, reject) => {
+    let done = reject;
+    const socket = transport.open(
+      { url, protocols: [], headers, messageBytesMax: 1 << 20 },
+      {
+        onOpen() {},
+        onMessages: (frames) => resolve([frames[0], close]),
+        onDrain() {},
+        onClose: (info) => done(new Error(info.reason)),
+      },
+    );
+    const close = () =>
+      new Promise((resolved) => {
+        done = resolved;
+        socket.close(1000, "");
+      });
+  });
+
+function tokenOf(secret) {
+  const part = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const body = `${part({ alg: "HS256", typ: "JWT" })}.${part({ sub: "bench", exp: Math.floor(Date.now() / 1000) + 3600 })}`;
+  return `${body}.${createHmac("sha256", secret).update(body).digest("base64url")}`;
+}
+
 function median(numbers) {
   const sorted = [...numbers].sort((one, other) => one - other);
   return sorted[sorted.length >> 1];
 }
 
-async function compare(title, contenders) {
+async function compare(title, contenders, show = showRate) {
   const found = new Map(contenders.map(([name]) => [name, []]));
   for (let round = 0; round <= rounds; round += 1) {
     for (const [name, measure] of contenders) {
@@ -180,17 +234,22 @@ async function compare(title, contenders) {
   for (const [name, results] of found) {
     const rate = median(results.map((result) => result.rate));
     const cpu = median(results.map((result) => result.cpu));
-    const times = (rate / first).toFixed(2);
-    console.log(
-      `  ${name.padEnd(44)} ${Math.round(rate).toLocaleString("en").padStart(10)}/s  ${cpu.toFixed(2).padStart(6)} µs CPU  ${times}x`,
-    );
+    console.log(`  ${name.padEnd(44)} ${show(rate, cpu)}  ${(rate / first).toFixed(2)}x`);
   }
 }
 
-async function startServer(program) {
+function showRate(rate, cpu) {
+  return `${Math.round(rate).toLocaleString("en").padStart(10)}/s  ${cpu.toFixed(2).padStart(6)} µs CPU`;
+}
+
+function showLatency(us) {
+  return `${us.toFixed(0).padStart(8)} µs`;
+}
+
+async function startServer(program, ...options) {
   const child = spawn(
     program,
-    ["serve", "--protocol", "raw", "--app", "sink", "--no-auth", "--listen", "127.0.0.1:0", "--shards", "1"],
+    ["serve", "--app", "sink", "--listen", "127.0.0.1:0", "--shards", "1", ...options],
     { stdio: ["ignore", "pipe", "pipe"] },
   );
   let output = "";
@@ -237,8 +296,10 @@ async function main() {
   const bytes = Buffer.from(once);
   const prepared = new PreparedFrame(once);
   console.log(`${bytes.length} bytes a message, ${connectionCount} connections, ${rounds} rounds`);
-  if (values.only !== "receive") {
-    const server = await startServer(values.tidewire ?? "target/release/tidewire");
+  const program = values.tidewire ?? "target/release/tidewire";
+  const isWanted = (part) => values.only === undefined || values.only === part;
+  if (isWanted("send")) {
+    const server = await startServer(program, "--protocol", "raw", "--no-auth");
     const ws = (send) => () => sendRate(wsContender(send), server.url);
     const own = (send) => () => sendRate(ownContender(transport, send), server.url);
     await compare("sending", [
@@ -250,7 +311,17 @@ async function main() {
     ]);
     server.stop();
   }
-  if (values.only !== "send") {
+  if (isWanted("connect")) {
+    const secret = randomBytes(32).toString("hex");
+    const server = await startServer(program, "--jwt-secret", secret);
+    const contenders = [
+      ["ws", () => connectLatency(connectWs, server.url, tokenOf(secret))],
+      ["own", () => connectLatency(connectOwn(transport), server.url, tokenOf(secret))],
+    ];
+    await compare("connecting with a token until server_ready, median latency", contenders, showLatency);
+    server.stop();
+  }
+  if (isWanted("receive")) {
     const source = await startSource();
     await compare("receiving, one connection", [
       ["ws, JSON.parse of each", () => receiveRate(openWs, source.url, true)],

@@ -5,6 +5,7 @@ import {
   durationS,
   merged,
   type Opened,
+  openedTogether,
   perSecond,
   sumOf,
   type Tally,
@@ -57,7 +58,12 @@ export interface Resources {
 
 /** Opens connections for a test. */
 export async function open(run: Run, connections: number, parts?: number): Promise<Opened> {
-  const opened = await run.fleet.open(connections, parts);
+  return noted(run, await run.fleet.open(connections, parts));
+}
+
+/** What all processes have opened together; keeps what is known of the server by it. */
+export function noted(run: Run, parts: readonly Opened[]): Opened {
+  const opened = openedTogether(parts);
   run.server.connectedMost = Math.max(run.server.connectedMost, opened.connected);
   run.serverName ??= opened.server;
   return opened;

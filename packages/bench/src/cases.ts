@@ -9,6 +9,7 @@ import {
   inWords,
   type Measured,
   measure,
+  noted,
   open,
   type Resources,
   type Run,
@@ -95,8 +96,9 @@ async function connectionStorm(run: Run, connections: number): Promise<void> {
     await run.fleet.close();
   }
   const watched = watch(run);
-  const opened = await open(run, connections);
+  const parts = await run.fleet.open(connections);
   const resources = watched();
+  const opened = noted(run, parts);
   const held = await survive(run);
   const result = opening(
     run,
@@ -114,8 +116,9 @@ async function connectionStorm(run: Run, connections: number): Promise<void> {
   const rss = run.server.sample()?.rssBytes;
   if (rss !== undefined) result.memory = run.server.idleMemory(rss, result.connected ?? 0);
   if (processes > 1) {
-    const rate = (result.rate_per_s ?? 0) / processes;
-    addProcesses(result, new Array<number>(processes).fill(rate), alone);
+    const seconds = Math.max(1e-9, durationS(opened));
+    const rates = parts.map((part) => part.connected / seconds);
+    addProcesses(result, rates, alone);
   }
   done(run, result);
 }

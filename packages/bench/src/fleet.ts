@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { type Counts, type Opened, openedTogether } from "./account.js";
+import type { Counts, Opened } from "./account.js";
 import type { Activity } from "./activities.js";
 import { clockNs, NS_PER_S } from "./clock.js";
 import type { Answer, Command, FromWorker, ToWorker, Word } from "./commands.js";
@@ -47,8 +47,8 @@ export class Fleet {
     return this.#workers.map((worker) => worker.pid);
   }
 
-  /** Opens so many connections, divided among the first `parts` processes. */
-  async open(connections: number, parts = this.processes): Promise<Opened> {
+  /** Opens so many connections, divided among the first `parts` processes; what each has opened. */
+  async open(connections: number, parts = this.processes): Promise<Opened[]> {
     const answers = await this.#ask(parts, (slot) => {
       const count = share(connections, parts, slot);
       const first = this.#opened;
@@ -58,7 +58,7 @@ export class Fleet {
     });
     const opened = answers.map(asOpened);
     for (const [slot, one] of opened.entries()) this.#members[slot]! += one.connected;
-    return openedTogether(opened);
+    return opened;
   }
 
   /** Opens and closes connections one after another in one process. */

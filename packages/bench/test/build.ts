@@ -1,16 +1,30 @@
-/** Builds the program once for all tests, as its processes are real ones. */
+/** The program as tests run it: built from the sources, with the client's code in it. */
 
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { buildBench } from "../build.js";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
 
-/** Where the tests find the program. */
-export const PROGRAM_VARIABLE = "TIDEWIRE_BENCH_TS_BUILT";
+const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-export default async function setup(): Promise<() => void> {
-  const folder = mkdtempSync(join(tmpdir(), "tidewire-bench-ts-"));
-  await buildBench(folder, true);
-  process.env[PROGRAM_VARIABLE] = folder;
-  return () => rmSync(folder, { recursive: true });
+/** A folder with the program in it. */
+export async function buildProgram(): Promise<string> {
+  const outdir = await mkdtemp(join(tmpdir(), "tidewire-bench-ts-"));
+  await build({
+    entryPoints: ["main", "worker", "serving"].map((name) => source(`../src/${name}.ts`)),
+    bundle: true,
+    platform: "node",
+    target: "node20",
+    format: "esm",
+    outdir,
+    alias: { "@tidewire/client/node": source("../../client/src/node.ts") },
+    logLevel: "warning",
+  });
+  return outdir;
+}
+
+/** Removes that folder with everything that tests have put into it. */
+export async function removeProgram(folder: string): Promise<void> {
+  await rm(folder, { recursive: true, force: true });
 }

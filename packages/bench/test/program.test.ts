@@ -2,15 +2,26 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Engine, program, startEngine } from "../../client/test/node/engine.js";
 import type { TestServer } from "../../client/test/node/server.js";
+import { buildProgram, removeProgram } from "./build.js";
 import { startLiar } from "./lying.js";
-import { isAlive, run, start, until } from "./program.js";
+import { isAlive, run, start, until, useProgram } from "./program.js";
 import { violations } from "./schema.js";
 
+vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
+
+let built: string;
 const engines: Engine[] = [];
 const servers: TestServer[] = [];
+
+beforeAll(async () => {
+  built = await buildProgram();
+  useProgram(built);
+});
+
+afterAll(() => removeProgram(built));
 
 afterEach(async () => {
   await Promise.all([...engines.splice(0), ...servers.splice(0)].map((one) => one.stop()));

@@ -5,7 +5,6 @@ import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { program } from "../../client/test/node/engine.js";
 import { tree } from "../src/machine.js";
-import { PROGRAM_VARIABLE } from "./build.js";
 
 export interface Running {
   readonly process: ChildProcess;
@@ -27,14 +26,20 @@ export interface Ended {
   reportFile: string;
 }
 
+let folder = "";
+
+/** Names the folder of the program; see {@link buildProgram}. */
+export function useProgram(built: string): void {
+  folder = built;
+}
+
 /** Starts the program with these options and a folder of its own for the report. */
 export function start(...options: string[]): Running {
-  const out = mkdtempSync(join(process.env[PROGRAM_VARIABLE]!, "report-"));
-  const child = spawn(
-    process.execPath,
-    [join(process.env[PROGRAM_VARIABLE]!, "main.js"), "--out", out, ...options],
-    { stdio: ["ignore", "pipe", "pipe"], env: { ...process.env, TIDEWIRE_PROGRAM: program() } },
-  );
+  const out = mkdtempSync(join(folder, "report-"));
+  const child = spawn(process.execPath, [join(folder, "main.js"), "--out", out, ...options], {
+    stdio: ["ignore", "pipe", "pipe"],
+    env: { ...process.env, TIDEWIRE_PROGRAM: program() },
+  });
   let output = "";
   let errors = "";
   child.stdout.on("data", (bytes: Buffer) => {

@@ -19,6 +19,10 @@ export interface Attempt {
   /** Why the client ended it, if it did. */
   ended: { code: number; reason: string; isFatal: boolean } | undefined;
   isOver: boolean;
+  /** The socket has reported its end. */
+  isGone: boolean;
+  /** Gives up a socket that does not report its end. */
+  abandon: ReturnType<typeof setTimeout> | undefined;
 }
 
 export function newAttempt(index: number, url: string, startMs: number): Attempt {
@@ -35,6 +39,8 @@ export function newAttempt(index: number, url: string, startMs: number): Attempt
     hasMessage: false,
     ended: undefined,
     isOver: false,
+    isGone: false,
+    abandon: undefined,
   };
 }
 

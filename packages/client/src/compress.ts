@@ -1,4 +1,6 @@
-/** Compression of messages by zlib (PROTOCOL 9.1), by the functions that the browser or Node has. */
+/**
+ * Compression of messages by zlib (PROTOCOL 9.1), by the functions that the browser or Node has.
+ */
 
 import { type Bytes, concat } from "./core/bytes.js";
 import { layered } from "./core/layered.js";
@@ -6,8 +8,8 @@ import type { Compression } from "./core/layers.js";
 import { TidewireError } from "./errors.js";
 
 /**
- * Compression as a layer of a connection. In Node it answers at once, by `node:zlib`; elsewhere by the streams of the
- * platform. Throws `NOT_SUPPORTED` where there are none.
+ * Compression as a layer of a connection. In Node it answers at once, by `node:zlib`; elsewhere by
+ * the streams of the platform. Throws `NOT_SUPPORTED` where there are none.
  */
 export function compress(): Compression {
   const zlib = globalThis.process?.getBuiltinModule?.("node:zlib");
@@ -51,7 +53,8 @@ export function byStreams(): Compression {
     async inflate(bytes, bytesMax) {
       const end = [...bytes.subarray(-4)].reduce((value, byte) => value * 256 + byte, 0);
       const inflated = await pump(new DecompressionStream("deflate"), bytes, bytesMax);
-      // Some platforms pass over bytes behind the stream. Its last four are the checksum of what came out.
+      // Some platforms pass over bytes behind the stream. Its last four are the checksum of what
+      // came out.
       if (adler32(inflated) !== end) throw broken();
       return inflated;
     },

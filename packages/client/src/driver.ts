@@ -2,18 +2,21 @@
 
 import { type Attempt, copy, describe, endError, newAttempt, truncate } from "./attempt.js";
 import { closePolicy } from "./codes.js";
-import { Backoff } from "./core/backoff.js";
+import { Backoff, defaultReconnect } from "./core/backoff.js";
 import { Endpoints } from "./core/endpoints.js";
 import type { EncodedPayload, EnvelopeFields } from "./core/layers.js";
 import { direct, type Pipeline, Refused } from "./core/pipeline.js";
 import { retryDelay } from "./core/reconnection.js";
 import { type Answer, type Hints, type Now, Session } from "./core/session.js";
 import { TidewireError } from "./errors.js";
-import { type ClientEvents, type ConnectionState, type ConnectionStatus, Value } from "./events.js";
+import { type ClientEvents, type ConnectionState, type ConnectionStatus, statusOf, Value } from "./events.js";
 import { Message } from "./message.js";
 import type { LogLevel, ResolvedOptions } from "./options.js";
+import { isNetworkPoor } from "./page.js";
 import type { CloseInfo, Frame, Transport } from "./transport.js";
 
+/** A connection with a lower score is poor. */
+const POOR_SCORE = 40;
 /** A session that lasted so long was no failure. */
 const STEADY_MS = 5_000;
 /** How long a close waits for what is to be sent, and for the server's answer. */
@@ -58,6 +61,8 @@ export class Driver {
   readonly #transport: Transport;
   readonly #backoff: Backoff;
   #attempt: Attempt | undefined;
+  /** Connections that were ended and have not reported it. */
+  readonly #abandoned = new Set<Attempt>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerMs = Infinity;
   #isFlushing = false;
@@ -78,9 +83,9 @@ export class Driver {
     this.options = options;
     this.#host = host;
     this.#transport = transport;
-    this.#backoff = new Backoff(options.reconnect ?? { ...DEFAULT_POLICY, attemptsMax: 1 });
+    this.#backoff = new Backoff(options.reconnect ?? defaultReconnect);
     this.endpoints = new Endpoints(options.endpoints, options.choice, options.breaker);
-    this.status = new Value(status("connecting"));
+    this.status = new Value(statusOf("connecting"));
     this.session = new Session(options, {
       write: (fields, payload, after) => this.#write(fields, payload, after),
       emit: (name, detail) => host.emit(name, detail),
@@ -133,7 +138,7 @@ export class Driver {
     if ("waitMs" in chosen) return this.#waitFor(chosen.waitMs);
     const { index } = chosen;
     this.#firstRound?.push(index);
-    this.#setStatus(status("connecting"));
+    this.#setStatus(statusOf("connecting"));
     const attempt = newAttempt(index, this.options.endpoints[index]!.url, now().ms);
     this.#attempt = attempt;
     this.#log("debug", `connecting to ${attempt.url}`);
@@ -163,7 +168,12 @@ export class Driver {
         onOpen: () => this.#opened(attempt),
         onMessages: (frames) => this.#received(attempt, frames),
         onDrain: () => this.#changed(),
-        onClose: (info) => this.#over(attempt, info),
+        onClose: (info) => {
+          attempt.isGone = true;
+          clearTimeout(attempt.abandon);
+          this.#abandoned.delete(attempt);
+          this.#over(attempt, info);
+        },
       },
     );
     connections.set(attempt.url, (connections.get(attempt.url) ?? 0) + 1);
@@ -218,7 +228,10 @@ export class Driver {
       },
       (error) => this.#failed(attempt, error),
     );
-    this.session.connected(attempt.url, attempt.exchange, now());
+    const moment = now();
+    const { answered, score } = this.session.quality.quality(moment.ms);
+    this.session.setPoor(this.options.adapt && (isNetworkPoor() || (answered > 2 && score < POOR_SCORE)));
+    this.session.connected(attempt.url, attempt.exchange, moment);
     this.#schedule();
   }
 
@@ -336,7 +349,7 @@ export class Driver {
     }
     const isRecovering = this.session.subscriptions.isPending && this.state !== "open";
     const next = isRecovering ? "recovering" : "open";
-    if (next !== this.state) this.#setStatus(status(next));
+    if (next !== this.state) this.#setStatus(statusOf(next));
   }
 
   #deadline(moment: Now): number {
@@ -401,7 +414,11 @@ export class Driver {
       socket?.close(code, truncate(reason));
     this.#over(attempt, { code, reason });
     // A socket that never reports its end is given up.
-    if (socket) setTimeout(() => socket.terminate(), CLOSE_MS);
+    if (!attempt.pipeline) socket?.terminate();
+    else if (socket && !attempt.isGone) {
+      attempt.abandon = setTimeout(() => socket.terminate(), CLOSE_MS);
+      this.#abandoned.add(attempt);
+    }
   }
 
   /** Gives up a connection that does not answer. */
@@ -461,10 +478,15 @@ export class Driver {
   /** The page, the network or the machine is back: asks a silent server, and connects without waiting further. */
   wake(): void {
     this.#isAway = false;
-    if (this.#attempt) {
-      this.session.wake(now());
-      this.#schedule();
-    } else if (!this.error && !this.#closing) this.#connect();
+    if (this.#attempt) this.check();
+    else if (!this.error && !this.#closing) this.#connect();
+  }
+
+  /** The network may be gone: asks the server, which has some seconds to answer. */
+  check(): void {
+    if (!this.#attempt) return;
+    this.session.wake(now());
+    this.#schedule();
   }
 
   /** The page is being frozen: closes the connection, so that the server does not keep a ghost. */
@@ -495,8 +517,7 @@ export class Driver {
       this.#nextAttemptMs = Infinity;
       this.#log("debug", `closing: ${code} ${reason}`);
       if (!this.#attempt) return this.#finish(closedError());
-      if (!this.#attempt.pipeline)
-        return this.#over(this.#attempt, { code: 1006, reason: "closed by the application" });
+      if (!this.#attempt.pipeline) return this.#end(this.#attempt, 1000, "closed by the application", true);
       if (waitMs === 0) this.#sendClose();
       else this.#changed();
     });
@@ -529,7 +550,11 @@ export class Driver {
     if (this.error) return;
     this.error = error;
     clearTimeout(this.#timer);
-    this.#timerMs = -Infinity;
+    this.#timerMs = Number.NEGATIVE_INFINITY;
+    for (const { socket, abandon } of this.#abandoned) {
+      clearTimeout(abandon);
+      socket?.terminate();
+    }
     this.session.end(
       error.code === "CLOSED"
         ? error
@@ -561,19 +586,6 @@ export class Driver {
   #mark(name: string, startMs: number): void {
     if (this.options.marks) performance.measure(name, { start: startMs, end: performance.now() });
   }
-}
-
-const DEFAULT_POLICY = {
-  delay: "exponential" as const,
-  baseMs: 500,
-  maxMs: 30_000,
-  attemptsMax: 0,
-  timeMaxMs: 0,
-  hintMaxMs: 600_000,
-};
-
-function status(state: ConnectionState): ConnectionStatus {
-  return { state, reason: undefined, code: undefined, retryInMs: undefined };
 }
 
 function closedError(): TidewireError {

@@ -9,13 +9,17 @@ import { TidewireError } from "./errors.js";
 export interface EncryptOptions {
   /** The newest version to offer. Default 2; 1 is for servers that know no other. */
   version?: 1 | 2;
-  /** The server's identity key: 65 bytes, or their base64. The connection then ends if the server has another one. */
+  /**
+   * The server's identity key: 65 bytes, or their base64. The connection then ends if the server
+   * has another one.
+   */
   serverKey?: Uint8Array | string;
 }
 
 /**
- * Encryption as a layer of a connection, with keys of its own for each connection. Throws `NOT_SUPPORTED` without
- * `crypto.subtle`, and `INVALID_OPTION` for a key that is none or that goes with version 1.
+ * Encryption as a layer of a connection, with keys of its own for each connection. Throws
+ * `NOT_SUPPORTED` without `crypto.subtle`, and `INVALID_OPTION` for a key that is none or that goes
+ * with version 1.
  */
 export function encrypt({ version = 2, serverKey }: EncryptOptions = {}): Encryption {
   subtle("encryption");
@@ -182,7 +186,8 @@ class Direction {
 
   async seal(plain: Uint8Array): Promise<Uint8Array> {
     if (this.#sealed >= 2 ** 32) throw failed("the encryption key is used up; connect again");
-    // The number is taken and the bytes are copied before anything is awaited, so that calls need not wait.
+    // The number is taken and the bytes are copied before anything is awaited, so that calls need
+    // not wait.
     const iv = this.#iv(this.#sealed);
     const copy = plain.slice();
     this.#sealed += 1;

@@ -1,5 +1,6 @@
 /** What a client tells its application, by the names that `client.on` takes. */
 
+import type { QueueReport } from "./core/queue-port.js";
 import type { TidewireError } from "./errors.js";
 import type { Message, Position } from "./message.js";
 
@@ -47,10 +48,13 @@ export interface ClientEvents {
   rateLimitWarning: { limit: number; remaining: number; retryAfterMs: number };
   /** An error of the server that answers no call, or of a listener of the application. */
   error: TidewireError;
-  /** Queued messages of which it is not known whether the server took them. */
-  uncertain: unknown;
-  /** Queued messages that were too old. */
-  expired: unknown;
+  /**
+   * Queued messages of which it is not known whether the server took them. Unless they are `resent`, they stay in the
+   * queue until `done()` is called.
+   */
+  uncertain: Extract<QueueReport, { type: "uncertain" }>;
+  /** So many queued messages were too old. */
+  expired: { messages: number };
   /** The queue cannot store. */
   queueFailed: TidewireError;
   /** An option has no effect here, such as `queue()` on a page without HTTPS. */
@@ -72,6 +76,11 @@ export interface ConnectionStatus {
   readonly code: number | undefined;
   /** Milliseconds from the change to the next attempt, for `waiting`; `undefined` while the page is away. */
   readonly retryInMs: number | undefined;
+}
+
+/** A status without a reason. */
+export function statusOf(state: ConnectionState): ConnectionStatus {
+  return { state, reason: undefined, code: undefined, retryInMs: undefined };
 }
 
 /** A value that changes: its current state, and a way to learn of changes. Fits React's `useSyncExternalStore`. */

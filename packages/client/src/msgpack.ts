@@ -5,10 +5,11 @@ import type { EncodedPayload, Envelope, EnvelopeFields, Format } from "./core/la
 import { TidewireError } from "./errors.js";
 
 /**
- * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps their value, bigints as
- * integers of 64 bits, `Uint8Array` and `ArrayBuffer` as binary, other values as `JSON.stringify` takes them. What
- * JSON does not have is read as PROTOCOL 5.3 says: binary as base64, timestamps as RFC 3339, NaN and infinity as null. An
- * integer past 2^53 reads as the nearest number, as `JSON.parse` does it.
+ * MessagePack as the format of a connection. Numbers are written in the shortest form that keeps
+ * their value, bigints as integers of 64 bits, `Uint8Array` and `ArrayBuffer` as binary, other
+ * values as `JSON.stringify` takes them. What JSON does not have is read as PROTOCOL 5.3 says:
+ * binary as base64, timestamps as RFC 3339, NaN and infinity as null. An integer past 2^53 reads as
+ * the nearest number, as `JSON.parse` does it.
  */
 export function msgpack(): Format {
   return { query: "msgpack", payload, envelope, read };
@@ -62,7 +63,10 @@ function reserve(count: number): void {
   if (view.buffer !== bytes.buffer) view = new DataView(bytes.buffer);
 }
 
-/** Writes an unsigned integer of 1, 2 or 4 bytes behind a code, which is counted up from `code` for each size. */
+/**
+ * Writes an unsigned integer of 1, 2 or 4 bytes behind a code, which is counted up from `code` for
+ * each size.
+ */
 function writeUint(value: number, code: number): void {
   if (value < 0x100) {
     bytes[length] = code;

@@ -79,8 +79,8 @@ export interface ClientOptions {
   /** Whether the client stays 10 % below the rate limit that the server announces. Default true. */
   rateLimit?: boolean;
   /**
-   * Whether the client asks for less when the network is poor or the user saves data: fewer pings, and `conflate` for
-   * subscriptions without a policy of their own. Default true.
+   * Whether the client asks for less when the network is poor or the user saves data: half as many pings, half the rate
+   * of its own messages, and `conflate` for subscriptions without `recover`. Looked at for each connection. Default true.
    */
   adapt?: boolean;
   /** What the client calls itself. Default `tidewire-ts/` and the version. */

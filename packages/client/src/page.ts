@@ -6,6 +6,8 @@ import type { ResolvedOptions } from "./options.js";
 export interface PageHost {
   /** The page, the network or the machine is back. */
   wake(): void;
+  /** The network may be gone: a connection whose server does not answer is given up in seconds. */
+  check(): void;
   /** The page is being frozen or cached: the connection is closed, so that the server does not keep a ghost. */
   away(reason: string): void;
 }
@@ -38,6 +40,7 @@ export function watchPage(host: PageHost, options: ResolvedOptions): () => void 
     if (document.visibilityState !== "hidden" || event.type !== "focus") host.wake();
   };
   on(window, "online focus", wake);
+  on(window, "offline", () => host.check());
   on(window, "pageshow", (event) => {
     if ((event as PageTransitionEvent).persisted) wake(event);
   });

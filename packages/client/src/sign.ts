@@ -14,8 +14,8 @@ export interface SignOptions {
 }
 
 /**
- * Signs each message by HMAC-SHA256. Throws `NOT_SUPPORTED` without `crypto.subtle`, and `INVALID_OPTION` for a short
- * secret.
+ * Signs each message by HMAC-SHA256. Throws `NOT_SUPPORTED` without `crypto.subtle`, and
+ * `INVALID_OPTION` for a short secret.
  */
 export function sign({ secret, version = 2 }: SignOptions): Signing {
   subtle("signing");

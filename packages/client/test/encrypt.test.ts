@@ -107,6 +107,19 @@ describe("encryption: a client", () => {
     expect((await Promise.all(sealing)).map(hex)).toEqual(ours.map(({ sealed }) => sealed));
   });
 
+  test("a message of version 2 that comes again, or before its turn, is refused", async () => {
+    const upTo = two.messages.findIndex(({ from, then_key }) => from === "server" && then_key) + 1;
+    const theirs = two.messages.slice(0, upTo).filter(({ from }) => from === "server");
+    expect(theirs.length).toBeGreaterThan(1);
+    const [first, second] = theirs.map(({ sealed }) => sealed);
+    const refused = { code: "PROTOCOL_ERROR" };
+    const again = await accepted(two);
+    await again.open(behind(first!));
+    await expect(again.open(behind(first!))).rejects.toMatchObject(refused);
+    const early = await accepted(two);
+    await expect(early.open(behind(second!))).rejects.toMatchObject(refused);
+  });
+
   test("a server without encryption, of another version, or with half a key is refused", async () => {
     const hello = helloOf(two);
     const wrong: Envelope[] = [

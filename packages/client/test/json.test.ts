@@ -41,3 +41,18 @@ describe("JSON messages", () => {
     }
   });
 });
+
+test("publications that follow one another keep their own names", () => {
+  const text = (type: string, topic: string) => `{"c":"U","t":"${type}","tp":"${topic}","p":1}`;
+  const names = [
+    ["t", "a"],
+    ["t", "ab"],
+    ["t", "a"],
+    ["tt", "a"],
+    ["t", "a"],
+    ["t", "a"],
+  ] as const;
+  for (const [type, topic] of names) {
+    expect(readText(text(type, topic))).toMatchObject({ type, topic, payload: 1 });
+  }
+});

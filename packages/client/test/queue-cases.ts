@@ -1,11 +1,11 @@
 /**
- * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A case throws if the
- * queue does something else.
+ * What every queue does, whatever its storage, as functions that run in Node and in a page alike. A
+ * case throws if the queue does something else.
  */
 
 import type { AddedEntry, Priority, QueuedMessage, QueuePort, QueueReport } from "../src/core/queue-port.js";
 import { TidewireError } from "../src/errors.js";
-import type { QueueLimits } from "../src/queue/queue.js";
+import type { QueueLimits } from "../src/queue/limits.js";
 
 /** A store for one case. */
 export interface Fixture {
@@ -289,6 +289,17 @@ export const cases: Record<string, (fixture: Fixture) => Promise<void>> = {
     await queue.close();
     equal(await waiting, "CLOSED");
     equal(await codeOf(add(queue, "e")), "CLOSED");
+  },
+
+  async "an acknowledgement of numbers that are to be sent again releases none of them"(fixture) {
+    const { queue } = await open(fixture);
+    await addAll(queue, "a", "b", "c");
+    await queue.resume(FIRST, 0);
+    await take(queue);
+    queue.rewind(1);
+    queue.acknowledge(3);
+    equal(await take(queue), ["2b", "3c"]);
+    await queue.close();
   },
 
   async "a server that keeps no producers gets nothing"(fixture) {

@@ -14,7 +14,10 @@ import { cases, codeOf, open, take } from "./queue-cases.js";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 
-/** Each Node here that has `node:sqlite`: this one, one that `NODE_WITH_SQLITE` names, and those that npm has installed. */
+/**
+ * Each Node here that has `node:sqlite`: this one, one that `NODE_WITH_SQLITE` names, and those
+ * that npm has installed.
+ */
 const nodes = [
   process.getBuiltinModule?.("node:sqlite") ? process.execPath : "",
   process.env.NODE_WITH_SQLITE ?? "",
@@ -165,12 +168,23 @@ describe.each(nodes)("queue in a file: %s", { timeout: 60_000 }, (node) => {
 });
 
 describe("queue in Node", () => {
+  test("an option that it does not have is named", () => {
+    expect(() => queue({ maxMessages: 5 } as never)).toThrow(
+      "no option maxMessages; it has name, path, messagesMax",
+    );
+  });
+
   test("without a path it is memory, without a word", async () => {
     const opened = await open({ isPersistent: false, make: (limits = {}) => queue(limits) });
     expect(opened.reports).toEqual([]);
     expect(await codeOf(opened.queue.add({ type: "a", payload: "1", priority: 5 }))).toBe("none");
     await opened.queue.resume({ epoch: "00000001", last: 0 }, 0);
     expect(await take(opened.queue)).toEqual(["11"]);
+    const { producerId } = opened.queue;
+    await opened.queue.close();
+    // Another client may go on with it.
+    await opened.queue.open({ wake() {}, report() {} });
+    expect([opened.queue.producerId, opened.queue.depth]).toEqual([producerId, 1]);
     await opened.queue.close();
   });
 

@@ -33,6 +33,41 @@ class BrokenStorage extends MemoryStorage {
   }
 }
 
+/** A storage whose updates wait until they are let go on. */
+class SlowStorage extends MemoryStorage {
+  goOn: (() => void) | undefined;
+
+  override async update(...args: Parameters<MemoryStorage["update"]>): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.goOn = resolve;
+    });
+    return super.update(...args);
+  }
+}
+
+test("a take that is overtaken while its numbers are stored gives them out the next time", async () => {
+  const storage = new SlowStorage();
+  const { queue } = await open({ isPersistent: true, make: () => new Queue({}, () => ({ storage })) });
+  const goOn = async () => {
+    await until(() => storage.goOn, "the storage is asked");
+    storage.goOn?.();
+    storage.goOn = undefined;
+  };
+  await addAll(queue, "a", "b");
+  const resumed = queue.resume({ epoch: "00000001", last: 0 }, 0);
+  await goOn();
+  await resumed;
+  const overtaken = take(queue, 1);
+  await until(() => storage.goOn, "the number is being stored");
+  queue.rewind(0);
+  await goOn();
+  expect(await overtaken).toEqual([]);
+  const both = take(queue);
+  await goOn();
+  expect(await both).toEqual(["1a", "2b"]);
+  await queue.close();
+});
+
 describe("a storage that fails", { timeout: 30_000 }, () => {
   const resume = { epoch: "00000001", last: 0 };
 

@@ -65,6 +65,20 @@ class PresenceStore<D> extends SubscriptionStore<unknown, Presence<D>> {
     };
   }
 
+  /** Tells others about this user. The result ends that: the data stays until the last subscription of the topic ends. */
+  tell(text: string): () => void {
+    const [topic] = this.topics;
+    const { client } = this.slot;
+    if (!topic || !client) return () => {};
+    try {
+      const told = client.subscribe(topic, { presence: JSON.parse(text) as object });
+      return () => void told.unsubscribe();
+    } catch (error) {
+      this.fail(error);
+      return () => {};
+    }
+  }
+
   protected override message(_message: Message): void {}
 
   protected override watch(subscription: Subscription): void {
@@ -130,12 +144,9 @@ export function usePresence<D = unknown>(
   const slot = useSlot();
   const { data } = options;
   const store = useKeyed([slot, topic], () => new PresenceStore<D>(slot, namesOf(topic)));
+  const shown = useSyncExternalStore(store.subscribe, store.get, store.getServer);
   const text = data === undefined ? undefined : JSON.stringify(data);
-  useEffect(() => {
-    if (!topic || text === undefined) return undefined;
-    slot.open();
-    const told = slot.client!.subscribe(topic, { presence: JSON.parse(text) as object });
-    return () => void told.unsubscribe();
-  }, [slot, topic, text]);
-  return useSyncExternalStore(store.subscribe, store.get, store.getServer);
+  // After the store has begun, so that the topic is there to be added to.
+  useEffect(() => (text === undefined ? undefined : store.tell(text)), [store, text]);
+  return shown;
 }

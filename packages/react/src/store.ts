@@ -8,7 +8,7 @@ import { schedule, unschedule } from "./frames.js";
 import type { ClientSlot } from "./slot.js";
 
 export abstract class Store<Snapshot> {
-  readonly #slot: ClientSlot;
+  protected readonly slot: ClientSlot;
   readonly #initial: Snapshot;
   readonly #listeners = new Set<() => void>();
   #snapshot: Snapshot;
@@ -21,7 +21,7 @@ export abstract class Store<Snapshot> {
 
   /** `initial` is shown until the store has begun, on a server too; `current` is what a page may show at once. */
   constructor(slot: ClientSlot, initial: Snapshot, current = initial) {
-    this.#slot = slot;
+    this.slot = slot;
     this.#initial = initial;
     this.#snapshot = current;
   }
@@ -34,7 +34,7 @@ export abstract class Store<Snapshot> {
 
   /** Something has changed: the snapshot is built at the next turn. */
   protected changed(): void {
-    schedule(this.#slot.updates, this.#flush);
+    schedule(this.slot.updates, this.#flush);
   }
 
   readonly get = (): Snapshot => this.#snapshot;
@@ -45,7 +45,7 @@ export abstract class Store<Snapshot> {
   readonly subscribe = (listener: () => void): (() => void) => {
     const own = () => listener();
     this.#listeners.add(own);
-    this.#slot.lingering.delete(this.#end);
+    this.slot.lingering.delete(this.#end);
     clearTimeout(this.#linger);
     this.#begin();
     return () => {
@@ -54,20 +54,20 @@ export abstract class Store<Snapshot> {
       // StrictMode, fast refresh and a component that moves take the listener away and bring it back at once.
       clearTimeout(this.#linger);
       this.#linger = setTimeout(this.#end);
-      this.#slot.lingering.add(this.#end);
+      this.slot.lingering.add(this.#end);
     };
   };
 
   #begin(): void {
     if (this.#unwatch) return;
-    this.#unwatch = this.#slot.subscribe(() => this.#follow());
-    this.#slot.open();
+    this.#unwatch = this.slot.subscribe(() => this.#follow());
+    this.slot.open();
     this.#follow();
   }
 
   /** Moves to the client of the slot, which may be another after the page was hidden. */
   #follow(): void {
-    const { client } = this.#slot;
+    const { client } = this.slot;
     if (client === this.#client) return;
     this.#stop?.();
     this.#client = client;
@@ -75,18 +75,18 @@ export abstract class Store<Snapshot> {
   }
 
   readonly #end = (): void => {
-    this.#slot.lingering.delete(this.#end);
+    this.slot.lingering.delete(this.#end);
     clearTimeout(this.#linger);
     this.#unwatch?.();
     this.#stop?.();
     this.#unwatch = this.#stop = this.#client = undefined;
-    unschedule(this.#slot.updates, this.#flush);
+    unschedule(this.slot.updates, this.#flush);
     this.#snapshot = this.#initial;
   };
 
   /** Ends the stores that linger, which may hold what this one needs. Whether there were any. */
   protected endLingering(): boolean {
-    const { lingering } = this.#slot;
+    const { lingering } = this.slot;
     const hadAny = lingering.size > 0;
     for (const end of [...lingering]) end();
     return hadAny;

@@ -1,7 +1,15 @@
 import { act, waitFor } from "@testing-library/react";
 import { useState } from "react";
 import { expect, test } from "vitest";
-import { type Publish, type Rows, useLatest, usePresence, usePublish, useRequest } from "../src/index.js";
+import {
+  type Publish,
+  type Rows,
+  useLatest,
+  usePresence,
+  usePublish,
+  useRequest,
+  useTopic,
+} from "../src/index.js";
 import { FakeServer } from "./server.js";
 import { frame, show } from "./support.js";
 
@@ -93,6 +101,16 @@ test("events that come before the list count, and a new connection asks for the 
   server.connection.close(1006);
   await waitFor(() => expect(text()).toBe("loaded 1 bob:- recovering"));
   await waitFor(() => expect(text()).toBe("loaded 1 cleo:-"));
+});
+
+test("presence of a topic that is subscribed with a filter is an error of the component, not of the tree", async () => {
+  function Both() {
+    const { status } = useTopic("room", { filter: { field: "a", eq: 1 } });
+    const { error } = usePresence("room", { data: { name: "Me" } });
+    return <p>{`${status} ${error?.code}`}</p>;
+  }
+  const { text } = show(<Both />);
+  await waitFor(() => expect(text()).toBe("active INVALID_ARGUMENT"));
 });
 
 test("more users than are named count", async () => {

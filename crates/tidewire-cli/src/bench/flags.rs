@@ -143,6 +143,12 @@ pub(crate) struct OutputFlags {
     /// The directory for report.json, report.md and report.html
     #[arg(long, value_name = "DIR", default_value = "tidewire-report")]
     pub(crate) out: PathBuf,
+    /// Compare with this earlier report: faster, slower or cannot tell, for each figure of the tests that both have
+    #[arg(long, value_name = "REPORT.json")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// With --baseline: exit code 5 if a figure is slower
+    #[arg(long, requires = "baseline")]
+    pub(crate) fail_if_slower: bool,
     /// Print the report as JSON on standard output; the tables go to standard error
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,6 +9,7 @@ mod tiers;
 
 pub(crate) use flags::{BenchFlags, ProfileFlag};
 
+use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::sources::Ranks;
 use crate::{print, stop, table_width};
@@ -29,6 +30,10 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     // Before the run and not after it, so that no figure is lost for a mistyped directory or a full disk.
     try_directory(out).map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
+    let baseline = Baseline::read(
+        flags.output.baseline.as_deref(),
+        flags.output.fail_if_slower,
+    )?;
     let stop = stop::on_signals()?;
     let mut server = BenchServer::prepare(flags, ranks, &stop)?;
     let options = options(&flags.plan, &server)?;
@@ -39,6 +44,9 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     if let Some(end) = &end {
         report.partial = true;
         report.partial_reason = Some(end.clone());
+    }
+    if let Some(baseline) = &baseline {
+        baseline.compare(&mut report);
     }
     publish(&report, &flags.output)?;
     match end {

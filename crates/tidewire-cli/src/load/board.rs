@@ -64,7 +64,7 @@ impl Board {
         let second = live.service.elapsed.as_secs() as usize;
         if second > self.second() {
             let failed_before: u64 = self.seconds.iter().map(|second| second.failed).sum();
-            let window = live.service.window.as_ref().map(|(_, window)| window);
+            let window = live.service.window.as_ref().map(|ended| &ended.window);
             let at = |percentile| window.and_then(|window| window.percentile_us(percentile));
             self.seconds.push(Second {
                 rate_per_s: live.rate_per_s,
@@ -276,10 +276,7 @@ pub(super) mod tests {
             live.service.requests.failed = second;
             live.service.statuses = [(200, 12_500 * second), (503, second)].into();
             live.service.errors = [("timeout", 3)].into();
-            live.service.window = Some((
-                second as usize - 1,
-                series.whole(Duration::from_secs(1)).remove(0),
-            ));
+            live.service.window = series.last_whole(Duration::from_secs(1));
             board.observe(&live);
             // A second look at the same second adds nothing.
             board.observe(&live);

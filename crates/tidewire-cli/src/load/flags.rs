@@ -153,6 +153,10 @@ pub(crate) struct MessageFlags {
     /// Send binary messages
     #[arg(long)]
     pub(crate) binary: bool,
+    /// Compress messages by permessage-deflate, without memory between them; a server that does not accept it fails the
+    /// connection
+    #[arg(long)]
+    pub(crate) deflate: bool,
     /// What a session says: nothing but its messages, or Tidewire's protocol version 1 [default: raw]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
@@ -217,7 +221,7 @@ pub(crate) struct ConnectionFlags {
     /// Accept any certificate
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Send requests through this HTTP proxy
+    /// Go through this HTTP proxy, http://[user:password@]host:port; to all but http:// by CONNECT
     #[arg(long, value_name = "URL")]
     pub(crate) proxy: Option<String>,
     /// Connect to this Unix socket instead of the URL's host

@@ -9,6 +9,7 @@ mod screen;
 pub(crate) use flags::LoadFlags;
 pub(crate) use foreign::translate;
 
+use crate::baseline::Baseline;
 use crate::failure::Failure;
 use crate::{print, stop, table_width};
 use flags::{CheckFlags, ConnectionFlags, MessageFlags, RequestFlags};
@@ -17,7 +18,7 @@ use tidewire_load::options::load::{LoadOptions, TlsOptions};
 use tidewire_load::options::message::MessageOptions;
 use tidewire_load::options::request::{BodyOptions, RequestOptions};
 use tidewire_load::plan::load::{self, FindLimit, LoadError};
-use tidewire_load::report::{Report, Reservation, baseline, save_all, terminal, try_directory};
+use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directory};
 
 /// Runs the load and returns the exit code of its report.
 pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
@@ -33,20 +34,15 @@ pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
             Reservation::of(out).map_err(Failure::usage)
         })
         .transpose()?;
-    let baseline = flags.output.baseline.as_ref();
-    // Before the load and not after it, so that no figure is lost for a mistyped file.
-    let before = baseline
-        .map(|path| Report::load(path))
-        .transpose()
-        .map_err(Failure::usage)?;
+    let output = &flags.output;
+    let baseline = Baseline::read(output.baseline.as_deref(), output.fail_if_slower)?;
     let plan = options(flags)?.plan().map_err(Failure::usage)?;
     let stop = stop::on_signals()?;
     let mut progress = progress::for_stderr(flags.output.quiet, &plan.url);
     let mut report = load::run(&plan, &mut *progress, &stop).map_err(failure)?;
     drop(progress);
-    if let Some((path, before)) = baseline.zip(before) {
-        let file = path.display().to_string();
-        baseline::compare(&mut report, &before, &file, flags.output.fail_if_slower);
+    if let Some(baseline) = &baseline {
+        baseline.compare(&mut report);
     }
     publish(&report, flags)?;
     Ok(report.exit_code())
@@ -135,6 +131,7 @@ fn messages(flags: &MessageFlags) -> MessageOptions {
         matching: flags.reply.clone().unwrap_or_default(),
         stamp: flags.timestamp_field.clone(),
         is_binary: flags.binary,
+        deflate: flags.deflate,
         profile: flags.profile.map(Into::into),
         token: flags.token.clone(),
     }

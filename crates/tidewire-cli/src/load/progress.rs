@@ -101,7 +101,7 @@ impl LoadProgress for Lines {
 /// The figures of a moment in one line.
 fn line(live: &LoadLive) -> String {
     let service = &live.service;
-    let window = service.window.as_ref().map(|(_, window)| window);
+    let window = service.window.as_ref().map(|ended| &ended.window);
     let p99 = window.and_then(|window| window.percentile_us(99.0));
     let p99 = p99.map(|us| format!(", p99 {}", number::us(us)));
     let share = |name: &str, share: Option<f64>| {

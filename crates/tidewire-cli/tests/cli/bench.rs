@@ -68,6 +68,31 @@ fn the_report_can_be_printed_as_json() {
 }
 
 #[test]
+fn a_run_is_compared_with_an_earlier_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+    let test = ["--quick", "--test", "throughput"];
+    bench(&before, &test);
+    let file = before.join("report.json");
+    let file = file.to_str().unwrap();
+    let said = bench(&after, &[&test[..], &["--baseline", file]].concat());
+    let report = report(&after);
+    assert_eq!(report["baseline"]["file"], file);
+    assert!(report["baseline"].get("unmatched").is_none(), "{report:#}");
+    let rate = &results(&report)[0]["baseline"][0];
+    assert_eq!(rate["figure"], "rate");
+    assert_eq!(rate["after"], results(&report)[0]["rate_per_s"]);
+    assert!(said.stdout.contains(file), "{}", said.stdout);
+
+    let missing = folder.path().join("none.json");
+    let missing = missing.to_str().unwrap();
+    let refused = run(&["bench", "--quick", "--baseline", missing]);
+    assert_refused(&refused, &[missing]);
+    let alone = run(&["bench", "--quick", "--fail-if-slower"]);
+    assert_refused(&alone, &["--baseline"]);
+}
+
+#[test]
 fn a_server_with_a_url_is_loaded_with_tokens_and_its_counters_compared() {
     let mut server = Running::serve(&[
         "--jwt-secret",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::tally::Tally;
-use super::windows::Window;
+use super::windows::EndedWindow;
 use crate::report::model::{Requests, Traffic};
 
 /// One worker's figures; written by it once per loop turn, read by the thread that shows them.
@@ -70,8 +70,8 @@ pub struct ServiceLive {
     pub statuses: BTreeMap<u16, u64>,
     /// What went wrong, by name.
     pub errors: BTreeMap<&'static str, u64>,
-    /// The window that ended last and how many had ended before it.
-    pub window: Option<(usize, Window)>,
+    /// The window that ended last.
+    pub window: Option<EndedWindow>,
 }
 
 impl ServiceCell {
@@ -117,8 +117,10 @@ pub(crate) fn sum_service(cells: &[Arc<ServiceCell>]) -> ServiceLive {
             *all.errors.entry(name).or_default() += count;
         }
         match (&mut all.window, live.window) {
-            (Some((index, window)), Some((other, more))) if *index == other => window.add(&more),
-            (Some((index, _)), Some((other, _))) if *index > other => {}
+            (Some(known), Some(more)) if known.end() == more.end() => {
+                known.window.add(&more.window);
+            }
+            (Some(known), Some(older)) if known.end() > older.end() => {}
             (window, Some(newer)) => *window = Some(newer),
             (_, None) => {}
         }

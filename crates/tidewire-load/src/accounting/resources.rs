@@ -13,8 +13,8 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 pub use platform::{
-    Outgoing, Quota, acceptor_pids, allowed_cores, ancestors, cores_busy, outgoing, process_cpu,
-    process_name, process_tree, quota, thread_waited,
+    Outgoing, Quota, WaitClock, acceptor_pids, allowed_cores, ancestors, cores_busy, outgoing,
+    process_cpu, process_name, process_tree, quota, thread_waited,
 };
 
 use crate::report::model::Machine;
@@ -99,7 +99,7 @@ mod platform {
     use super::ProcessUsage;
     use crate::report::model::Machine;
 
-    pub use super::schedule::{Quota, allowed_cores, cores_busy, quota, thread_waited};
+    pub use super::schedule::{Quota, WaitClock, allowed_cores, cores_busy, quota, thread_waited};
     pub use super::tree::{
         Outgoing, acceptor_pids, ancestors, outgoing, process_name, process_tree,
     };
@@ -250,6 +250,24 @@ mod platform {
     /// Not known on this system.
     pub fn process_cpu() -> Option<Duration> {
         None
+    }
+
+    /// Tells nothing on this system.
+    #[derive(Debug)]
+    pub struct WaitClock;
+
+    impl WaitClock {
+        /// That of the calling thread.
+        #[must_use]
+        pub fn of_this_thread() -> Self {
+            Self
+        }
+
+        /// Not known on this system.
+        #[must_use]
+        pub fn waited(&self) -> Option<Duration> {
+            None
+        }
     }
 
     /// Not known on this system.

@@ -216,6 +216,18 @@ impl ServerWatch {
         (allowed, count)
     }
 
+    /// What they have used and hold now, without their threads: cheap enough for now and then while a load runs.
+    pub(crate) fn glance(&self) -> Option<ServerSample> {
+        let mut sample = ServerSample::default();
+        for &pid in &self.pids {
+            if let Some(usage) = resources::process_usage(pid) {
+                sample.cpu.insert(pid, usage.cpu);
+                sample.rss_bytes += usage.rss_bytes;
+            }
+        }
+        (!sample.cpu.is_empty()).then_some(sample)
+    }
+
     pub(crate) fn sample(&self) -> Option<ServerSample> {
         let mut sample = ServerSample::default();
         for &pid in &self.pids {

@@ -98,6 +98,32 @@ impl Window {
     }
 }
 
+/// A window that has ended, and its place in the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EndedWindow {
+    /// How many of this length had ended before it.
+    pub index: usize,
+    /// One second at first, and twice as long whenever there are [`WINDOWS_MAX`].
+    pub length: Duration,
+    /// What happened in it.
+    pub window: Window,
+}
+
+impl EndedWindow {
+    /// When it began, counted from the start of the run.
+    #[must_use]
+    pub fn start(&self) -> Duration {
+        self.length
+            .saturating_mul(u32::try_from(self.index).unwrap_or(u32::MAX))
+    }
+
+    /// When it ended.
+    #[must_use]
+    pub fn end(&self) -> Duration {
+        self.start() + self.length
+    }
+}
+
 /// The windows of one worker, or of all after [`WindowSeries::merge`].
 ///
 /// Recording costs an addition to a table of 4 KiB while the time stays within the window of the time before.
@@ -210,17 +236,33 @@ impl WindowSeries {
         settled.windows
     }
 
-    /// The window that ended last before `now`, and how many had ended before it; `None` in the first one.
-    /// For those who look at a run while it goes on.
+    /// The window that ended last before `now`; `None` in the first one. For those who look at a run while it goes on:
+    /// its length depends on `now` alone, so that it is the same for all workers.
     #[must_use]
-    pub fn last_whole(&self, now: Duration) -> Option<(usize, Window)> {
-        let ended = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX) / self.window_ns;
-        let index = usize::try_from(ended.checked_sub(1)?).ok()?;
-        let mut window = self.windows.get(index).cloned().unwrap_or_default();
-        if index == self.current {
-            window.counts = merged(&window.counts, &self.sparse());
+    pub fn last_whole(&self, now: Duration) -> Option<EndedWindow> {
+        let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let mut length_ns = self.window_ns;
+        while now_ns / length_ns >= WINDOWS_MAX as u64 {
+            length_ns = length_ns.saturating_mul(2);
         }
-        Some((index, window))
+        let index = usize::try_from((now_ns / length_ns).checked_sub(1)?).ok()?;
+        // A series without a recent event has yet to put its windows together.
+        let parts = usize::try_from(length_ns / self.window_ns).ok()?;
+        let mut window = Window::default();
+        for part in index.saturating_mul(parts)..(index + 1).saturating_mul(parts) {
+            let Some(found) = self.windows.get(part) else {
+                break;
+            };
+            window.add(found);
+            if part == self.current {
+                window.counts = merged(&window.counts, &self.sparse());
+            }
+        }
+        Some(EndedWindow {
+            index,
+            length: Duration::from_nanos(length_ns),
+            window,
+        })
     }
 
     /// How much the rates of whole windows differed; `None` without a whole window.
@@ -476,10 +518,33 @@ mod tests {
         let mut series = WindowSeries::new();
         series.succeed(10, MS, 1);
         assert_eq!(series.last_whole(Duration::from_millis(900)), None);
-        let (index, window) = series.last_whole(Duration::from_millis(1_100)).unwrap();
-        assert_eq!((index, window.succeeded, window.latencies()), (0, 1, 1));
-        let (index, window) = series.last_whole(seconds(7)).unwrap();
-        assert_eq!((index, window), (6, Window::default()));
+        let found = series.last_whole(Duration::from_millis(1_100)).unwrap();
+        assert_eq!((found.start(), found.end()), (seconds(0), seconds(1)));
+        assert_eq!((found.window.succeeded, found.window.latencies()), (1, 1));
+        let found = series.last_whole(seconds(7)).unwrap();
+        assert_eq!((found.start(), found.end()), (seconds(6), seconds(7)));
+        assert_eq!(found.window, Window::default());
+    }
+
+    #[test]
+    fn a_series_that_fell_silent_has_the_windows_of_one_that_did_not() {
+        let (mut busy, mut silent) = (WindowSeries::new(), WindowSeries::new());
+        for second in 0..3_599 {
+            busy.succeed(second * SECOND_NS, MS, 0);
+            silent.succeed(second * SECOND_NS, MS, 0);
+        }
+        busy.succeed(3_600 * SECOND_NS, MS, 0);
+        assert_ne!(busy.window(), silent.window());
+        let now = Duration::from_millis(3_600_300);
+        let found = silent.last_whole(now).unwrap();
+        assert_eq!(
+            (found.start(), found.end()),
+            (seconds(3_598), seconds(3_600))
+        );
+        assert_eq!((found.window.succeeded, found.window.latencies()), (1, 1));
+        assert_eq!(Some(found), busy.last_whole(now));
+        let found = silent.last_whole(seconds(50_000)).unwrap();
+        assert_eq!(found.length, seconds(16));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::accounting::resources::thread_waited;
+use crate::accounting::resources::WaitClock;
 
 /// Ends its thread when dropped.
 #[derive(Debug)]
@@ -54,10 +54,11 @@ impl Drop for Pulse {
 }
 
 fn beat(shared: &Shared) {
-    let (mut last, mut last_waited) = (Instant::now(), thread_waited());
+    let clock = WaitClock::of_this_thread();
+    let (mut last, mut last_waited) = (Instant::now(), clock.waited());
     while !shared.is_over.load(Ordering::Relaxed) {
         std::thread::sleep(BEAT);
-        let (now, waited) = (Instant::now(), thread_waited());
+        let (now, waited) = (Instant::now(), clock.waited());
         // A thread that was ready to run and had no core is another matter, which the workers measure.
         let in_line = waited.zip(last_waited);
         let in_line = in_line.map_or(Duration::ZERO, |(now, last)| now.saturating_sub(last));

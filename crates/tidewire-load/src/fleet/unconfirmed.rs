@@ -12,8 +12,8 @@ pub(super) fn bytes_each(connections: u64) -> u64 {
     bytes_each_of(connections, kernel)
 }
 
-/// An equal part of [`TOTAL_BYTES`], or [`EACH_BYTES_MIN`] if that is more: less makes the generator ask for a
-/// confirmation after every few messages. The kernel keeps half of what it has for TCP before it presses.
+/// An equal part of [`TOTAL_BYTES`], or [`EACH_BYTES_MIN`] if that is more: half of it is written at once, which costs
+/// least if it fills a packet of the loopback (64 KiB). The kernel keeps half of what it has for TCP before it presses.
 fn bytes_each_of(connections: u64, kernel_bytes: u64) -> u64 {
     let connections = connections.max(1);
     let part = TOTAL_BYTES.min(kernel_bytes / 4) / connections;
@@ -22,7 +22,7 @@ fn bytes_each_of(connections: u64, kernel_bytes: u64) -> u64 {
 }
 
 const TOTAL_BYTES: u64 = 256 * 1024 * 1024;
-const EACH_BYTES_MIN: u64 = 64 * 1024;
+const EACH_BYTES_MIN: u64 = 128 * 1024;
 const FLOOR_BYTES: u64 = 16 * 1024;
 
 /// Where the kernel does not say what it has for TCP.
@@ -38,7 +38,8 @@ mod tests {
     fn many_connections_have_room_each_and_the_kernel_keeps_half() {
         assert_eq!(bytes_each_of(1, 2 * GIB), 256 * 1024 * 1024);
         assert_eq!(bytes_each_of(1_000, 2 * GIB), 268_435);
-        assert_eq!(bytes_each_of(10_000, 2 * GIB), 64 * 1024);
+        assert_eq!(bytes_each_of(10_000, 4 * GIB), 128 * 1024);
+        assert_eq!(bytes_each_of(10_000, 2 * GIB), 107_374);
         // A kernel with little keeps half of it, and below the floor nothing is worth a confirmation.
         assert_eq!(bytes_each_of(10_000, GIB / 2), 26_843);
         assert_eq!(bytes_each_of(1_000_000, GIB), 16 * 1024);

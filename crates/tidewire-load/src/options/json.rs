@@ -51,6 +51,7 @@ struct Written {
     reply: Option<String>,
     timestamp_field: Option<String>,
     binary: bool,
+    deflate: bool,
     profile: Option<String>,
     token: Option<String>,
     expect_status: Option<String>,
@@ -180,6 +181,7 @@ impl Written {
         }
         messages.stamp = self.timestamp_field.as_deref().map(Pointer::new);
         messages.is_binary = self.binary;
+        messages.deflate = self.deflate;
         messages.token.clone_from(&self.token);
         messages.profile = match self.profile.as_deref() {
             None => None,

@@ -9,6 +9,7 @@ use tidewire_net::{Address, tls};
 
 use super::OptionError;
 use super::message::MessageOptions;
+use super::proxy::Proxy;
 use super::request::{RequestFrame, RequestOptions};
 use super::scenario::Scenario;
 use crate::accounting::precision::Precision;
@@ -24,6 +25,7 @@ use crate::worker::service::order::{
 };
 use crate::worker::target::{Parts, TargetTls, TokenPlace, TokenSource, first_reachable, redacted};
 use crate::worker::template::Names;
+use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
 /// Everything that a load of a service can be told.
@@ -75,7 +77,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Certificates.
     pub tls: TlsOptions,
-    /// An HTTP proxy, as `http://host:port`.
+    /// An HTTP proxy, as `http://host:port` or `http://user:password@host:port`. It forwards requests of `http://`, and
+    /// is asked for a tunnel (CONNECT) to everything else.
     pub proxy: Option<String>,
     /// A Unix socket instead of the URL's host and port.
     pub unix_socket: Option<PathBuf>,
@@ -344,11 +347,16 @@ impl LoadOptions {
     /// What users and the service say to each other.
     fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
         if !parts.is_websocket {
+            if self.messages.deflate {
+                return Err(OptionError::new(
+                    "--deflate is for ws:// and wss://: --compressed asks for compressed responses",
+                ));
+            }
             return Ok(DialogueKind::Http);
         }
-        if self.proxy.is_some() || !self.keep_alive || self.requests_per_connection.is_some() {
+        if !self.keep_alive || self.requests_per_connection.is_some() {
             return Err(OptionError::new(
-                "--proxy, --no-keepalive and --requests-per-connection are for HTTP",
+                "--no-keepalive and --requests-per-connection are for HTTP",
             ));
         }
         let messages = &self.messages;
@@ -364,6 +372,10 @@ impl LoadOptions {
             profile: messages.profile.unwrap_or(Profile::Raw),
             openings: messages.openings()?,
             is_binary: messages.is_binary,
+            layer: match messages.deflate {
+                true => Layer::Deflate,
+                false => Layer::Plain,
+            },
             matching: messages.matching.clone(),
             stamp: messages.stamp.clone(),
         })))
@@ -374,28 +386,28 @@ impl LoadOptions {
         &self,
         parts: &Parts<'_>,
     ) -> Result<(String, Vec<(String, String)>), OptionError> {
-        match &self.proxy {
-            None => Ok((String::new(), Vec::new())),
-            Some(_) if parts.is_secure => Err(OptionError::new(
-                "--proxy is for http:// only: a tunnel for TLS is not supported",
-            )),
-            Some(_) => Ok((format!("http://{}", parts.authority), Vec::new())),
+        match self.proxy()? {
+            Some(proxy) if !needs_tunnel(parts) => {
+                Ok((format!("http://{}", parts.authority), proxy.headers()))
+            }
+            _ => Ok((String::new(), Vec::new())),
         }
     }
 
+    fn proxy(&self) -> Result<Option<Proxy>, OptionError> {
+        self.proxy.as_deref().map(Proxy::parse).transpose()
+    }
+
     fn endpoint(&self, parts: &Parts<'_>) -> Result<Endpoint, OptionError> {
-        let address = match (&self.unix_socket, &self.proxy) {
+        let proxy = self.proxy()?;
+        let address = match (&self.unix_socket, &proxy) {
             (Some(_), Some(_)) => {
                 return Err(OptionError::new(
                     "--unix-socket and --proxy exclude each other",
                 ));
             }
             (Some(path), None) => Address::Unix(path.clone()),
-            (None, Some(proxy)) => {
-                let proxy = Parts::of_service(proxy)
-                    .map_err(|error| OptionError::new(format_args!("--proxy: {error}")))?;
-                Address::Tcp(self.address_of(proxy.host, proxy.port)?)
-            }
+            (None, Some(proxy)) => Address::Tcp(self.address_of(&proxy.host, proxy.port)?),
             (None, None) => Address::Tcp(self.address_of(parts.host, parts.port)?),
         };
         Ok(Endpoint {
@@ -404,7 +416,10 @@ impl LoadOptions {
                 .is_secure
                 .then(|| self.tls.target(parts.host))
                 .transpose()?,
-            tunnel: None,
+            tunnel: proxy
+                .filter(|_| needs_tunnel(parts))
+                .map(|proxy| proxy.connect(parts))
+                .transpose()?,
         })
     }
 
@@ -483,6 +498,11 @@ impl TlsOptions {
             host: host.to_owned(),
         })
     }
+}
+
+/// Whether a proxy cannot read what is sent, so that it has to open a tunnel.
+fn needs_tunnel(parts: &Parts<'_>) -> bool {
+    parts.is_secure || parts.is_websocket
 }
 
 fn check_rate(name: &str, rate: f64) -> Result<(), OptionError> {

@@ -26,6 +26,9 @@ pub struct MessageOptions {
     pub stamp: Option<Pointer>,
     /// Messages are binary, and not text.
     pub is_binary: bool,
+    /// Messages are compressed by permessage-deflate, without memory between them; a server that does not accept that
+    /// fails the connection.
+    pub deflate: bool,
     /// What a session says besides its messages; RFC 6455 and nothing else by default.
     pub profile: Option<Profile>,
     /// Sent as `Authorization: Bearer …`.
@@ -107,7 +110,6 @@ fn step(name: &str, text: &[u8], names: &Names) -> Result<Step, OptionError> {
         request: Encoded::Message(template(text, names)?),
         expected: Expected::Ordinary,
         is_idempotent: false,
-        is_safe: false,
         checks: Checks::default(),
         captures: Vec::new(),
         think: None,

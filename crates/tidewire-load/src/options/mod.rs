@@ -4,6 +4,7 @@ pub mod builder;
 mod json;
 pub mod load;
 pub mod message;
+mod proxy;
 pub mod quantity;
 pub mod request;
 pub mod scenario;

@@ -109,7 +109,6 @@ impl RequestOptions {
         let headers = self.all_headers(frame);
         let target = format!("{}{path}", frame.prefix);
         let request = encode(&method, &target, frame.host, &headers, body, names)?;
-        let is_safe = ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&method.as_str());
         let mut checks = Checks {
             body_contains: self.body_contains.clone().map(String::into_bytes),
             body_bytes: self.body_bytes,
@@ -124,8 +123,7 @@ impl RequestOptions {
                 "HEAD" => Expected::Head,
                 _ => Expected::Ordinary,
             },
-            is_idempotent: is_safe || method == "PUT" || method == "DELETE",
-            is_safe,
+            is_idempotent: IDEMPOTENT.contains(&method.as_str()),
             request,
             checks,
             captures: self.captures.clone(),
@@ -336,6 +334,9 @@ fn encoded(text: &str) -> String {
     }
     out
 }
+
+/// Methods of requests that may be sent twice (RFC 9110, section 9.2.2).
+const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
 /// What the lab calls itself.
 pub const USER_AGENT: &str = concat!("tidewire-load/", env!("CARGO_PKG_VERSION"));

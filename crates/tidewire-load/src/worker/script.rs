@@ -46,8 +46,6 @@ pub struct Step {
     /// Whether it may be sent again when its connection ended without a byte of the response
     /// (RFC 9110, section 9.2.2).
     pub is_idempotent: bool,
-    /// Whether it is sent again with GET after a 303, and by custom after a 301 or 302.
-    pub is_safe: bool,
     /// What the response has to be.
     pub checks: Checks,
     /// What is taken from it for later requests of the same user.
@@ -268,7 +266,6 @@ mod tests {
             },
             expected: Expected::Ordinary,
             is_idempotent: true,
-            is_safe: true,
             checks: Checks::default(),
             captures: Vec::new(),
             think: None,

@@ -5,7 +5,8 @@ use crate::ConnectionId;
 use crate::handler::Closed;
 use crate::outbox::Segment;
 use crate::socket::{Phase, Socket};
-use std::io;
+use crate::stream::Stream;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use tidewire_wire::envelope::Priority;
 
@@ -111,6 +112,22 @@ impl Io {
     /// took: none while something is queued or the connection is gone. After fewer than all,
     /// [`handle_drained`](crate::Handler::handle_drained) tells when to go on.
     pub fn write_now(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        self.write_now_with(id, bytes.len(), |stream| stream.write(bytes))
+    }
+
+    /// The same from two slices, one behind the other, in one system call.
+    pub fn write_both_now(&mut self, id: ConnectionId, first: &[u8], second: &[u8]) -> usize {
+        self.write_now_with(id, first.len() + second.len(), |stream| {
+            stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])
+        })
+    }
+
+    fn write_now_with(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        write: impl FnOnce(&mut Stream) -> io::Result<usize>,
+    ) -> usize {
         if self.current == Some(id) {
             self.write_cork(id);
         }
@@ -124,12 +141,12 @@ impl Io {
         let Some(socket) = self.live_mut(id) else {
             return 0;
         };
-        if socket.phase != Phase::Open || socket.flags.blocked || bytes.is_empty() {
+        if socket.phase != Phase::Open || socket.flags.blocked || bytes == 0 {
             return 0;
         }
-        match socket.stream.write(bytes) {
+        match write(&mut socket.stream) {
             Ok(taken) => {
-                socket.flags.blocked = taken < bytes.len() || socket.stream.wants_write();
+                socket.flags.blocked = taken < bytes || socket.stream.wants_write();
                 taken
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -3,7 +3,7 @@
 use super::{LISTENER_BASE, Shard};
 use crate::handler::Handler;
 use crate::socket::Phase;
-use crate::stream::{HeldStream, Stream, TlsStream};
+use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
 use crate::{ListenerId, tls};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
@@ -88,9 +88,10 @@ impl<H: Handler> Shard<H> {
         let _ = tcp.set_nodelay(true);
         let stream = match &self.listeners[index].tls {
             None => Stream::Plain(tcp),
-            Some(config) if self.handler.holds_tls() => {
-                Stream::Held(Box::new(HeldStream::new(tcp, Arc::clone(config))))
-            }
+            Some(config) if self.handler.holds_tls() => Stream::Held(Box::new(HeldStream::new(
+                tcp,
+                HeldSide::Server(Arc::clone(config)),
+            ))),
             Some(config) => match rustls::ServerConnection::new(Arc::clone(config)) {
                 Ok(server) => Stream::Tls(Box::new(TlsStream::new(tcp, server.into()))),
                 Err(error) => {

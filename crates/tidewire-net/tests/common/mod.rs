@@ -41,6 +41,8 @@ pub struct Lab {
     pub may_accept: Box<dyn Fn() -> bool + Send>,
     pub accepted: usize,
     pub connected: usize,
+    /// Connections begin again when TLS is there.
+    pub begins_again: bool,
     /// Every connection that is gone, also those that never were established.
     pub gone: HashSet<ConnectionId>,
     open: HashSet<ConnectionId>,
@@ -70,6 +72,7 @@ impl Lab {
             may_accept: Box::new(|| true),
             accepted: 0,
             connected: 0,
+            begins_again: false,
             gone: HashSet::new(),
             open: HashSet::new(),
             seen: None,
@@ -107,8 +110,10 @@ impl Handler for Lab {
     }
 
     fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
-        self.begin(id);
-        self.connected += 1;
+        if !self.begins_again || !self.open.contains(&id) {
+            self.begin(id);
+            self.connected += 1;
+        }
         self.tell(Seen::Connect(id));
         (self.on_connect)(io, id);
     }

@@ -1,15 +1,21 @@
-/** Waiting times between attempts to connect: growing, random, and never shorter than the server asks for. */
+/**
+ * Waiting times between attempts to connect: growing, random, and never shorter than the server
+ * asks for.
+ */
 
 /** When a lost connection is opened again. */
 export interface ReconnectPolicy {
   /**
-   * How the time between attempts grows. `adaptive` lies between linear and exponential: it grows by up to three
-   * times where nearly all attempts fail, and by a third where nearly all succeed. Default `exponential`.
+   * How the time between attempts grows. `adaptive` lies between linear and exponential: it grows
+   * by up to three times where nearly all attempts fail, and by a third where nearly all succeed.
+   * Default `exponential`.
    */
   delay: "exponential" | "linear" | "fibonacci" | "adaptive";
   /** The time before the first attempt, and the unit of all growth. Default 500. */
   baseMs: number;
-  /** The longest time between two attempts; what the server asks for may be longer. Default 30,000. */
+  /**
+   * The longest time between two attempts; what the server asks for may be longer. Default 30,000.
+   */
   maxMs: number;
   /** Attempts in a row that may fail before the client gives up; 0 for no limit. Default 0. */
   attemptsMax: number;
@@ -56,9 +62,10 @@ export class Backoff {
   }
 
   /**
-   * Milliseconds to wait after an attempt that failed or a connection that was lost; undefined to give up. The time
-   * is drawn evenly from 0 to the full delay (full jitter) by `random` in [0, 1), so that clients that were cut off
-   * together come back apart. It is added to `hintMs`, the time that the server asked for.
+   * Milliseconds to wait after an attempt that failed or a connection that was lost; undefined to
+   * give up. The time is drawn evenly from 0 to the full delay (full jitter) by `random` in [0, 1),
+   * so that clients that were cut off together come back apart. It is added to `hintMs`, the time
+   * that the server asked for.
    */
   next(hintMs: number | undefined, nowMs: number, random: number): number | undefined {
     const { attemptsMax, timeMaxMs, hintMaxMs } = this.#policy;
@@ -72,8 +79,8 @@ export class Backoff {
   }
 
   /**
-   * As {@link next} after a `reconnect` message of the server, which gives each of its clients a time of its own:
-   * that time, and nothing random.
+   * As {@link next} after a `reconnect` message of the server, which gives each of its clients a
+   * time of its own: that time, and nothing random.
    */
   nextAt(afterMs: number, nowMs: number): number | undefined {
     return this.next(undefined, nowMs, 0) === undefined

@@ -29,8 +29,8 @@ export class Breaker {
   }
 
   /**
-   * Asks to make an attempt: 0 if it may be made, whose end {@link succeeded} or {@link failed} then reports;
-   * otherwise the milliseconds until it makes sense to ask again.
+   * Asks to make an attempt: 0 if it may be made, whose end {@link succeeded} or {@link failed}
+   * then reports; otherwise the milliseconds until it makes sense to ask again.
    */
   acquire(nowMs: number): number {
     const waitMs = this.waitMs(nowMs);

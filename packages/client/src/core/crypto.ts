@@ -3,7 +3,10 @@
 import { TidewireError } from "../errors.js";
 import type { Bytes } from "./bytes.js";
 
-/** `crypto.subtle`. Throws `NOT_SUPPORTED` where there is none: a page of plain `http:` that is not on localhost. */
+/**
+ * `crypto.subtle`. Throws `NOT_SUPPORTED` where there is none: a page of plain `http:` that is not
+ * on localhost.
+ */
 export function subtle(purpose: string): SubtleCrypto {
   const found = globalThis.crypto?.subtle;
   if (found) return found;

@@ -11,8 +11,9 @@ export interface Endpoint {
 }
 
 /**
- * How the next endpoint is chosen among those that are healthy enough: at random by weight times health; the one with
- * the fewest connections of this program, among equals the healthier; or one after another.
+ * How the next endpoint is chosen among those that are healthy enough: at random by weight times
+ * health; the one with the fewest connections of this program, among equals the healthier; or one
+ * after another.
  */
 export type EndpointChoice = "weighted" | "least_connections" | "round_robin";
 
@@ -51,10 +52,10 @@ export class Endpoints {
   }
 
   /**
-   * Chooses the endpoint for the next attempt, whose end {@link succeeded} or {@link failed} then reports; or says how
-   * long to wait until a circuit breaker lets one through. `random` lies in [0, 1). `connections` has the connections
-   * of this program for each endpoint, by index; missing ones count as 0. Those in `leftOut` are not chosen: if that
-   * leaves none, `waitMs` is infinite.
+   * Chooses the endpoint for the next attempt, whose end {@link succeeded} or {@link failed} then
+   * reports; or says how long to wait until a circuit breaker lets one through. `random` lies in
+   * [0, 1). `connections` has the connections of this program for each endpoint, by index; missing
+   * ones count as 0. Those in `leftOut` are not chosen: if that leaves none, `waitMs` is infinite.
    */
   choose(
     nowMs: number,

@@ -72,6 +72,8 @@ export function readJson(text: string): Envelope {
 }
 
 const HEAD = '{"c":"U","t":"';
+/** The last publication up to the quote behind its topic, and what that says. */
+let last = { text: "\0", type: "", topic: "" };
 
 /**
  * Finds the fields of a publication in the order in which this project's server writes them (PROTOCOL 19.2), without
@@ -79,12 +81,20 @@ const HEAD = '{"c":"U","t":"';
  */
 export function scanPublication(text: string): Message | undefined {
   if (!text.startsWith(HEAD) || text.charCodeAt(text.length - 1) !== 125) return undefined;
-  let at = text.indexOf('"', HEAD.length);
-  const type = text.slice(HEAD.length, at);
-  if (!text.startsWith('","tp":"', at)) return undefined;
-  const topicAt = at + 8;
-  at = text.indexOf('"', topicAt);
-  const topic = text.slice(topicAt, at);
+  let { type, topic } = last;
+  let at = last.text.length - 1;
+  // Publications of one topic follow one another: their names are read once.
+  if (!text.startsWith(last.text)) {
+    at = text.indexOf('"', HEAD.length);
+    type = text.slice(HEAD.length, at);
+    if (!text.startsWith('","tp":"', at)) return undefined;
+    const topicAt = at + 8;
+    at = text.indexOf('"', topicAt);
+    topic = text.slice(topicAt, at);
+    // Escapes are for the reader of JSON.
+    if (type.includes("\\") || topic.includes("\\")) return undefined;
+    last = { text: text.slice(0, at + 1), type, topic };
+  }
   let position: Position | undefined;
   if (text.startsWith('","e":"', at)) {
     const epoch = text.slice(at + 7, at + 15);
@@ -109,8 +119,6 @@ export function scanPublication(text: string): Message | undefined {
     at = end;
   }
   // Escapes, further fields and another order are for the reader of JSON.
-  if (!text.startsWith(',"p":', at) || type.includes("\\") || topic.includes("\\") || id?.includes("\\")) {
-    return undefined;
-  }
+  if (!text.startsWith(',"p":', at) || id?.includes("\\")) return undefined;
   return Message.undecoded(type, topic, position, id, priority, text.slice(at + 5, -1));
 }

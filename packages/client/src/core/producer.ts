@@ -86,17 +86,19 @@ export class Producer {
     const count = this.#session.isOpen ? this.#session.outbound.rate.take(room, now.ms) : 0;
     if (!count) return;
     this.#isTaking = true;
+    // A wake while the queue is asked must not be lost: this is set to true again only.
+    this.#hasMore = false;
     const round = this.#round;
     void this.queue.take(count, TAKE_BYTES_MAX).then((messages) => {
       this.#session.outbound.rate.giveBack(count - messages.length);
       if (round !== this.#round) return;
       this.#isTaking = false;
-      this.#hasMore = messages.length > 0;
+      this.#hasMore ||= messages.length > 0;
       for (const message of messages) {
         this.#lastSent = message.n;
         this.#write(message, `${CID}${message.n}`);
       }
-      if (messages.length) this.flush(now);
+      if (this.#hasMore) this.flush(now);
     });
   }
 

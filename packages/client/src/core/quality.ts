@@ -4,7 +4,10 @@
 export interface Quality {
   /** Smoothed round-trip time in milliseconds (RFC 6298, with 1/8); 0 before the first answer. */
   latencyMs: number;
-  /** Smoothed difference between successive round-trip times in milliseconds (RFC 3550 section 6.4.1, with 1/16). */
+  /**
+   * Smoothed difference between successive round-trip times in milliseconds (RFC 3550 section
+   * 6.4.1, with 1/16).
+   */
   jitterMs: number;
   /** The share of the last 50 pings that were not answered within 10 s, from 0 to 1. */
   loss: number;
@@ -14,7 +17,10 @@ export interface Quality {
   answered: number;
 }
 
-/** Measures the quality of one connection. Times are milliseconds with fractions, on a clock that never goes back. */
+/**
+ * Measures the quality of one connection. Times are milliseconds with fractions, on a clock that
+ * never goes back.
+ */
 export class QualityMeter {
   #latencyMs = 0;
   #jitterMs = 0;
@@ -33,7 +39,10 @@ export class QualityMeter {
     this.#open.push(nowMs);
   }
 
-  /** An answer, which belongs to the oldest ping on its way. Returns its round-trip time; undefined without a ping. */
+  /**
+   * An answer, which belongs to the oldest ping on its way. Returns its round-trip time; undefined
+   * without a ping.
+   */
   pongReceived(nowMs: number): number | undefined {
     const sentMs = this.#open.shift();
     if (sentMs === undefined) return undefined;
@@ -74,8 +83,8 @@ export class QualityMeter {
 }
 
 /**
- * 40 points for latency (all up to 20 ms, none from 1 s on, by its logarithm), 20 for jitter (none from 200 ms on) and
- * 40 for loss (none from 20 % on).
+ * 40 points for latency (all up to 20 ms, none from 1 s on, by its logarithm), 20 for jitter (none
+ * from 200 ms on) and 40 for loss (none from 20 % on).
  */
 function score(latencyMs: number, jitterMs: number, loss: number): number {
   const slow = Math.min(Math.log(Math.max(latencyMs, 20) / 20) / Math.log(50), 1);

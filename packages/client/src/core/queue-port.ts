@@ -1,6 +1,6 @@
 /**
- * The session's side of the queue of numbered messages (PROTOCOL 20). The core knows this interface only; the queue is an
- * entry point of its own.
+ * The session's side of the queue of numbered messages (PROTOCOL 20). The core knows this interface
+ * only; the queue is an entry point of its own.
  */
 
 import type { TidewireError } from "../errors.js";
@@ -12,7 +12,10 @@ export type Priority = 1 | 3 | 5 | 8 | 10;
 
 /** A message to keep until the server has acknowledged it. */
 export interface QueueEntry {
-  /** The topic of a publication (`publish_request`); without one it is a message to the server's application. */
+  /**
+   * The topic of a publication (`publish_request`); without one it is a message to the server's
+   * application.
+   */
   topic?: string;
   type: string;
   /** The payload as JSON text. */
@@ -20,7 +23,10 @@ export interface QueueEntry {
   /** The conflation key of a publication. */
   key?: string;
   priority: Priority;
-  /** When it is of no use any more, in milliseconds since 1970; the age limit of the queue holds as well. */
+  /**
+   * When it is of no use any more, in milliseconds since 1970; the age limit of the queue holds as
+   * well.
+   */
   expiresMs?: number;
 }
 
@@ -33,10 +39,11 @@ export interface QueuedMessage extends QueueEntry {
 /** What {@link QueuePort.add} returns when a message is stored. */
 export interface AddedEntry {
   /**
-   * Resolves when the server has acknowledged the message. Rejects with the server's error if it refused the message,
-   * with `EXPIRED` if it was too old to be sent, with `MESSAGE_TOO_LARGE` if the server takes no message of its size,
-   * with `CONNECTION_LOST` if it is not known whether the server took it, and with `CLOSED` if the client is closed
-   * first: the message then stays in the queue. A rejection that nobody awaits is not reported as unhandled.
+   * Resolves when the server has acknowledged the message. Rejects with the server's error if it
+   * refused the message, with `EXPIRED` if it was too old to be sent, with `MESSAGE_TOO_LARGE` if
+   * the server takes no message of its size, with `CONNECTION_LOST` if it is not known whether the
+   * server took it, and with `CLOSED` if the client is closed first: the message then stays in the
+   * queue. A rejection that nobody awaits is not reported as unhandled.
    */
   acknowledged: Promise<void>;
 }
@@ -44,16 +51,18 @@ export interface AddedEntry {
 /** What a queue tells the application through its client. */
 export type QueueReport =
   /**
-   * The server has forgotten this producer, so it is not known whether it took these messages. With `resent` they are sent
-   * again; otherwise they stay in the store until `done` is called, which is to be done when the application has handled
-   * the event. Further ones are reported after that.
+   * The server has forgotten this producer, so it is not known whether it took these messages. With
+   * `resent` they are sent again; otherwise they stay in the store until `done` is called, which is
+   * to be done when the application has handled the event. Further ones are reported after that.
    */
   | { type: "uncertain"; messages: QueueEntry[]; resent: boolean; done(): void }
   /** So many messages were too old to be sent, and are gone. */
   | { type: "expired"; messages: number }
   /** So many messages were larger than the server accepts, and are gone. */
   | { type: "too_large"; messages: number }
-  /** The store does not work, or cannot be had; what was to be stored is tried again until it works. */
+  /**
+   * The store does not work, or cannot be had; what was to be stored is tried again until it works.
+   */
   | { type: "queue_failed"; error: TidewireError }
   /** Messages are kept in memory only, and why. */
   | { type: "queue_in_memory"; reason: string };
@@ -61,8 +70,9 @@ export type QueueReport =
 /** What the session gives the queue. */
 export interface QueueHost {
   /**
-   * There may be something to take that was not there before, or `producerId` has changed. A session whose `client_hello` named
-   * another producer than `producerId`, or none, needs a new connection to send for it.
+   * There may be something to take that was not there before, or `producerId` has changed. A
+   * session whose `client_hello` named another producer than `producerId`, or none, needs a new
+   * connection to send for it.
    */
   wake(): void;
   report(report: QueueReport): void;
@@ -76,41 +86,59 @@ export type ProducerFactory = (
   onRefused: () => void,
 ) => Producer;
 
-/** A queue, as the session uses it. All calls but `add` concern the owner only, and do nothing in other tabs. */
+/**
+ * A queue, as the session uses it. All calls but `add` concern the owner only, and do nothing in
+ * other tabs.
+ */
 export interface QueuePort {
   /** The session's part, which comes with the queue. */
   readonly producer: ProducerFactory;
-  /** Opens the store. Resolves when messages can be added and it is known whether this client is the owner. */
+  /**
+   * Opens the store. Resolves when messages can be added and it is known whether this client is the
+   * owner.
+   */
   open(host: QueueHost): Promise<void>;
   /**
-   * The id for `client_hello` while this client is the owner: the only one that sends what the store holds. undefined in
-   * the other tabs, which add to the same store, and while the page is frozen.
+   * The id for `client_hello` while this client is the owner: the only one that sends what the
+   * store holds. undefined in the other tabs, which add to the same store, and while the page is
+   * frozen.
    */
   readonly producerId: string | undefined;
   /** Numbered messages that may be without an acknowledgement at a time. */
   readonly window: number;
   /** Messages in the store, as far as this client knows. */
   readonly depth: number;
-  /** Resolves when the message is stored. Rejects with `BUSY` if there is no room, or with `QUEUE_FAILED`. */
+  /**
+   * Resolves when the message is stored. Rejects with `BUSY` if there is no room, or with
+   * `QUEUE_FAILED`.
+   */
   add(entry: QueueEntry): Promise<AddedEntry>;
   /**
-   * Takes `producer` of a `server_hello`, and the largest message that the server accepts, in bytes; 0 for any. Numbers up
-   * to `last` are done, later ones are given out again by `take`. In another epoch than before the numbered messages are
-   * uncertain. undefined: this server keeps no producers, and `take` gives out nothing. To be called for each connection.
+   * Takes `producer` of a `server_hello`, and the largest message that the server accepts, in
+   * bytes; 0 for any. Numbers up to `last` are done, later ones are given out again by `take`. In
+   * another epoch than before the numbered messages are uncertain. undefined: this server keeps no
+   * producers, and `take` gives out nothing. To be called for each connection.
    */
   resume(producer: { epoch: string; last: number } | undefined, messageBytesMax: number): Promise<void>;
   /**
-   * Gives out at most `count` messages of `bytes` of payload together, but at least one if there is any: first those that
-   * have a number after the last that was given out, then others by priority and age. Empty if there are none; then `wake`
-   * follows when there may be. A take that a `resume` or `rewind` overtakes, or that finds the store failing, is empty.
+   * Gives out at most `count` messages of `bytes` of payload together, but at least one if there is
+   * any: first those that have a number after the last that was given out, then others by priority
+   * and age. Empty if there are none; then `wake` follows when there may be. A take that a `resume`
+   * or `rewind` overtakes, or that finds the store failing, is empty.
    */
   take(count: number, bytes: number): Promise<QueuedMessage[]>;
   /** The server has taken all numbers up to `last` (`message_ack`). */
   acknowledge(last: number): void;
-  /** The server has refused message `n` by an error of its own; its acknowledgement still removes it. */
+  /**
+   * The server has refused message `n` by an error of its own; its acknowledgement still removes
+   * it.
+   */
   refused(n: number, error: TidewireError): void;
   /** Numbers after `last` have to be given out again (`MESSAGE_GAP`, `RATE_LIMITED`). */
   rewind(last: number): void;
-  /** Stores what is still to be stored and gives up the ownership. What is not acknowledged stays in the store. */
+  /**
+   * Stores what is still to be stored and gives up the ownership. What is not acknowledged stays in
+   * the store.
+   */
   close(): Promise<void>;
 }

@@ -1,8 +1,9 @@
 /** Outbound rate limit: a token bucket that keeps below what the server accepts. */
 
 /**
- * A token bucket: `capacity` messages at once, `refillPerS` in the long run. A warning of the server halves the rate
- * for some seconds; a refusal stops it for as long as the server asks, and halves it after that.
+ * A token bucket: `capacity` messages at once, `refillPerS` in the long run. A warning of the
+ * server halves the rate for some seconds; a refusal stops it for as long as the server asks, and
+ * halves it after that.
  */
 export class RateLimit {
   readonly #capacity: number;
@@ -50,7 +51,9 @@ export class RateLimit {
     return nowMs + Math.ceil((1 - this.#tokens) / rate);
   }
 
-  /** After `rate_limit_warning`: no more than the server has left, and half of the rate for a while. */
+  /**
+   * After `rate_limit_warning`: no more than the server has left, and half of the rate for a while.
+   */
   warned(remaining: number, nowMs: number): void {
     this.#refill(nowMs);
     this.#tokens = Math.min(this.#tokens, remaining);

@@ -1,4 +1,7 @@
-/** Sequencer: lets each message of a topic through once and in order, and reports what is missing between them. */
+/**
+ * Sequencer: lets each message of a topic through once and in order, and reports what is missing
+ * between them.
+ */
 
 /** A place in a topic's history. */
 export interface Position {
@@ -20,8 +23,9 @@ export interface Gap {
 export type Sequenced<T> = { message: T; gap?: undefined } | { gap: Gap; message?: undefined };
 
 /**
- * What became of a message: let through; held until those before it have come; dropped, because it has come before or
- * its place was reported as a gap; or let through as the first of another history of its topic.
+ * What became of a message: let through; held until those before it have come; dropped, because it
+ * has come before or its place was reported as a gap; or let through as the first of another
+ * history of its topic.
  */
 export type SequencerOutcome = "delivered" | "held" | "duplicate" | "new_epoch";
 
@@ -30,7 +34,9 @@ export interface SequencerLimits {
   topicsMax: number;
   /** Messages that are held because others are missing, of all topics together. Default 1,024. */
   heldMax: number;
-  /** How long a message waits for those before it, in milliseconds; 0 to hold none. Default 1,000. */
+  /**
+   * How long a message waits for those before it, in milliseconds; 0 to hold none. Default 1,000.
+   */
   windowMs: number;
 }
 
@@ -43,9 +49,10 @@ interface Topic<T> {
 }
 
 /**
- * Orders the messages of many topics by their positions. A message that comes before its turn is held until those
- * before it have come, until the window is over, or until too many are held; then what is still missing is a gap, and
- * the held messages follow it. Results are appended to `out`; `nowMs` is on a clock that never goes back.
+ * Orders the messages of many topics by their positions. A message that comes before its turn is
+ * held until those before it have come, until the window is over, or until too many are held; then
+ * what is still missing is a gap, and the held messages follow it. Results are appended to `out`;
+ * `nowMs` is on a clock that never goes back.
  */
 export class Sequencer<T> {
   readonly #limits: SequencerLimits;
@@ -81,8 +88,9 @@ export class Sequencer<T> {
   }
 
   /**
-   * The usual case without allocation: whether this is the next message of a known topic of which nothing is held. If
-   * so, it counts as let through; otherwise nothing changes, and {@link handle} decides.
+   * The usual case without allocation: whether this is the next message of a known topic of which
+   * nothing is held. If so, it counts as let through; otherwise nothing changes, and {@link handle}
+   * decides.
    */
   pass(topic: string, epoch: string, offset: number): boolean {
     const known = this.#topics.get(topic);
@@ -115,8 +123,8 @@ export class Sequencer<T> {
   }
 
   /**
-   * The messages of a topic up to `position` have been seen, whoever delivered them: the answer to a subscription
-   * names a position, and a publisher knows that of its own message.
+   * The messages of a topic up to `position` have been seen, whoever delivered them: the answer to
+   * a subscription names a position, and a publisher knows that of its own message.
    */
   advance(topic: string, position: Position, nowMs: number, out: Sequenced<T>[]): void {
     const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
@@ -132,8 +140,9 @@ export class Sequencer<T> {
   }
 
   /**
-   * The messages of a topic from `from` to `to` of `epoch` will not come, as the server says, so that those behind
-   * them need not wait. What of them has come, or still comes before `from`, is let through.
+   * The messages of a topic from `from` to `to` of `epoch` will not come, as the server says, so
+   * that those behind them need not wait. What of them has come, or still comes before `from`, is
+   * let through.
    */
   skip(topic: string, epoch: string, from: number, to: number, nowMs: number, out: Sequenced<T>[]): void {
     const known = this.#topics.get(topic);
@@ -142,7 +151,10 @@ export class Sequencer<T> {
     }
   }
 
-  /** Sets where a topic stands, whatever was known of it. What was held is let through first, with the gaps. */
+  /**
+   * Sets where a topic stands, whatever was known of it. What was held is let through first, with
+   * the gaps.
+   */
   set(topic: string, position: Position, out: Sequenced<T>[]): void {
     const known = this.#topics.get(topic) ?? this.#insert(topic, position, out);
     this.#restart(topic, known, position, out);

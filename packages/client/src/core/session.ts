@@ -223,7 +223,6 @@ export class Session {
 
   #askTopics(request: TopicRequest, now: Now): void {
     const { payload } = request;
-    if (this.#isPoor && payload.action === "subscribe") payload.overload ??= "conflate";
     const settle = (error: TidewireError | undefined, answer: Envelope) => {
       if (!error) this.subscriptions.answered(request, answer, now.ms);
       else if (["TIMEOUT", "CONNECTION_LOST", "RATE_LIMITED"].includes(error.code)) {
@@ -258,9 +257,10 @@ export class Session {
     this.#say("ping", { timestamp: Math.floor(now.unixMs) });
   }
 
-  /** The network is poor or the user saves data: fewer pings, and `conflate` where nothing else is said. */
+  /** The network is poor or the user saves data: fewer pings, half the rate, `conflate` for who does not recover. */
   setPoor(isPoor: boolean): void {
     this.#isPoor = isPoor;
+    this.subscriptions.prefersNewest = isPoor;
   }
 
   /** The fresh token that the application gave; without one it is asked again while there is time. */
@@ -329,8 +329,9 @@ export class Session {
     const link = this.#link;
     const { idleTimeoutMs } = this.options;
     if (!link || !idleTimeoutMs) return;
-    link.heardMs = Math.max(now.ms - idleTimeoutMs + WAKE_GRACE_MS, 0);
-    if (link.isOpen && now.ms - link.pingMs > 1_000) this.ping(now);
+    link.heardMs = now.ms - idleTimeoutMs + Math.min(WAKE_GRACE_MS, idleTimeoutMs);
+    const isAsked = link.pings.length > 0 && now.ms - link.pingMs <= 1_000;
+    if (link.isOpen && !isAsked) this.ping(now);
   }
 
   // Receiving
@@ -502,8 +503,9 @@ export class Session {
     const [capacity, refill] = [uint(limits.rate_limit_capacity), uint(limits.rate_limit_refill)];
     this.outbound.giveBack();
     // The last tenth of the rate is left to the protocol's own messages.
+    const share = this.#isPoor ? 0.45 : 0.9;
     this.outbound.rate = this.options.rateLimit
-      ? new RateLimit(Math.ceil(capacity * 0.9), Math.ceil(refill * 0.9), now.ms)
+      ? new RateLimit(Math.ceil(capacity * share), Math.ceil(refill * share), now.ms)
       : RateLimit.unlimited();
     const interval = this.options.pingIntervalMs || uint(p.ping_interval) || Infinity;
     link.intervalMs = Math.max(interval, this.options.pingIntervalMs ? 100 : 1_000) * (this.#isPoor ? 2 : 1);

@@ -72,6 +72,8 @@ export class Subscriptions {
   readonly #dirty = new Set<Topic>();
   readonly #routes = new Map<string, readonly Topic[]>();
   readonly #sequencer: Sequencer<Message | undefined>;
+  /** The network is poor: who does not recover is content with the newest publication of each key. */
+  prefersNewest = false;
   #patterns = 0;
   #loosePatterns = 0;
 
@@ -208,6 +210,7 @@ export class Subscriptions {
     const hasHistory = !topic.matches && !topic.wire.queue_group;
     return {
       action: "subscribe",
+      ...(this.prefersNewest && !recover && !topic.wire.queue_group ? { overload: "conflate" } : {}),
       ...topic.wire,
       ...(recover && hasHistory && this.#startPosition(topic) ? { recover: true as const } : {}),
       ...(replay && hasHistory && !topic.wasActive ? { replay } : {}),

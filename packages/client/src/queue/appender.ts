@@ -1,4 +1,7 @@
-/** Appending of messages to a store: what is added while a commit is under way goes into the next one together. */
+/**
+ * Appending of messages to a store: what is added while a commit is under way goes into the next
+ * one together.
+ */
 
 import { utf8 } from "../core/bytes.js";
 import type { AddedEntry, QueueEntry } from "../core/queue-port.js";
@@ -17,7 +20,9 @@ export class Appender {
   #adding: Adding[] = [];
   #storing: Promise<void> | undefined;
 
-  /** `append` stores messages and returns the receipt of each, or undefined where there was no room. */
+  /**
+   * `append` stores messages and returns the receipt of each, or undefined where there was no room.
+   */
   constructor(
     { ageMaxMs }: { ageMaxMs: number },
     append: (rows: NewRow[]) => Promise<(Promise<void> | undefined)[]>,

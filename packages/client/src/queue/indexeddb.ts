@@ -1,4 +1,7 @@
-/** Storage in IndexedDB, which survives a crash of the tab and of the browser. Several tabs may use it. */
+/**
+ * Storage in IndexedDB, which survives a crash of the tab and of the browser. Several tabs may use
+ * it.
+ */
 
 import type { Depth, Limits, Meta, NewRow, Row, Storage } from "./storage.js";
 
@@ -114,8 +117,9 @@ export class IndexedDbStorage implements Storage {
   }
 
   /**
-   * Runs `work`, which places requests at once, in a transaction. Resolves with what it returns when all of it is on the
-   * disk. A connection that the browser has lost (Safari does so in the background) is opened again, once.
+   * Runs `work`, which places requests at once, in a transaction. Resolves with what it returns
+   * when all of it is on the disk. A connection that the browser has lost (Safari does so in the
+   * background) is opened again, once.
    */
   async #transact<T>(
     mode: IDBTransactionMode,

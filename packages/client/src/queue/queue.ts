@@ -12,6 +12,7 @@ import type {
 } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
 import { Appender } from "./appender.js";
+import { limitsOf, type QueueLimits } from "./limits.js";
 import { Receipts, type Refusal } from "./receipts.js";
 import {
   COMMIT_MAX,
@@ -28,23 +29,6 @@ import {
   waitingOrder,
 } from "./storage.js";
 import { type TabMessage, Tabs } from "./tabs.js";
-
-export interface QueueLimits {
-  /** Messages at most. Default 100,000. */
-  messagesMax: number;
-  /** Bytes of their payloads at most. Default 64 MiB. */
-  bytesMax: number;
-  /** How long a message is kept that was not sent, in milliseconds; 0 for ever. Default a day. */
-  ageMaxMs: number;
-  /** Messages that may be without an acknowledgement at a time. Default 1,024. */
-  window: number;
-  /**
-   * What becomes of messages of which it is not known whether the server took them, because it has forgotten this client:
-   * `drop` reports them (each arrives at most once), `resend` sends them again and reports them (each arrives at least
-   * once). Default `drop`.
-   */
-  uncertain: "drop" | "resend";
-}
 
 /** Where a queue keeps its messages. */
 export interface Place {
@@ -89,9 +73,12 @@ export class Queue implements QueuePort {
   #done: Row[] = [];
   #isReportingUncertain = false;
 
-  /** `place` gives the storage of an opening; `notWorking` says why the one that it gave first cannot be used. */
+  /**
+   * `place` gives the storage of an opening; `notWorking` says why the one that it gave first
+   * cannot be used.
+   */
   constructor(limits: Partial<QueueLimits>, place: (notWorking?: string) => Place) {
-    this.#limits = { ...DEFAULTS, ...limits };
+    this.#limits = limitsOf(limits);
     this.#place = place;
     this.#appender = new Appender(this.#limits, (rows) => this.#append(rows));
   }
@@ -196,7 +183,6 @@ export class Queue implements QueuePort {
   }
 
   async #resume({ epoch, last }: { epoch: string; last: number }, round: number): Promise<void> {
-    await this.#deleteDone();
     const numbered = await this.#storage.select(NUMBERED, Number.POSITIVE_INFINITY);
     if (round !== this.#round) return;
     const isForgotten = this.#meta.epoch !== undefined && this.#meta.epoch !== epoch;
@@ -323,7 +309,8 @@ export class Queue implements QueuePort {
     const done = this.#numbered.filter(({ order }) => order <= upTo);
     if (done.length === 0) return;
     this.#numbered = this.#numbered.slice(done.length);
-    // Those who wait learn it before the store does. If it never does, the message is sent again, and dropped there.
+    // Those who wait learn it before the store does. If it never does, the message is sent again,
+    // and dropped there.
     this.#settle(done);
     this.#done.push(...done);
     if (this.#done.length === done.length) void this.#insist(undefined, () => this.#deleteDone());
@@ -368,7 +355,8 @@ export class Queue implements QueuePort {
     this.#meta = await this.#storage.open(this.#meta.producer);
     const { ageMaxMs, messagesMax } = this.#limits;
     if (ageMaxMs > 0) {
-      // A message that was stored while the clock was ahead would stay until the clock is there again.
+      // A message that was stored while the clock was ahead would stay until the clock is there
+      // again.
       const expiresMs = Date.now() + ageMaxMs;
       const late = await this.#storage.expiring(expiresMs + 1, Number.POSITIVE_INFINITY, messagesMax);
       if (late.length > 0)
@@ -381,7 +369,10 @@ export class Queue implements QueuePort {
     void this.#settleMissing();
   }
 
-  /** Reports uncertain messages, some at a time. They are kept until the application has handled that. */
+  /**
+   * Reports uncertain messages, some at a time. They are kept until the application has handled
+   * that.
+   */
   async #reportUncertain(): Promise<void> {
     if (this.#isReportingUncertain || !this.#isOwner) return;
     this.#isReportingUncertain = true;
@@ -437,7 +428,10 @@ export class Queue implements QueuePort {
     return done;
   }
 
-  /** Runs a job of the owner again until it works, or until it is of no use: in another round, if it has one. */
+  /**
+   * Runs a job of the owner again until it works, or until it is of no use: in another round, if it
+   * has one.
+   */
   #insist(round: number | undefined, job: (round: number) => Promise<void>): Promise<void> {
     return this.#job(async () => {
       while (this.#isOwner && (round === undefined || round === this.#round)) {
@@ -482,13 +476,6 @@ export class Queue implements QueuePort {
   }
 }
 
-const DEFAULTS: QueueLimits = {
-  messagesMax: 100_000,
-  bytesMax: 64 * 1024 * 1024,
-  ageMaxMs: 24 * 3600 * 1000,
-  window: 1024,
-  uncertain: "drop",
-};
 const NOTHING = { messages: [], isAny: false };
 /** How long a store that did not work is left alone. */
 const RETRY_MS = 1000;

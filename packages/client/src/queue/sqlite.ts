@@ -1,6 +1,7 @@
 /**
- * Storage in an SQLite file by `node:sqlite`, which survives a crash of the process or of the machine at any point. The
- * tables are those of the Rust and Python clients, so that a file may go from one to another.
+ * Storage in an SQLite file by `node:sqlite`, which survives a crash of the process or of the
+ * machine at any point. The tables are those of the Rust and Python clients, so that a file may go
+ * from one to another.
  */
 
 import type { Priority } from "../core/queue-port.js";

@@ -3,7 +3,10 @@
 import type { QueueEntry } from "../core/queue-port.js";
 import { TidewireError } from "../errors.js";
 
-/** A message that was never sent; that has a number; of which it is not known whether the server took it. */
+/**
+ * A message that was never sent; that has a number; of which it is not known whether the server
+ * took it.
+ */
 export const WAITING = 0;
 export const NUMBERED = 1;
 export const UNCERTAIN = 2;
@@ -12,13 +15,19 @@ export const UNCERTAIN = 2;
 export interface NewRow extends QueueEntry {
   /** {@link WAITING}, {@link NUMBERED} or {@link UNCERTAIN}. */
   state: number;
-  /** Its place among those of its state: by priority while waiting, the number when numbered, else 0. */
+  /**
+   * Its place among those of its state: by priority while waiting, the number when numbered, else
+   * 0.
+   */
   order: number;
   /** Bytes of its payload. */
   bytes: number;
 }
 
-/** A stored message. `expiresMs` is set while it waits only: what may have been sent does not expire. */
+/**
+ * A stored message. `expiresMs` is set while it waits only: what may have been sent does not
+ * expire.
+ */
 export interface Row extends NewRow {
   /** Grows with each message that is stored, and is never used again. */
   row: number;
@@ -42,7 +51,10 @@ export interface Limits {
   bytesMax: number;
 }
 
-/** Keeps messages. What a call has resolved survives whatever the storage promises to survive. Calls may overlap. */
+/**
+ * Keeps messages. What a call has resolved survives whatever the storage promises to survive. Calls
+ * may overlap.
+ */
 export interface Storage {
   /** Messages in the store after the last call, and the bytes of their payloads. */
   readonly depth: Depth;
@@ -54,7 +66,10 @@ export interface Storage {
   select(state: number, count: number): Promise<Row[]>;
   /** Waiting rows that expire within these times. */
   expiring(fromMs: number, toMs: number, count: number): Promise<Row[]>;
-  /** Changes and deletes rows, and sets the epoch, all or nothing. Rows to delete may be gone already. */
+  /**
+   * Changes and deletes rows, and sets the epoch, all or nothing. Rows to delete may be gone
+   * already.
+   */
   update(changed: readonly Row[], deleted: readonly Row[], epoch?: string): Promise<void>;
   /** Those of these rows that are not in the store. */
   missing(rows: readonly number[]): Promise<number[]>;

@@ -35,7 +35,10 @@ export class Tabs {
     this.#handler = handler;
   }
 
-  /** Resolves when it is known whether this tab is the owner now. It becomes so later when the owner ends. */
+  /**
+   * Resolves when it is known whether this tab is the owner now. It becomes so later when the owner
+   * ends.
+   */
   async join(): Promise<void> {
     const { signal } = this.#listeners;
     const leave = () => this.#suspend();

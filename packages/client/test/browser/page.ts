@@ -1,6 +1,6 @@
 /**
- * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1; `launch` starts Debian's
- * Chromium with a profile of its own, as a process that a test may kill.
+ * Pages in a real browser for tests. `serve` bundles a page's script and serves it from 127.0.0.1;
+ * `launch` starts Debian's Chromium with a profile of its own, as a process that a test may kill.
  */
 
 import { type ChildProcess, spawn } from "node:child_process";
@@ -87,7 +87,9 @@ export async function makeProfile(): Promise<{ path: string; remove(): Promise<v
   return { path, remove: () => rm(path, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }) };
 }
 
-/** Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end. */
+/**
+ * Starts Chromium, without a window, on the profile at `path` or on one that it removes at the end.
+ */
 export async function launch(path?: string, args: string[] = []): Promise<Chromium> {
   const own = path === undefined ? await makeProfile() : undefined;
   const profile = path ?? own!.path;
@@ -100,12 +102,14 @@ export async function launch(path?: string, args: string[] = []): Promise<Chromi
     "--disable-gpu",
     "--disable-dev-shm-usage",
   ];
-  const paths = [`--user-data-dir=${profile}`, "--remote-debugging-port=0"];
+  const paths = [`--user-data-dir=${profile}`, "--remote-debugging-port=0", "--remote-debugging-pipe"];
   const hosts = "--host-resolver-rules=MAP *.test 127.0.0.1";
   const child = spawn(CHROMIUM, [...fixed, ...paths, hosts, ...args, "about:blank"], {
     // A group of its own, so that it can be killed with its children.
     detached: true,
-    stdio: "ignore",
+    // The browser ends when this end of the pipes is gone, so that it does not outlive a test that
+    // is killed itself.
+    stdio: ["ignore", "ignore", "ignore", "pipe", "pipe"],
   });
   const exited = once(child, "exit");
   const kill = async () => {

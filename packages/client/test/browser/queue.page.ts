@@ -1,11 +1,13 @@
 /** A page with a queue, which a test drives from outside. */
 
 import type { QueuedMessage, QueueReport } from "../../src/core/queue-port.js";
-import type { QueueLimits } from "../../src/queue/queue.js";
+import type { QueueLimits } from "../../src/queue/limits.js";
 import { queue } from "../../src/queue.js";
 import { add, cases, type Fixture, textsOf } from "../queue-cases.js";
 
-/** The queue of this tab, what it has told, and what became of the messages that were added here. */
+/**
+ * The queue of this tab, what it has told, and what became of the messages that were added here.
+ */
 const tab = {
   queue: queue(),
   reports: [] as string[],
@@ -69,7 +71,10 @@ async function runCase(name: string, database: string): Promise<void> {
   await cases[name]!(fixture);
 }
 
-/** Loses the connection to the database at every fifth transaction, as Safari does to pages in the background. */
+/**
+ * Loses the connection to the database at every fifth transaction, as Safari does to pages in the
+ * background.
+ */
 function loseConnections(): void {
   const original = IDBDatabase.prototype.transaction;
   let transactions = 0;

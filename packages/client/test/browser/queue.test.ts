@@ -163,7 +163,8 @@ describe("tabs that share a queue", { timeout: 120_000 }, () => {
     const owner = await openTab("frozen");
     const other = await openTab("frozen");
     await owner.evaluate(() => tab.add("a", "b"));
-    // What the browser tells a page that it freezes. It does not freeze pages that DevTools look at.
+    // What the browser tells a page that it freezes. It does not freeze pages that DevTools look
+    // at.
     await owner.evaluate(() => document.dispatchEvent(new Event("freeze")));
     expect(await isOwner(owner)).toBe(false);
     await other.waitForFunction(() => tab.queue.producerId !== undefined);

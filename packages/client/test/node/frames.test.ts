@@ -1,7 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { FrameError, FrameReader } from "../../src/transport/node/frames.js";
 import { type Random, randomOf } from "./random.js";
 import { type FrameCase, vectors, withoutMasks } from "./vectors.js";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 interface Read {
   events: Record<string, unknown>[];
@@ -176,6 +178,21 @@ describe("the limit of a message", () => {
     expect(readers.length).toBe(50);
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(64 * 2 ** 20);
   });
+});
+
+test.each([1, 2])("a message of opcode %i in a million parts takes no more memory than in one", (opcode) => {
+  const parts = 1_000_000;
+  let message: unknown;
+  const sink = { message: (frame: unknown) => (message = frame), ping() {}, pong() {}, close() {} };
+  const reader = new FrameReader(parts, sink);
+  const block = Buffer.concat(Array.from({ length: 10_000 }, () => Buffer.from([0, 1, 0x61])));
+  reader.read(Buffer.from([opcode, 0]));
+  const before = process.memoryUsage();
+  for (let read = 0; read < parts / 10_000; read += 1) reader.read(Buffer.from(block));
+  const after = process.memoryUsage();
+  expect(after.heapUsed + after.external - before.heapUsed - before.external).toBeLessThan(60 * 2 ** 20);
+  reader.read(Buffer.from([0x80, 0]));
+  expect((message as { length: number }).length).toBe(parts);
 });
 
 test("a message longer than a read is put together", () => {

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import {
   acceptValue,
   parseResponse,
@@ -6,6 +6,8 @@ import {
   writeRequest,
 } from "../../src/transport/node/handshake.js";
 import { type RequestCase, type ResponseCase, vectors } from "./vectors.js";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 // This transport offers no extension, so that the cases that offer one do not concern it.
 const RESPONSES = vectors<ResponseCase>("handshake-responses").filter((one) => !one.offers_deflate);

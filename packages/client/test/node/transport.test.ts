@@ -53,6 +53,16 @@ describe("opening", () => {
     expect(client.socket.server).toBe("test/1");
   });
 
+  test("by a name that has several addresses reads as by an address", async () => {
+    const server = await serve();
+    const client = connect(server.url.replace("127.0.0.1", "localhost"));
+    await until(() => client.isOpen);
+    expect(server.peers[0]!.request).toContain(`\r\nHost: localhost:${server.port}\r\n`);
+    server.peers[0]!.stream.write(frameOf(1, "here"));
+    await until(() => client.messages.length > 0);
+    expect(client.messages).toEqual(["here"]);
+  });
+
   test("tells the status and how long to wait", async () => {
     const server = await serve((peer) =>
       peer.stream.end("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"),
@@ -349,6 +359,18 @@ describe("the end", () => {
     await until(() => client.closes.length > 0);
     expect(client.closes.length).toBe(1);
     expect(client.closes[0]!.code).toBe(1006);
+  });
+
+  test("comes when a handler throws in the middle of a read", async () => {
+    const { client, peer } = await connected(() => {
+      throw new Error("of the handler");
+    });
+    const thrown = new Promise<Error>((resolve) => process.setUncaughtExceptionCaptureCallback(resolve));
+    peer.stream.write(Buffer.concat([frameOf(1, "a"), frameOf(10, "p"), frameOf(1, "b")]));
+    expect((await thrown).message).toBe("of the handler");
+    process.setUncaughtExceptionCaptureCallback(null);
+    await until(() => client.closes.length > 0);
+    expect(client.closes).toEqual([{ code: 1006, reason: "a handler of the connection threw an error" }]);
   });
 
   test("by terminate is at once, and nothing is handed over after it", async () => {

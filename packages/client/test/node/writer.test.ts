@@ -1,9 +1,11 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { OPCODE } from "../../src/transport/node/frames.js";
 import { FrameWriter } from "../../src/transport/node/writer.js";
 import { PreparedFrame } from "../../src/transport/prepared.js";
 import { randomOf } from "./random.js";
 import { type FrameCase, rawFrames, vectors, withoutMasks } from "./vectors.js";
+
+vi.setConfig({ testTimeout: 60_000 });
 
 /** What a writer hands over, in pieces, as copies. */
 function written(write: (writer: FrameWriter) => void): Buffer[] {

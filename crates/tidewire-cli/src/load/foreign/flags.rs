@@ -1,6 +1,6 @@
 //! Translation of the flags of other load generators into ours.
 
-use super::Tool;
+use super::{Tool, autocannon, hey};
 use tidewire_load::options::quantity;
 
 /// A flag of another tool.
@@ -41,6 +41,8 @@ pub(super) fn of(tool: Tool) -> &'static [Flag] {
         Tool::Ab => AB,
         Tool::Wrk => WRK,
         Tool::Loadtest => LOADTEST,
+        Tool::Autocannon => autocannon::FLAGS,
+        Tool::Hey => hey::FLAGS,
     }
 }
 
@@ -80,10 +82,12 @@ pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
                 add(&["-c", "10"]);
             }
         }
+        Tool::Autocannon => add(&autocannon::defaults(&has)),
+        Tool::Hey => add(&hey::defaults(&has)),
     }
 }
 
-const fn flag(names: &'static [&'static str], meaning: Meaning) -> Flag {
+pub(super) const fn flag(names: &'static [&'static str], meaning: Meaning) -> Flag {
     Flag { names, meaning }
 }
 
@@ -210,15 +214,16 @@ const LOADTEST: &[Flag] = &[
     JSON,
 ];
 
-const OUT: Flag = flag(&["--out"], Meaning::Value("--out"));
-const EXPECT: Flag = flag(&["--expect"], Meaning::Value("--expect"));
-const BASELINE: Flag = flag(&["--baseline"], Meaning::Value("--baseline"));
-const FAIL_IF_SLOWER: Flag = flag(&["--fail-if-slower"], Meaning::Words(&["--fail-if-slower"]));
-const JSON: Flag = flag(&["--json"], Meaning::Words(&["--json"]));
+pub(super) const OUT: Flag = flag(&["--out"], Meaning::Value("--out"));
+pub(super) const EXPECT: Flag = flag(&["--expect"], Meaning::Value("--expect"));
+pub(super) const BASELINE: Flag = flag(&["--baseline"], Meaning::Value("--baseline"));
+pub(super) const FAIL_IF_SLOWER: Flag =
+    flag(&["--fail-if-slower"], Meaning::Words(&["--fail-if-slower"]));
+pub(super) const JSON: Flag = flag(&["--json"], Meaning::Words(&["--json"]));
 const SERIES: &str = "write --out DIR, and read the series in report.json";
 
 /// A time in seconds, or with its unit.
-fn timeout(text: &str) -> Result<Vec<String>, String> {
+pub(super) fn timeout(text: &str) -> Result<Vec<String>, String> {
     let time = quantity::duration(text).map_err(|error| error.to_string())?;
     Ok(vec![
         "--timeout-ms".to_owned(),

@@ -1,6 +1,6 @@
 //! A report in the lines of other load generators.
 
-use super::Tool;
+use super::{Tool, autocannon, hey};
 use std::fmt::Write;
 use tidewire_load::Report;
 use tidewire_load::report::{Latency, Requests, TestResult};
@@ -16,26 +16,28 @@ pub(crate) fn report(tool: Tool, report: &Report) -> String {
         Tool::Ab => ab(&mut out, &figures),
         Tool::Wrk => wrk(&mut out, &figures),
         Tool::Loadtest => loadtest(&mut out, &figures),
+        Tool::Autocannon => autocannon::lines(&mut out, &figures),
+        Tool::Hey => hey::lines(&mut out, &figures),
     }
     .expect("writing to a string does not fail");
     out
 }
 
 /// What all of them print.
-struct Figures<'a> {
-    url: &'a str,
-    server: &'a str,
-    result: &'a TestResult,
-    threads: u32,
-    requests: Requests,
-    seconds: f64,
-    rate_per_s: f64,
-    latency: Latency,
+pub(super) struct Figures<'a> {
+    pub(super) url: &'a str,
+    pub(super) server: &'a str,
+    pub(super) result: &'a TestResult,
+    pub(super) threads: u32,
+    pub(super) requests: Requests,
+    pub(super) seconds: f64,
+    pub(super) rate_per_s: f64,
+    pub(super) latency: Latency,
     /// Everything that was received.
-    wire: u64,
-    body: u64,
+    pub(super) wire: u64,
+    pub(super) body: u64,
     /// Responses that are neither 2xx nor 3xx.
-    refused: u64,
+    pub(super) refused: u64,
 }
 
 impl<'a> Figures<'a> {
@@ -63,7 +65,7 @@ impl<'a> Figures<'a> {
     }
 
     /// Milliseconds that a share of the latencies do not exceed.
-    fn ms(&self, percentile: f64) -> f64 {
+    pub(super) fn ms(&self, percentile: f64) -> f64 {
         let latency = &self.latency;
         let known = [
             (50.0, latency.p50),
@@ -456,6 +458,50 @@ mod tests {
                 " timeout:   4 errors",
             ],
         );
+    }
+
+    #[test]
+    fn the_lines_of_autocannon() {
+        assert_lines(
+            Tool::Autocannon,
+            &[
+                "Running 2s test @ http://127.0.0.1:8080/a/b",
+                "10 connections",
+                "Stat              2.5%         50%       97.5%         99%         Avg       Stdev         Max",
+                "Latency        1.50 ms     1.50 ms     9.00 ms     9.00 ms     1.60 ms     0.50 ms    20.00 ms",
+                "Req/Sec              0           0           0           0        5000           0           0",
+                "9980 2xx responses, 10 non 2xx responses",
+                "10000 requests in 2.00s, 2.10 MB read",
+                "10 errors (4 timeouts)",
+            ],
+        );
+    }
+
+    #[test]
+    fn the_lines_of_hey() {
+        assert_lines(
+            Tool::Hey,
+            &[
+                "Summary:",
+                "  Total:\t2.0000 secs",
+                "  Slowest:\t0.0200 secs",
+                "  Requests/sec:\t5000.0000",
+                "  Total data:\t20000 bytes",
+                "  Size/request:\t2 bytes",
+                "  10% in 0.0015 secs",
+                "  90% in 0.0020 secs",
+                "  99% in 0.0090 secs",
+                "  [200]\t9980 responses",
+                "  [503]\t10 responses",
+                "  [4]\ttimeout",
+            ],
+        );
+        let text = report(Tool::Hey, &sample());
+        let bars = text
+            .lines()
+            .filter_map(|line| line.split_once("[")?.1.split_once("]\t|"));
+        let counts: Vec<u64> = bars.map(|(count, _)| count.parse().unwrap()).collect();
+        assert_eq!(counts, [0, 9_000, 0, 0, 0, 990, 0, 0, 0, 0, 10]);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! The tool's flags become ours, word by word, so that every check of ours holds for them. What has no counterpart is
 //! refused and never ignored, unless it changes nothing that is measured.
 
+mod autocannon;
 mod flags;
+mod hey;
 mod lines;
 
 use crate::failure::Failure;
@@ -22,6 +24,10 @@ pub(crate) enum Tool {
     Wrk,
     /// The npm package loadtest
     Loadtest,
+    /// The npm package autocannon
+    Autocannon,
+    /// hey
+    Hey,
 }
 
 impl Tool {
@@ -30,6 +36,8 @@ impl Tool {
             Self::Ab => "ab",
             Self::Wrk => "wrk",
             Self::Loadtest => "loadtest",
+            Self::Autocannon => "autocannon",
+            Self::Hey => "hey",
         }
     }
 }
@@ -49,7 +57,9 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
     let tool = tool
         .and_then(|name| Tool::from_str(name, false).ok())
         .ok_or_else(|| {
-            Failure::usage("--as: expected ab, wrk or loadtest, and then the flags of that tool")
+            Failure::usage(
+                "--as: expected ab, wrk, loadtest, autocannon or hey, and then the flags of that tool",
+            )
         })?;
     let rest: Option<Vec<String>> = words
         .iter()
@@ -126,7 +136,7 @@ fn find<'w>(known: &'static [Flag], word: &'w str) -> Option<(&'static Flag, Opt
         .map(|flag| (flag, Some(value)))
 }
 
-/// ab and wrk take a host without `http://`.
+/// All but loadtest take a host without `http://`.
 fn url(tool: Tool, word: &str) -> String {
     match word.contains("://") || tool == Tool::Loadtest {
         true => word.to_owned(),
@@ -221,6 +231,38 @@ mod tests {
     }
 
     #[test]
+    fn the_flags_of_autocannon() {
+        assert_eq!(
+            ours("tidewire load --as autocannon -c 100 -d 5 -p 4 -w 2 -H a=b:c h:80/"),
+            "tidewire load --lines-of autocannon -c 100 -d 5 -p 4 -t 2 -H a: b:c http://h:80/ --expect-status any \
+             --insecure --timeout-ms 10000"
+        );
+        assert_eq!(
+            ours(
+                "tidewire load --as autocannon -a 500 -R 50 -m PUT -b x -t 2 --ca ca.pem https://h/"
+            ),
+            "tidewire load --lines-of autocannon -n 500 --rate-per-s 50 -m PUT --body x --timeout-ms 2000 \
+             --ca ca.pem https://h/ --expect-status any -c 10 -t 1"
+        );
+    }
+
+    #[test]
+    fn the_flags_of_hey() {
+        assert_eq!(
+            ours("tidewire load --as hey http://h/"),
+            "tidewire load --lines-of hey http://h/ --expect-status any --insecure -c 50 --timeout-ms 20000 \
+             --compressed --redirects 10 -n 200"
+        );
+        let words = "tidewire load --as hey -z 10s -c 5 -q 20 -t 3 -disable-keepalive -disable-compression \
+                     -disable-redirects -m POST -d {} -T application/json http://h/";
+        assert_eq!(
+            ours(words),
+            "tidewire load --lines-of hey -d 10s -c 5 --messages-per-s 20 --timeout-ms 3000 --no-keepalive -m POST \
+             --body {} -H Content-Type: application/json http://h/ --expect-status any --insecure"
+        );
+    }
+
+    #[test]
     fn what_has_no_counterpart_is_refused_in_one_line() {
         for (words, expected) in [
             (
@@ -242,7 +284,7 @@ mod tests {
             ),
             (
                 "tidewire load --as k6 http://h/",
-                "expected ab, wrk or loadtest",
+                "expected ab, wrk, loadtest, autocannon or hey",
             ),
             (
                 "tidewire load --as wrk --timeout x http://h/",

@@ -2,15 +2,37 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time in which the calling thread was ready to run and had no core, since it began (the second number of
-/// `schedstat`, proc_pid_schedstat(5)).
+/// Tells one thread again and again how long it has waited for a core. The system looks its file up once, which costs
+/// several times as much as to read it.
+#[derive(Debug)]
+pub struct WaitClock(Option<fs::File>);
+
+impl WaitClock {
+    /// That of the calling thread.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        Self(fs::File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// Time in which the thread was ready to run and had no core, since it began (the second number of `schedstat`,
+    /// proc_pid_schedstat(5)).
+    #[must_use]
+    pub fn waited(&self) -> Option<Duration> {
+        let mut buffer = [0; 96];
+        let bytes = self.0.as_ref()?.read_at(&mut buffer, 0).ok()?;
+        let text = std::str::from_utf8(&buffer[..bytes]).ok()?;
+        let waited_ns = text.split_whitespace().nth(1)?.parse().ok()?;
+        Some(Duration::from_nanos(waited_ns))
+    }
+}
+
+/// [`WaitClock::waited`] of the calling thread, for those who ask once.
 pub fn thread_waited() -> Option<Duration> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let waited_ns = text.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Duration::from_nanos(waited_ns))
+    WaitClock::of_this_thread().waited()
 }
 
 /// The cores that a process may run on: those of any of its threads. Empty when it cannot be read.

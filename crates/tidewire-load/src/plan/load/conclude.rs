@@ -17,6 +17,7 @@ use crate::report::{
 use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{Aim, Evidence, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
+use crate::worker::service::order::DialogueKind;
 
 /// A phase that is over, and what both sides have used.
 pub(super) struct Concluding {
@@ -85,6 +86,10 @@ impl Loading<'_> {
             result.latency_other_us = tally.service.summary(LatencyOrigin::Sent);
         }
         result.confirmed_by = vec![ConfirmedBy::Reply];
+        if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue {
+            let names = messages.layer.extensions().iter();
+            result.extensions = names.map(|&name| name.to_owned()).collect();
+        }
         let sending = tally.sending();
         let load = &mut result.load;
         load.requests = Some(tally.requests);

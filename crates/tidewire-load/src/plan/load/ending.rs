@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::accounting::live::ServiceLive;
 use crate::accounting::observation::Observation;
 use crate::accounting::precision::Precision;
-use crate::accounting::windows::Window;
+use crate::accounting::windows::{EndedWindow, Window};
 use crate::report::number;
 use crate::verdict::expectation::{Expectation, Patience};
 
@@ -14,9 +14,13 @@ use crate::verdict::expectation::{Expectation, Patience};
 pub(super) struct Ending {
     patience: Option<Patience<Observation>>,
     precision: Option<Precision>,
-    /// What the precision is computed from.
+    /// What the precision is computed from: windows of one length.
     windows: Vec<Window>,
-    windows_seen: usize,
+    /// The index of each of them, ascending.
+    indexes: Vec<usize>,
+    length: Duration,
+    /// The end of the last window that was looked at.
+    seen: Duration,
     reason: Option<EndedBy>,
 }
 
@@ -40,34 +44,59 @@ impl Ending {
         self.precision = Some(precision.clone());
     }
 
-    /// Why the phase is to end now.
+    /// Why the phase is to end now. Each window is observed once, when every worker has published it.
     pub(super) fn look(&mut self, service: &ServiceLive) -> Option<&EndedBy> {
-        if let Some((index, window)) = &service.window
-            && *index >= self.windows_seen
-            && is_complete(*index, service.elapsed)
+        if let Some(ended) = &service.window
+            && ended.end() > self.seen
+            && service.elapsed >= ended.end() + PUBLISHING
         {
-            self.windows_seen = index + 1;
-            self.observe(window);
+            self.observe_expectations(ended);
+            self.observe_precision(ended);
+            self.seen = ended.end();
         }
         self.reason.as_ref()
     }
 
-    fn observe(&mut self, window: &Window) {
-        if let Some(patience) = &mut self.patience {
-            let observation = Observation {
-                seconds: WINDOW_S,
-                window: window.clone(),
-                ..Observation::default()
-            };
-            if let Some(broken) = patience.observe(&observation) {
-                self.reason = Some(EndedBy::Broken(broken.to_string()));
-            }
+    fn observe_expectations(&mut self, ended: &EndedWindow) {
+        // The first window of twice the length may begin with one that was looked at.
+        if ended.start() < self.seen {
+            return;
         }
-        if let Some(precision) = &self.precision {
-            self.windows.push(window.clone());
-            if self.reason.is_none() && precision.is_met(&self.windows) {
-                self.reason = Some(EndedBy::Known);
-            }
+        let Some(patience) = &mut self.patience else {
+            return;
+        };
+        let observation = Observation {
+            seconds: ended.length.as_secs_f64(),
+            window: ended.window.clone(),
+            ..Observation::default()
+        };
+        if let Some(broken) = patience.observe(&observation) {
+            self.reason = Some(EndedBy::Broken(broken.to_string()));
+        }
+    }
+
+    fn observe_precision(&mut self, ended: &EndedWindow) {
+        let Some(precision) = &self.precision else {
+            return;
+        };
+        if self.windows.is_empty() {
+            self.length = ended.length;
+        }
+        while self.length < ended.length {
+            self.length *= 2;
+            let windows = std::mem::take(&mut self.indexes)
+                .into_iter()
+                .zip(std::mem::take(&mut self.windows));
+            (self.indexes, self.windows) = pairs(windows).into_iter().unzip();
+        }
+        // The last pair may be what has ended now.
+        let known = self.indexes.partition_point(|index| *index < ended.index);
+        self.indexes.truncate(known);
+        self.windows.truncate(known);
+        self.indexes.push(ended.index);
+        self.windows.push(ended.window.clone());
+        if self.reason.is_none() && precision.is_met(&self.windows) {
+            self.reason = Some(EndedBy::Known);
         }
     }
 
@@ -95,29 +124,134 @@ impl Ending {
     }
 }
 
-/// Whether every worker has had the time to publish its part of the window.
-fn is_complete(index: usize, elapsed: Duration) -> bool {
-    elapsed.as_secs_f64() >= (index + 1) as f64 * WINDOW_S + PUBLISHING_S
+/// Windows of twice the length; one whose other half is missing is left out.
+fn pairs(windows: impl Iterator<Item = (usize, Window)>) -> Vec<(usize, Window)> {
+    let mut doubled = Vec::new();
+    let mut windows = windows.peekable();
+    while let Some((index, mut window)) = windows.next() {
+        let second = windows.next_if(|(next, _)| index % 2 == 0 && *next == index + 1);
+        if let Some((_, second)) = second {
+            window.add(&second);
+            doubled.push((index / 2, window));
+        }
+    }
+    doubled
 }
 
-const WINDOW_S: f64 = 1.0;
-const PUBLISHING_S: f64 = 0.2;
+/// Every worker has published its part of a window so long after its end.
+const PUBLISHING: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::accounting::windows::WindowSeries;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
 
     /// What is seen `ms` after the start, with so many requests of this latency in the last whole second.
     fn live(ms: u64, requests: u64, latency_us: u64) -> ServiceLive {
         let mut series = WindowSeries::new();
         (0..requests).for_each(|request| series.succeed(request, latency_us * 1_000, 1));
-        let window = series.whole(Duration::from_secs(1)).remove(0);
+        let mut ended = series.last_whole(Duration::from_secs(1));
+        if let Some(ended) = &mut ended {
+            ended.index = (ms / 1_000) as usize - 1;
+        }
         ServiceLive {
             elapsed: Duration::from_millis(ms),
-            window: Some(((ms / 1_000) as usize - 1, window)),
+            window: ended,
             ..ServiceLive::default()
         }
+    }
+
+    /// A load that is looked at twenty times a second: requests of this latency, one every 50 ms.
+    struct Simulated {
+        series: WindowSeries,
+        ms: u64,
+    }
+
+    impl Simulated {
+        fn new() -> Self {
+            let series = WindowSeries::new();
+            Self { series, ms: 0 }
+        }
+
+        /// Goes on until this second, or until the phase is to end; then, when that was.
+        fn go_on(&mut self, ending: &mut Ending, until_s: u64, latency_us: u64) -> Option<u64> {
+            while self.ms < until_s * 1_000 {
+                self.series
+                    .succeed(self.ms * 1_000_000, latency_us * 1_000, 1);
+                self.ms += 50;
+                let elapsed = Duration::from_millis(self.ms);
+                let live = ServiceLive {
+                    elapsed,
+                    window: self.series.last_whole(elapsed),
+                    ..ServiceLive::default()
+                };
+                if ending.look(&live).is_some() {
+                    return Some(self.ms);
+                }
+            }
+            None
+        }
+    }
+
+    #[test]
+    fn an_expectation_that_breaks_after_an_hour_ends_the_load_as_soon_as_before() {
+        // Just before, at and after the moments at which the windows double in length, and far behind.
+        for from_s in [
+            10, 3_595, 3_599, 3_600, 3_700, 7_199, 7_200, 10_000, 14_399, 20_000,
+        ] {
+            let expectation: Expectation = "p50<1ms".parse().expect("it is right");
+            let mut ending = Ending::default();
+            ending.abort_after(&[expectation], Duration::from_secs(10));
+            let mut load = Simulated::new();
+            assert_eq!(load.go_on(&mut ending, from_s, 100), None, "{from_s}");
+            let ended = load.go_on(&mut ending, from_s + 1_000, 5_000);
+            let after_ms = ended.expect("it ends") - from_s * 1_000;
+            // At most two windows are lost: one of which a part is good, and one that is looked at for the second time.
+            let length_ms = load.series.window().as_millis() as u64;
+            let late_ms = 10_000 + 2 * length_ms + 300;
+            assert!(
+                (10_000..=late_ms).contains(&after_ms),
+                "{from_s}: {after_ms}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_figure_that_becomes_known_after_an_hour_ends_the_load() {
+        let precision: Precision = "mean:0.5%".parse().expect("it is right");
+        let mut ending = Ending::default();
+        ending.when_known(&precision);
+        let mut load = Simulated::new();
+        let mut random = SmallRng::seed_from_u64(1);
+        for second in 1..=3_600 {
+            let latency_us = random.random_range(100..1_000);
+            assert_eq!(load.go_on(&mut ending, second, latency_us), None);
+        }
+        // It stays the same from here on, so that what varied counts for less and less.
+        let ended_ms = load.go_on(&mut ending, 2_000_000, 550);
+        assert!(ended_ms.is_some_and(|ms| ms > 3_600_000), "{ended_ms:?}");
+        assert_eq!(ending.reason, Some(EndedBy::Known));
+        assert!(ending.indexes.is_sorted() && ending.indexes.len() < 3_600);
+        let requests: u64 = ending.windows.iter().map(|window| window.succeeded).sum();
+        let all = ended_ms.unwrap_or(0) / 50;
+        assert!(
+            all - requests <= 40 * ending.length.as_secs(),
+            "{requests} of {all}"
+        );
+    }
+
+    #[test]
+    fn windows_double_only_with_both_halves() {
+        let window = |succeeded| {
+            let mut window = Window::default();
+            window.succeeded = succeeded;
+            window
+        };
+        let windows = [0, 1, 3, 4, 5, 6].map(|index| (index, window(index as u64 + 1)));
+        let doubled = [(0, window(3)), (2, window(11))];
+        assert_eq!(pairs(windows.into_iter()), doubled);
     }
 
     #[test]

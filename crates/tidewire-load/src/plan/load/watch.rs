@@ -18,6 +18,8 @@ pub(super) struct Watcher<'a> {
     progress: &'a mut dyn LoadProgress,
     server: &'a ServerWatch,
     cores: &'a GeneratorCores,
+    /// Cores that the server may use.
+    server_cores: f64,
     last: Option<Look>,
     samples: Vec<ResourceSample>,
     counts: Vec<(Duration, u64)>,
@@ -53,6 +55,7 @@ impl<'a> Watcher<'a> {
             progress,
             server,
             cores,
+            server_cores: server.cores().1,
             last: None,
             samples: Vec::new(),
             counts: Vec::new(),
@@ -122,7 +125,7 @@ impl<'a> Watcher<'a> {
         let look = Look {
             at: now,
             client_cpu: resources::process_cpu(),
-            server: self.server.sample(),
+            server: self.server.glance(),
         };
         let server_rss_bytes = look.server.as_ref().map(|server| server.rss_bytes);
         if let Some(last) = self.last.replace(look)
@@ -140,7 +143,7 @@ impl<'a> Watcher<'a> {
                 client_share: client
                     .and_then(|(now, before)| share(now.saturating_sub(before), self.cores.count)),
                 server_share: server
-                    .and_then(|(now, before)| share(now.cpu_since(before), self.server.cores().1)),
+                    .and_then(|(now, before)| share(now.cpu_since(before), self.server_cores)),
                 client_rss_bytes: own.map(|usage| usage.rss_bytes),
                 server_rss_bytes,
                 connected: Some(service.connected),

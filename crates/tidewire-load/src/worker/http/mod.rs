@@ -177,7 +177,7 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
     received.head += response.head_bytes;
     received.body += response.body_bytes;
     user.is_spent |= !response.keeps_alive;
-    if redirect::is_redirect(response.status) && pending.redirects < core.setup.redirects_max {
+    if core.setup.redirects_max > 0 && redirect::is_redirect(response.status) {
         if let Err(name) = detour(core, user, &pending, response, now_ns) {
             core.fail(user, &pending, name, response.status);
         }
@@ -219,17 +219,20 @@ fn detour(
     now_ns: u64,
 ) -> Result<(), &'static str> {
     let inspection = user.session.inspection.take();
+    if pending.redirects >= core.setup.redirects_max {
+        return Err("too-many-redirects");
+    }
     let location = inspection
         .and_then(|inspection| inspection.location)
         .ok_or("redirect-without-location")?;
     let step = &core.setup.script.steps[pending.exchange.step as usize];
-    let found = match (&user.detour, &step.request) {
-        (Some(request), _) => redirect::follow(request, request.len(), &location),
-        (None, Encoded::Fixed { bytes, head_bytes }) => {
-            redirect::follow(bytes, *head_bytes, &location)
-        }
-        (None, _) => Detour::Impossible,
+    let (bytes, head_bytes) = match (&user.detour, &step.request) {
+        (Some(request), _) => (&request.bytes, request.head_bytes),
+        (None, Encoded::Fixed { bytes, head_bytes }) => (bytes, *head_bytes),
+        (None, _) => (&user.rendered.bytes, user.rendered.head_bytes),
     };
+    let is_secure = core.setup.endpoint.tls.is_some();
+    let found = redirect::follow(bytes, head_bytes, (response.status, &location), is_secure);
     user.detour = None;
     let request = match found {
         Detour::Follow(request) => request,
@@ -265,7 +268,11 @@ fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
 fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
     while let Some(mut pending) = user.pending.pop_front() {
         let step = &core.setup.script.steps[pending.exchange.step as usize];
-        if step.is_idempotent && !pending.is_again {
+        let is_idempotent = match &user.detour {
+            Some(request) if pending.redirects > 0 => redirect::is_idempotent(request),
+            _ => step.is_idempotent,
+        };
+        if is_idempotent && !pending.is_again {
             pending.exchange.first_byte_ns = 0;
             core.send_again(user, pending);
         } else {

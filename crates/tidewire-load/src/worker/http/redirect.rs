@@ -1,11 +1,13 @@
 //! Redirects: where a response leads, and the request that follows it (RFC 9110, section 15.4).
 
+use crate::worker::service::user::WholeRequest;
+
 /// What a redirect asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Detour {
     /// This request, on the same server.
-    Follow(Vec<u8>),
-    /// Another server, which is not loaded.
+    Follow(WholeRequest),
+    /// Another origin, which is not loaded.
     Elsewhere,
     /// A request that cannot be made of the one before.
     Impossible,
@@ -16,27 +18,53 @@ pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// The request that follows a redirect from `request` to `location`: the same one for another path. Only of
-/// requests without a body, which is what they become anyway after a 303.
-pub(super) fn follow(request: &[u8], head_bytes: usize, location: &[u8]) -> Detour {
-    if request.len() > head_bytes {
-        return Detour::Impossible;
-    }
-    let Some((method, target, rest)) = parts(request) else {
+/// Whether a request may be sent again when nobody knows what became of it (RFC 9110, section 9.2.2).
+pub(super) fn is_idempotent(request: &WholeRequest) -> bool {
+    let method = request.bytes.split(|byte| *byte == b' ').next();
+    let methods: [&[u8]; 6] = [b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"];
+    method.is_some_and(|method| methods.contains(&method))
+}
+
+/// The request that follows a redirect with this status from `request` to `location`: on the same origin, with the
+/// same headers. What becomes of the method and the body is what browsers do: after 303 it is a GET without a body,
+/// unless it was a HEAD, and after 301 and 302 that is so of a POST; all others keep both.
+pub(super) fn follow(
+    request: &[u8],
+    head_bytes: usize,
+    (status, location): (u16, &[u8]),
+    is_secure: bool,
+) -> Detour {
+    let (head, body) = request.split_at(head_bytes.min(request.len()));
+    let Some((method, target, rest)) = parts(head) else {
         return Detour::Impossible;
     };
-    let Some(path) = path_of(location, target, host(rest)) else {
+    let (prefix, path) = split_target(target);
+    let Some(next_path) = path_of(location, path, host(rest), is_secure) else {
         return Detour::Elsewhere;
     };
-    if path.is_empty() || !path.iter().all(u8::is_ascii_graphic) {
-        return Detour::Impossible;
-    }
-    let mut next = Vec::with_capacity(request.len() + path.len());
-    next.extend_from_slice(method);
+    let becomes_get = match status {
+        303 => method != b"GET" && method != b"HEAD",
+        301 | 302 => method == b"POST",
+        _ => false,
+    };
+    let mut next = Vec::with_capacity(request.len() + next_path.len());
+    next.extend_from_slice(if becomes_get { b"GET" } else { method });
     next.push(b' ');
-    next.extend_from_slice(&path);
-    next.extend_from_slice(rest);
-    Detour::Follow(next)
+    next.extend_from_slice(prefix);
+    push_encoded(&next_path, &mut next);
+    if becomes_get {
+        push_without_body_headers(rest, &mut next);
+    } else {
+        next.extend_from_slice(rest);
+    }
+    let head_bytes = next.len();
+    if !becomes_get {
+        next.extend_from_slice(body);
+    }
+    Detour::Follow(WholeRequest {
+        bytes: next,
+        head_bytes,
+    })
 }
 
 /// Method, target, and everything from the version on.
@@ -48,6 +76,28 @@ fn parts(request: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
         &request[first + 1..second],
         &request[second..],
     ))
+}
+
+/// What a proxy wants before the path, and the path.
+fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
+    let Some(authority) = after_scheme(target) else {
+        return (b"", target);
+    };
+    let authority_bytes = authority.1.iter().position(|byte| b"/?".contains(byte));
+    let path_bytes = authority.1.len() - authority_bytes.unwrap_or(authority.1.len());
+    target.split_at(target.len() - path_bytes)
+}
+
+/// Whether an absolute URL is of HTTPS, and what follows its scheme.
+fn after_scheme(url: &[u8]) -> Option<(bool, &[u8])> {
+    [("http://", false), ("https://", true)]
+        .into_iter()
+        .find_map(|(scheme, is_secure)| {
+            let (start, rest) = url.split_at_checked(scheme.len())?;
+            start
+                .eq_ignore_ascii_case(scheme.as_bytes())
+                .then_some((is_secure, rest))
+        })
 }
 
 fn host(rest: &[u8]) -> &[u8] {
@@ -62,46 +112,153 @@ fn host(rest: &[u8]) -> &[u8] {
     &rest[start..start + length.unwrap_or(0)]
 }
 
-/// The path and query of a location on the same host; `None` if it is on another one. A relative one counts
-/// from the target's folder.
-fn path_of(location: &[u8], target: &[u8], host: &[u8]) -> Option<Vec<u8>> {
+/// The path and query of a location on the same origin; `None` if it is on another one: another scheme, host or port.
+/// A relative one counts from the target's folder (RFC 3986, section 5.2).
+fn path_of(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Option<Vec<u8>> {
     let location = location.split(|byte| *byte == b'#').next().unwrap_or(b"");
-    let rest = ["http://", "https://", "//"].iter().find_map(|scheme| {
-        let (start, rest) = location.split_at_checked(scheme.len())?;
-        start
-            .eq_ignore_ascii_case(scheme.as_bytes())
-            .then_some(rest)
-    });
-    if let Some(rest) = rest {
-        let end = rest
-            .iter()
-            .position(|byte| b"/?".contains(byte))
-            .unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(end);
-        return authority.eq_ignore_ascii_case(host).then(|| match path {
-            [b'/', ..] => path.to_vec(),
-            _ => [b"/", path].concat(),
-        });
-    }
-    if location.first() == Some(&b'/') {
-        return Some(location.to_vec());
-    }
-    let path = target.split(|byte| *byte == b'?').next().unwrap_or(b"/");
-    let folder = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
-    Some([&path[..=folder.min(path.len().saturating_sub(1))], location].concat())
+    let absolute = match location.strip_prefix(b"//") {
+        Some(rest) => Some((is_secure, rest)),
+        None => after_scheme(location),
+    };
+    let (path, query) = match absolute {
+        Some((scheme, rest)) => {
+            let end = rest.iter().position(|byte| b"/?".contains(byte));
+            let (authority, rest) = rest.split_at(end.unwrap_or(rest.len()));
+            let is_same = with_port(authority, scheme) == with_port(host, is_secure);
+            if scheme != is_secure || !is_same {
+                return None;
+            }
+            split_query(rest)
+        }
+        None if has_scheme(location) => return None,
+        None => split_query(location),
+    };
+    let (base, base_query) = split_query(target);
+    let is_empty = absolute.is_none() && path.is_empty();
+    let whole = match path.first() {
+        Some(b'/') => path.to_vec(),
+        None if is_empty => base.to_vec(),
+        None => b"/".to_vec(),
+        Some(_) => {
+            let folder = base.iter().rposition(|byte| *byte == b'/');
+            let folder = folder.map_or(&b"/"[..], |at| &base[..=at]);
+            [folder, path].concat()
+        }
+    };
+    let query = if is_empty && query.is_empty() {
+        base_query
+    } else {
+        query
+    };
+    Some([&without_dots(&whole), query].concat())
 }
+
+/// A path, and its query with the question mark.
+fn split_query(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| *byte == b'?');
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+/// Whether a reference begins with the name of a scheme (RFC 3986, section 3.1), such as `mailto:`.
+fn has_scheme(reference: &[u8]) -> bool {
+    let end = reference.iter().position(|byte| b":/?".contains(byte));
+    end.is_some_and(|end| end > 0 && reference[end] == b':')
+}
+
+/// Host and port in lower case, the port of the scheme if there is none.
+fn with_port(authority: &[u8], is_secure: bool) -> Vec<u8> {
+    let mut authority = authority.to_ascii_lowercase();
+    let colon = authority.iter().rposition(|byte| *byte == b':');
+    let bracket = authority.iter().rposition(|byte| *byte == b']');
+    if colon.is_none() || colon < bracket {
+        let port: &[u8] = if is_secure { b":443" } else { b":80" };
+        authority.extend_from_slice(port);
+    }
+    authority
+}
+
+/// A path without `.` and `..` (RFC 3986, section 5.2.4).
+fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            b"." | b".." => {
+                if segment == b".." {
+                    kept.pop();
+                }
+                if is_last {
+                    kept.push(b"");
+                }
+            }
+            segment => kept.push(segment),
+        }
+    }
+    let mut out = Vec::with_capacity(path.len());
+    for segment in kept {
+        out.push(b'/');
+        out.extend_from_slice(segment);
+    }
+    if out.is_empty() {
+        out.push(b'/');
+    }
+    out
+}
+
+/// Appends a path; what no URL may have is percent-encoded, as browsers do.
+fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
+    for &byte in path {
+        if byte.is_ascii_graphic() {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+}
+
+/// Appends a head without the headers that are about a body.
+fn push_without_body_headers(rest: &[u8], out: &mut Vec<u8>) {
+    for line in rest.split_inclusive(|byte| *byte == b'\n') {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(b"");
+        let is_about_body = BODY_HEADERS
+            .iter()
+            .any(|header| name.eq_ignore_ascii_case(header.as_bytes()));
+        if !is_about_body {
+            out.extend_from_slice(line);
+        }
+    }
+}
+
+const BODY_HEADERS: [&str; 6] = [
+    "content-length",
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "transfer-encoding",
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::rngs::SmallRng;
+    use rand::{Rng, SeedableRng};
 
-    const REQUEST: &[u8] = b"GET /a/b?c=d HTTP/1.1\r\nHost: h.example:80\r\nAccept: */*\r\n\r\n";
+    const REST: &str = " HTTP/1.1\r\nHost: h.example:80\r\nAccept: */*\r\n\r\n";
 
-    fn target(location: &str) -> String {
-        match follow(REQUEST, REQUEST.len(), location.as_bytes()) {
+    /// The target that follows from this location.
+    fn led(request: &str, location: &str, is_secure: bool) -> String {
+        let next = follow(
+            request.as_bytes(),
+            request.len(),
+            (302, location.as_bytes()),
+            is_secure,
+        );
+        match next {
             Detour::Follow(next) => {
-                let text = String::from_utf8(next).unwrap();
-                assert!(text.ends_with(" HTTP/1.1\r\nHost: h.example:80\r\nAccept: */*\r\n\r\n"));
+                let text = String::from_utf8(next.bytes).unwrap();
+                assert_eq!(next.head_bytes, text.len());
                 text.split(' ').nth(1).unwrap().to_owned()
             }
             other => format!("{other:?}"),
@@ -109,18 +266,123 @@ mod tests {
     }
 
     #[test]
-    fn a_location_leads_to_a_path_of_the_same_server() {
+    fn a_location_leads_to_a_path_of_the_same_origin() {
+        let target = |location: &str| led(&format!("GET /a/b?c=d{REST}"), location, false);
         assert_eq!(target("/x?y=z#part"), "/x?y=z");
         assert_eq!(target("http://H.example:80/x"), "/x");
+        assert_eq!(target("HTTP://h.example/x"), "/x");
         assert_eq!(target("//h.example:80?q"), "/?q");
         assert_eq!(target("c"), "/a/c");
-        assert_eq!(target("http://other.example/x"), "Elsewhere");
-        assert_eq!(target("/a b"), "Impossible");
+        assert_eq!(target("./c/."), "/a/c/");
+        assert_eq!(target("../../c"), "/c");
+        assert_eq!(target(".."), "/");
+        assert_eq!(target("?e"), "/a/b?e");
+        assert_eq!(target("#part"), "/a/b?c=d");
+        assert_eq!(target("c?at=12:30"), "/a/c?at=12:30");
+        assert_eq!(target("/a b/ü"), "/a%20b/%C3%BC");
     }
 
     #[test]
-    fn a_body_is_not_sent_on() {
-        let post = b"POST / HTTP/1.1\r\nHost: h\r\n\r\nbody";
-        assert_eq!(follow(post, post.len() - 4, b"/x"), Detour::Impossible);
+    fn another_scheme_host_or_port_is_elsewhere() {
+        let request = format!("GET /{REST}");
+        for location in [
+            "http://other.example/x",
+            "http://h.example:81/",
+            "https://h.example:80/",
+            "https://h.example/",
+            "//h.example.evil/",
+            "mailto:a@h.example",
+            "ftp://h.example:80/",
+        ] {
+            assert_eq!(led(&request, location, false), "Elsewhere", "{location}");
+        }
+        let secure = "GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n";
+        assert_eq!(led(secure, "https://[::1]:443/x", true), "/x");
+        assert_eq!(led(secure, "//[::1]/x", true), "/x");
+        assert_eq!(led(secure, "http://[::1]/x", true), "Elsewhere");
+    }
+
+    #[test]
+    fn a_proxy_is_still_told_the_whole_url() {
+        let request = format!("GET http://h.example:80/a/b?c{REST}");
+        assert_eq!(led(&request, "/x", false), "http://h.example:80/x");
+        assert_eq!(led(&request, "d", false), "http://h.example:80/a/d");
+        let root = format!("GET http://h.example:80{REST}");
+        assert_eq!(led(&root, "d", false), "http://h.example:80/d");
+        assert_eq!(led(&root, "", false), "http://h.example:80/");
+        let options = format!("OPTIONS *{REST}");
+        assert_eq!(led(&options, "d", false), "/d");
+    }
+
+    #[test]
+    fn no_location_breaks_the_request() {
+        let mut random = SmallRng::seed_from_u64(1);
+        let alphabet = b"//..??##::@[]ah htps\xc3\t%2";
+        let targets = ["/a/b?c", "http://h:80/a/b", "http://h:80", "*", "/"];
+        for _ in 0..50_000 {
+            let length = random.random_range(0..12);
+            let mut location = Vec::new();
+            if random.random_bool(0.3) {
+                location.extend_from_slice(b"http://h:80");
+            }
+            location.extend((0..length).map(|_| alphabet[random.random_range(0..alphabet.len())]));
+            let target = targets[random.random_range(0..targets.len())];
+            let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+            let found = follow(request.as_bytes(), request.len(), (302, &location), false);
+            let Detour::Follow(next) = found else {
+                continue;
+            };
+            let text = String::from_utf8(next.bytes).unwrap();
+            let (line, rest) = text.split_once("\r\n").unwrap();
+            assert_eq!(rest, "Host: h\r\n\r\n");
+            assert_eq!(line.split(' ').count(), 3, "{location:?}: {line}");
+            assert!(
+                line.bytes()
+                    .all(|byte| byte == b' ' || byte.is_ascii_graphic())
+            );
+            let path = line.split(' ').nth(1).unwrap();
+            let path = path.strip_prefix("http://h:80").unwrap_or(path);
+            assert!(path.starts_with('/'), "{location:?}: {line}");
+        }
+    }
+
+    #[test]
+    fn method_and_body_are_what_browsers_make_of_them() {
+        let head =
+            "HTTP/1.1\r\nHost: h\r\ncontent-type: text/plain\r\nX: y\r\nContent-Length: 4\r\n\r\n";
+        let next = |method: &str, status: u16| {
+            let request = format!("{method} /a {head}body");
+            let found = follow(
+                request.as_bytes(),
+                request.len() - 4,
+                (status, b"/x"),
+                false,
+            );
+            let Detour::Follow(next) = found else {
+                panic!("{found:?}");
+            };
+            let idempotent = is_idempotent(&next);
+            let (head, body) = next.bytes.split_at(next.head_bytes);
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            (text(head), text(body), idempotent)
+        };
+        let get = "GET /x HTTP/1.1\r\nHost: h\r\nX: y\r\n\r\n".to_owned();
+        for (method, status) in [("POST", 301), ("POST", 302), ("POST", 303), ("PUT", 303)] {
+            let expected = (get.clone(), String::new(), true);
+            assert_eq!(next(method, status), expected, "{method} {status}");
+        }
+        for (method, status) in [
+            ("POST", 307),
+            ("POST", 308),
+            ("PUT", 301),
+            ("PATCH", 302),
+            ("HEAD", 303),
+            ("GET", 303),
+        ] {
+            let (next_head, body, idempotent) = next(method, status);
+            assert_eq!(next_head, format!("{method} /x {head}"), "{status}");
+            assert_eq!(body, "body", "{method} {status}");
+            assert_eq!(idempotent, !method.starts_with("PO") && method != "PATCH");
+        }
     }
 }

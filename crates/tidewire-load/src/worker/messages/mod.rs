@@ -8,14 +8,16 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use tidewire_net::{Closed, Io};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
+use tidewire_wire::deflate::{Compressor, Decompressor, WINDOW_BITS_MAX};
+use tidewire_wire::frame::{OpCode, Role, write_close, write_compressed_frame, write_frame};
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
-use tidewire_wire::message::{Event, Input, MessageReader};
+use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
 use super::service::user::{Pending, User, UserState};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use super::target::{TokenPlace, TokenSource};
 use super::template::Template;
+use super::websocket::layer::Layer;
 use super::websocket::profile::{Heard, Profile, hear, write_hello, write_pong};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
@@ -41,6 +43,8 @@ pub struct MessagesSetup {
     pub openings: Vec<Template>,
     /// Messages are binary, and not text.
     pub is_binary: bool,
+    /// Whether messages are compressed; nothing is encrypted here.
+    pub layer: Layer,
     /// How a message is known to have arrived.
     pub matching: Matching,
     /// Where a message from the server says when it was made, in milliseconds, microseconds or nanoseconds
@@ -53,6 +57,44 @@ pub struct MessagesSetup {
 pub(crate) struct Messages {
     setup: Arc<MessagesSetup>,
     frame: Vec<u8>,
+    deflate: Option<Deflate>,
+}
+
+/// Compression of the messages of all connections, which have no memory between them.
+#[derive(Debug)]
+struct Deflate {
+    compressor: Compressor,
+    decompressor: Decompressor,
+    deflated: Vec<u8>,
+    inflated: Vec<u8>,
+}
+
+impl Deflate {
+    fn new() -> Self {
+        Self {
+            compressor: Compressor::new(DEFLATE_LEVEL, WINDOW_BITS_MAX, false),
+            decompressor: Decompressor::new(WINDOW_BITS_MAX, false),
+            deflated: Vec::new(),
+            inflated: Vec::new(),
+        }
+    }
+
+    /// Appends the frame of a message.
+    fn write_frame(&mut self, opcode: OpCode, message: &[u8], mask: [u8; 4], out: &mut Vec<u8>) {
+        self.deflated.clear();
+        self.compressor.compress(message, &mut self.deflated);
+        write_compressed_frame(out, opcode, &self.deflated, Some(mask));
+    }
+
+    /// What a compressed message holds, to be given back afterwards.
+    fn inflate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut content = std::mem::take(&mut self.inflated);
+        content.clear();
+        let inflated = self
+            .decompressor
+            .decompress(message, &mut content, MESSAGE_BYTES_MAX);
+        inflated.ok().map(|()| content)
+    }
 }
 
 /// What is remembered of a connection.
@@ -73,6 +115,7 @@ type MessagesUser = User<MessagesSession>;
 impl Messages {
     pub(crate) fn new(setup: Arc<MessagesSetup>) -> Self {
         Self {
+            deflate: (setup.layer == Layer::Deflate).then(Deflate::new),
             setup,
             frame: Vec::new(),
         }
@@ -107,12 +150,16 @@ impl Messages {
             .headers
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()));
-        let headers: Vec<(&str, &str)> = token.into_iter().chain(given).collect();
+        let extensions = setup.layer.offer_header();
+        let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
+        let headers = token.into_iter().chain(extensions).chain(given);
+        let headers: Vec<(&str, &str)> = headers.collect();
         user.session.key = core.random.random();
         let head = RequestHead {
             host: &setup.host,
             target: &setup.path,
-            offer: offer(&user.session.key),
+            // The header of extensions is among the others.
+            offer: offer(&user.session.key, Layer::Plain),
             headers: &headers,
         };
         let mut bytes = Vec::new();
@@ -136,15 +183,24 @@ impl Messages {
         data: &[u8],
     ) -> usize {
         let key = user.session.key;
-        match parse_response(data, &offer(&key), HEAD_BYTES_MAX) {
+        let layer = self.setup.layer;
+        match parse_response(data, &offer(&key, layer), HEAD_BYTES_MAX) {
             Ok(None) => 0,
+            Ok(Some(response)) if !layer.is_agreed(response.deflate) => {
+                core.refuse(io, user, Failure::NoDeflate.name());
+                data.len()
+            }
             Ok(Some(response)) => {
                 core.tally.traffic.received.head += response.head_bytes as u64;
                 if core.tally.server.is_none() {
                     core.tally.server = response.server;
                 }
                 user.session.is_upgraded = true;
-                user.session.reader = Some(MessageReader::new(Role::Client, MESSAGE_BYTES_MAX));
+                let reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+                user.session.reader = Some(match layer {
+                    Layer::Deflate => reader.with_compression(),
+                    _ => reader,
+                });
                 if self.setup.profile == Profile::Raw {
                     self.open(core, io, user);
                 }
@@ -218,13 +274,35 @@ impl Messages {
             Event::Ping(payload) => {
                 self.write_frame(core, io, user, Frame::Of(OpCode::Pong, payload));
             }
-            // Nothing was offered.
-            Event::Compressed(_) => self.break_off(core, io, user, "bad-frame"),
+            Event::Compressed(message) => self.take_compressed(core, io, user, message),
             Event::Close(..) => {
                 user.session.closed_by = Some("closed-by-server");
                 self.write_frame(core, io, user, Frame::Close(CloseCode::NORMAL));
                 user.is_spent = true;
             }
+        }
+    }
+
+    fn take_compressed(
+        &mut self,
+        core: &mut Core,
+        io: &mut Io,
+        user: &mut MessagesUser,
+        message: Compressed<'_>,
+    ) {
+        let content = self
+            .deflate
+            .as_mut()
+            .and_then(|deflate| deflate.inflate(message.bytes));
+        let Some(content) = content else {
+            return self.break_off(core, io, user, "bad-deflate");
+        };
+        match message.event(&content) {
+            Ok(event) => self.take_event(core, io, user, event),
+            Err(_) => self.break_off(core, io, user, "bad-frame"),
+        }
+        if let Some(deflate) = &mut self.deflate {
+            deflate.inflated = content;
         }
     }
 
@@ -309,11 +387,15 @@ impl Dialogue for Messages {
             Matching::Field(pointer) => Some(pointer),
             _ => None,
         };
+        let deflate = &mut self.deflate;
         let mut wrap = |random: &mut SmallRng, message: &[u8], out: &mut Vec<u8>| {
             key = field
                 .and_then(|pointer| pointer.key(message))
                 .unwrap_or_default();
-            write_frame(out, opcode, message, Some(random.random()));
+            match deflate {
+                Some(deflate) => deflate.write_frame(opcode, message, random.random(), out),
+                None => write_frame(out, opcode, message, Some(random.random())),
+            }
         };
         core.write_request(io, user, &mut pending, Some(&mut wrap));
         pending.key = key;
@@ -394,11 +476,11 @@ enum Frame<'a> {
     AppPong,
 }
 
-fn offer(key: &[u8; 16]) -> Offer<'_> {
+fn offer(key: &[u8; 16], layer: Layer) -> Offer<'_> {
     Offer {
         key,
         protocols: &[],
-        deflate: None,
+        deflate: layer.offer(),
     }
 }
 
@@ -425,6 +507,9 @@ fn fail_all(core: &mut Core, user: &mut MessagesUser, name: &'static str) {
         core.fail(user, &pending, name, 0);
     }
 }
+
+/// What most software compresses with.
+const DEFLATE_LEVEL: u32 = 6;
 
 /// The longest answer to an upgrade.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

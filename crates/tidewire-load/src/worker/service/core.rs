@@ -7,6 +7,7 @@ use std::sync::mpsc::Sender;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use tidewire_http::response::ResponseHeads;
 use tidewire_net::{ConnectionId, Io};
 
 use super::order::{ServiceOutcome, ServiceSetup};
@@ -42,6 +43,8 @@ pub(crate) struct Core {
     /// Users that have begun.
     pub(super) begun: usize,
     pub(super) handshakes: usize,
+    /// What the readers of a proxy's responses share.
+    pub(super) proxy_heads: ResponseHeads,
     /// Users that wait until fewer connections are being opened.
     pub(super) waiting: VecDeque<u32>,
     /// Users that are free, at given times.
@@ -82,6 +85,7 @@ impl Core {
             is_connecting_all: false,
             begun: 0,
             handshakes: 0,
+            proxy_heads: ResponseHeads::default(),
             waiting: VecDeque::new(),
             free: VecDeque::new(),
             wakes: BinaryHeap::new(),
@@ -162,11 +166,18 @@ impl Core {
         self.note_lateness(user, pending);
         let detour = user.detour.take();
         let counts = match (&detour, &self.setup.script.steps[step].request, wrap) {
-            (Some(detour), _, _) => self.write_fixed(io, id, detour, detour.len()),
+            (Some(detour), _, _) => self.write_fixed(io, id, &detour.bytes, detour.head_bytes),
             (None, Encoded::Fixed { bytes, head_bytes }, None) => {
                 self.write_fixed(io, id, bytes, *head_bytes)
             }
-            (None, _, wrap) => self.write_rendered(io, (id, user), step, wrap),
+            (None, _, wrap) => {
+                let counts = self.write_rendered(io, (id, user), step, wrap);
+                if self.setup.redirects_max > 0 {
+                    user.rendered.bytes.clone_from(&self.message);
+                    user.rendered.head_bytes = counts.head as usize;
+                }
+                counts
+            }
         };
         user.detour = detour;
         user.sent_here += 1;

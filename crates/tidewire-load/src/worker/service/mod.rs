@@ -5,6 +5,7 @@ mod opening;
 pub mod order;
 mod pacing;
 mod phase;
+mod tunnel;
 pub(crate) mod user;
 
 pub(crate) use self::core::Core;
@@ -18,6 +19,7 @@ use tidewire_net::{Closed, ConnectionId, Handler, Io};
 
 use crate::accounting::live::ServiceCell;
 use order::{ServiceCommand, ServiceOutcome, ServiceSetup};
+use tunnel::ProxyAnswer;
 use user::{Pending, User, UserState};
 
 /// What users and a service say to each other on a connection.
@@ -99,6 +101,37 @@ impl<D: Dialogue> ServiceWorker<D> {
         (user.socket == Some(id)).then_some(place)
     }
 
+    /// Begins the dialogue with the server.
+    fn greet(&mut self, io: &mut Io, place: usize) {
+        let user = &mut self.users[place];
+        user.state = UserState::Greeting;
+        self.dialogue.greet(&mut self.core, io, user);
+        self.serve(io, place);
+    }
+
+    /// Reads the proxy's response; how many bytes are consumed.
+    fn receive_from_proxy(&mut self, io: &mut Io, place: usize, data: &[u8]) -> usize {
+        let user = &mut self.users[place];
+        match self.core.receive_from_proxy(user, data) {
+            ProxyAnswer::More(used) => used,
+            ProxyAnswer::Open(used) if self.core.setup.endpoint.tls.is_some() => {
+                if let Some(id) = user.socket {
+                    io.start_tls(id, &data[used..]);
+                }
+                data.len()
+            }
+            ProxyAnswer::Open(used) => {
+                self.greet(io, place);
+                used
+            }
+            ProxyAnswer::Refused(name) => {
+                self.core.refuse(io, user, name);
+                self.serve(io, place);
+                data.len()
+            }
+        }
+    }
+
     /// Sends what the user may send now, and sees to it that it has a connection for it.
     fn serve(&mut self, io: &mut Io, place: usize) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
@@ -137,6 +170,12 @@ impl<D: Dialogue> ServiceWorker<D> {
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
             self.serve(io, place);
         }
+        self.dispatch_due(io);
+    }
+
+    /// Requests that are due at given times, as far as users are free.
+    fn dispatch_due(&mut self, io: &mut Io) {
+        let now_ns = self.core.now_ns();
         while let Some((place, pending)) = self.core.next_due(&mut self.users, now_ns) {
             self.users[place].owed.push_back(pending);
             self.serve(io, place);
@@ -152,10 +191,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         let Some(place) = self.user_of(id) else {
             return io.abort(id);
         };
-        let user = &mut self.users[place];
-        user.state = UserState::Greeting;
-        self.dialogue.greet(&mut self.core, io, user);
-        self.serve(io, place);
+        if !self.core.request_tunnel(io, &mut self.users[place]) {
+            self.greet(io, place);
+        }
     }
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
@@ -165,8 +203,17 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         };
         self.core.end_spin();
         let user = &mut self.users[place];
+        if user.tunnel.is_requested() {
+            return self.receive_from_proxy(io, place, data);
+        }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
         self.serve(io, place);
+        // A turn may bring data for many connections: what is due does not wait for its end.
+        if self.core.is_due(self.core.now_ns()) {
+            self.core.is_in_turn = true;
+            self.dispatch_due(io);
+            self.core.is_in_turn = false;
+        }
         // What the connection had left is of no use once it is given up.
         match self.users[place].socket {
             Some(socket) if socket == id => used,
@@ -185,6 +232,9 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
                 let end = ConnectionEnd::Closed(&closed);
                 self.dialogue.end(&mut self.core, user, end);
                 self.core.note_gone(user);
+            }
+            _ if user.tunnel.is_requested() => {
+                self.core.fail_to_connect(user, tunnel::end_name(&closed));
             }
             _ => self.core.fail_to_connect(user, connect_error(&closed)),
         }
@@ -208,7 +258,11 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
             }
             _ => {
                 io.abort(id);
-                self.core.fail_to_connect(user, "connect-timeout");
+                let name = match user.tunnel.is_requested() {
+                    true => "proxy-timeout",
+                    false => "connect-timeout",
+                };
+                self.core.fail_to_connect(user, name);
             }
         }
         self.serve(io, place);

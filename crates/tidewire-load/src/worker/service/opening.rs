@@ -122,7 +122,12 @@ impl Core {
         user.state = UserState::Connecting;
         self.handshakes += 1;
         self.tally.attempted += 1;
-        match io.connect(self.destination(user.number)) {
+        let destination = self.destination(user.number);
+        let begun = match self.setup.endpoint.tunnel {
+            Some(_) => io.connect_before_tls(destination),
+            None => io.connect(destination),
+        };
+        match begun {
             Ok(id) => {
                 user.socket = Some(id);
                 if id.index() >= self.by_socket.len() {

@@ -207,6 +207,17 @@ pub struct ServicePhase {
     pub budget: Option<Arc<Budget>>,
 }
 
+impl ServicePhase {
+    /// When the request of this number, counted from 0, is due, in nanoseconds since the epoch; `u64::MAX` if it has no
+    /// time of its own, or there is no such request.
+    pub(crate) fn due_ns(&self, number: u64) -> u64 {
+        match &self.tempo {
+            Tempo::Open(share) => self.start_ns.saturating_add(share.intended_ns(number)),
+            Tempo::Closed | Tempo::Each { .. } => u64::MAX,
+        }
+    }
+}
+
 /// A command to a worker of a service load.
 #[derive(Debug)]
 pub(crate) enum ServiceCommand {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::Core;
 use super::order::Tempo;
+use super::phase::Phase;
 use super::user::{Pending, User, UserState};
 use crate::accounting::tally::Exchange;
 
@@ -63,24 +64,24 @@ impl Core {
         users: &mut [User<S>],
         now_ns: u64,
     ) -> Option<(usize, Pending)> {
-        let phase = self.phase.as_ref()?;
-        let Tempo::Open(share) = &phase.order.tempo else {
-            return None;
-        };
-        if self.free.is_empty() || phase.is_over(now_ns) {
+        if !self.is_due(now_ns) {
             return None;
         }
-        let at_ns = share.intended_ns(phase.sent);
-        let intended_ns = phase.order.start_ns.saturating_add(at_ns);
-        if intended_ns > now_ns.min(phase.end_ns) {
-            return None;
-        }
+        let intended_ns = self.phase.as_ref()?.due_ns;
         let place = self.next_free(users)?;
         if !self.phase.as_mut()?.take() {
             return None;
         }
         let pending = self.pending(&mut users[place], intended_ns);
         Some((place, pending))
+    }
+
+    /// Whether a request is due, and perhaps a user free for it.
+    #[inline]
+    pub(super) fn is_due(&self, now_ns: u64) -> bool {
+        let is_due =
+            |phase: &Phase| phase.due_ns <= now_ns.min(phase.end_ns) && !phase.is_over(now_ns);
+        !self.free.is_empty() && self.phase.as_ref().is_some_and(is_due)
     }
 
     /// A user that is free, the one that has been for the longest time.

@@ -15,6 +15,8 @@ pub(super) struct Phase {
     pub(super) end_ns: u64,
     /// Requests begun.
     pub(super) sent: u64,
+    /// With requests at given times: when the next is due, in nanoseconds since the epoch; `u64::MAX` after the last.
+    pub(super) due_ns: u64,
     /// Nothing more is sent.
     pub(super) is_stopped: bool,
     stopped_ns: u64,
@@ -36,6 +38,7 @@ impl Phase {
             return false;
         }
         self.sent += 1;
+        self.due_ns = self.order.due_ns(self.sent);
         true
     }
 }
@@ -69,6 +72,7 @@ impl Core {
         let longest = order.longest.map(|longest| longest.as_nanos() as u64);
         self.phase = Some(Phase {
             end_ns: longest.map_or(u64::MAX, |longest| start_ns.saturating_add(longest)),
+            due_ns: order.due_ns(0),
             order,
             sent: 0,
             is_stopped: false,
@@ -122,7 +126,7 @@ impl Core {
             return false;
         };
         match &phase.order.tempo {
-            Tempo::Open(share) => share.intended_ns(phase.sent) == u64::MAX && !share.is_none(),
+            Tempo::Open(share) => phase.due_ns == u64::MAX && !share.is_none(),
             Tempo::Closed | Tempo::Each { .. } => false,
         }
     }
@@ -190,14 +194,12 @@ impl Core {
             true => phase.stopped_ns.saturating_add(drain_ns),
             false => phase.end_ns,
         });
-        let due_ns = phase.and_then(|phase| match &phase.order.tempo {
-            Tempo::Open(share) if !phase.is_stopped && !self.free.is_empty() => {
-                let at_ns = share.intended_ns(phase.sent);
-                Some(phase.order.start_ns.saturating_add(at_ns))
-            }
-            _ => None,
-        });
-        let times = [wake_ns, end_ns, due_ns, self.next_growth_ns()];
+        let due_ns = phase
+            .filter(|phase| !phase.is_stopped && !self.free.is_empty())
+            .map(|phase| phase.due_ns);
+        // Those who look at a load see that nothing comes back.
+        let publish_ns = phase.map(|_| self.published_ns + PUBLISH_NS);
+        let times = [wake_ns, end_ns, due_ns, publish_ns, self.next_growth_ns()];
         times
             .into_iter()
             .flatten()

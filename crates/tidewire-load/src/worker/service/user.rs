@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use tidewire_net::ConnectionId;
 
+use super::tunnel::Tunnel;
 use crate::accounting::tally::Exchange;
 use crate::worker::script::ScriptState;
 
@@ -16,6 +17,8 @@ pub(crate) struct User<S> {
     pub(crate) index: u32,
     pub(crate) state: UserState,
     pub(crate) socket: Option<ConnectionId>,
+    /// How far the connection is through a proxy.
+    pub(crate) tunnel: Tunnel,
     /// When the connection was begun.
     pub(crate) connect_ns: u64,
     /// Requests without a whole response, oldest first.
@@ -27,7 +30,9 @@ pub(crate) struct User<S> {
     /// Responses that were whole on it.
     pub(crate) done_here: u64,
     /// The request that follows a redirect, while that is on its way.
-    pub(crate) detour: Option<Vec<u8>>,
+    pub(crate) detour: Option<WholeRequest>,
+    /// The last request with values in it, if redirects are followed.
+    pub(crate) rendered: WholeRequest,
     /// No further request may be sent on it.
     pub(crate) is_spent: bool,
     /// Stands in the list of those that are free.
@@ -71,6 +76,15 @@ pub(crate) struct Pending {
     pub(crate) key: u64,
 }
 
+/// The bytes of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct WholeRequest {
+    /// All of them.
+    pub(crate) bytes: Vec<u8>,
+    /// How many are the head.
+    pub(crate) head_bytes: usize,
+}
+
 impl<S: Default> User<S> {
     pub(crate) fn new(number: usize, index: u32, script: ScriptState) -> Self {
         Self {
@@ -78,12 +92,14 @@ impl<S: Default> User<S> {
             index,
             state: UserState::Absent,
             socket: None,
+            tunnel: Tunnel::None,
             connect_ns: 0,
             pending: VecDeque::new(),
             owed: VecDeque::new(),
             sent_here: 0,
             done_here: 0,
             detour: None,
+            rendered: WholeRequest::default(),
             is_spent: false,
             is_listed: false,
             free_ns: 0,
@@ -99,6 +115,7 @@ impl<S: Default> User<S> {
     /// Forgets the connection and what was about it.
     pub(crate) fn forget_connection(&mut self) {
         self.socket = None;
+        self.tunnel = Tunnel::None;
         self.sent_here = 0;
         self.done_here = 0;
         self.is_spent = false;

@@ -106,6 +106,12 @@ impl Outgoing {
             if !self.controls.is_empty() {
                 limit = ring.boundary(self.place);
                 if limit == self.place {
+                    if self.place < self.goal {
+                        match self.write_with_controls(io, id, ring, write_bytes_max) {
+                            true => continue,
+                            false => return Pump::Blocked,
+                        }
+                    }
                     self.flush_controls(io, id);
                     limit = self.goal;
                 }
@@ -122,6 +128,28 @@ impl Outgoing {
             }
         }
         Pump::Again
+    }
+
+    /// Writes the control frames and the ring's next frames in one system call; whether the socket took all.
+    fn write_with_controls(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        ring: &FrameRing,
+        write_bytes_max: usize,
+    ) -> bool {
+        let mut unsent = ring.unsent(self.place, self.goal);
+        unsent.end = unsent.end.min(unsent.start.saturating_add(write_bytes_max));
+        let taken = io.write_both_now(id, &self.controls, &self.frames(ring)[unsent.clone()]);
+        let of_controls = taken.min(self.controls.len());
+        if of_controls < self.controls.len() {
+            io.send(id, &self.controls[of_controls..]);
+        }
+        let of_frames = taken - of_controls;
+        let is_whole = taken == self.controls.len() + unsent.len();
+        self.controls.clear();
+        self.place += of_frames as u64;
+        is_whole
     }
 
     /// The bytes of the ring's frames, or of those under this connection's own key.

@@ -78,9 +78,9 @@ export class FrameReader {
   /** The kind of the fragmented message that is being read, 0 without one. */
   #messageKind = 0;
   #messageBytes = 0;
-  #textParts = "";
-  #decoder: TextDecoder | undefined;
-  #binaryParts: Buffer[] = [];
+  /** What has come of a message that does not lie in one read; twice as large as that at most. */
+  #parts: Buffer = EMPTY;
+  #validator: TextDecoder | undefined;
   #control: Buffer = EMPTY;
   #isOver = false;
   /** Texts that lie in the current read, not yet decoded: start and end of each. */
@@ -210,28 +210,41 @@ export class FrameReader {
 
   #takePart(chunk: Buffer, part: Buffer, isLast: boolean): void {
     if (this.#opcode !== OPCODE.continuation) this.#messageKind = this.#opcode;
-    this.#messageBytes += part.length;
     const isEnd = isLast && this.#isFinal;
-    if (this.#messageKind === OPCODE.text) {
-      this.#decoder ??= new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-      try {
-        this.#textParts += this.#decoder.decode(part, { stream: !isEnd });
-      } catch {
-        throw new FrameError("invalid_utf8");
-      }
-    } else if (part.length > 0) {
-      this.#binaryParts.push(Buffer.from(part));
-    }
+    const isText = this.#messageKind === OPCODE.text;
+    if (isText) this.#validate(part, isEnd);
+    this.#keep(part);
     if (!isEnd) return;
     this.#settle(chunk);
-    const text = this.#textParts;
-    const binary = this.#binaryParts;
-    const isText = this.#messageKind === OPCODE.text;
-    this.#textParts = "";
-    this.#binaryParts = [];
+    const payload = this.#parts.subarray(0, this.#messageBytes);
+    this.#parts = EMPTY;
     this.#messageKind = 0;
     this.#messageBytes = 0;
-    this.#sink.message(isText ? text : binary.length === 1 ? binary[0]! : Buffer.concat(binary));
+    this.#sink.message(isText ? payload.toString("utf8") : payload);
+  }
+
+  /** Checks a part of a text, so that an error is seen before the message ends. */
+  #validate(part: Buffer, isEnd: boolean): void {
+    this.#validator ??= new TextDecoder("utf-8", { fatal: true });
+    try {
+      this.#validator.decode(part, { stream: !isEnd });
+    } catch {
+      throw new FrameError("invalid_utf8");
+    }
+  }
+
+  /** Adds a part to the message. Many small parts take no more memory than few large ones. */
+  #keep(part: Buffer): void {
+    const bytes = this.#messageBytes + part.length;
+    if (bytes > this.#parts.length) {
+      const larger = Buffer.allocUnsafeSlow(
+        Math.max(bytes, Math.min(this.#bytesMax, 2 * this.#parts.length)),
+      );
+      this.#parts.copy(larger, 0, 0, this.#messageBytes);
+      this.#parts = larger;
+    }
+    part.copy(this.#parts, this.#messageBytes);
+    this.#messageBytes = bytes;
   }
 
   #takeControl(chunk: Buffer): void {

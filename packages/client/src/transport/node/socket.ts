@@ -221,7 +221,11 @@ class Connection implements NodeSocket {
     try {
       this.#reader.read(chunk);
     } catch (error) {
-      if (!(error instanceof FrameError)) throw error;
+      if (!(error instanceof FrameError)) {
+        // A handler threw in the middle of a read, the rest of which is lost.
+        this.#giveUp("a handler of the connection threw an error");
+        throw error;
+      }
       this.#deliver();
       this.#refuse(error);
       return;
