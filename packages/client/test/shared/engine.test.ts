@@ -165,6 +165,7 @@ test.each([1, 2, 3])("tabs that come, go, freeze, hide and publish lose nothing:
   }
   expect(degraded).toEqual([]);
   await until(() => sockets() === 1, "one connection is left");
-  // Each tab waits for the lead once, and holds the lock of its pipe, which the leading one waits for.
+  // Each tab waits for the lead once, and holds the lock of its pipe, which the leading one waits
+  // for.
   await until(() => world.requests <= 3 * tabs.length, "no request for a lock is left over");
 });

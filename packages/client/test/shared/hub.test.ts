@@ -85,7 +85,7 @@ function record(
 
 test("each topic is subscribed once, and given up when the last tab has left it", async () => {
   const transport = server();
-  const [a, b] = (await connected(transport, 2)) as [never, never] & Awaited<ReturnType<typeof connected>>;
+  const [a, b] = await connected(transport, 2);
   expect(transport.connections).toHaveLength(1);
   const one = await a!.subscribe(["x", "y"]).ready();
   const two = await b!.subscribe(["y", "z"]).ready();
