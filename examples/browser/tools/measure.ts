@@ -29,6 +29,7 @@ try {
   const found = await page.evaluate(watchTable, seconds);
   const after = await cpuSeconds(devtools);
   const [first, last] = found.newest;
+  const percent = (name: string) => Math.round((100 * (after[name]! - before[name]!)) / found.seconds);
   const result = {
     rows: SYMBOLS,
     updates_per_s_offered: UPDATES_PER_S,
@@ -36,8 +37,9 @@ try {
     frames_per_s: Number((found.frames / found.seconds).toFixed(1)),
     renders_per_frame: Number((found.renders / found.frames).toFixed(2)),
     frames_with_two_renders: found.doubled,
-    main_thread_cpu_percent: Math.round((100 * (after - before)) / found.seconds),
-    main_thread_cpu_ms_per_frame: Number(((1000 * (after - before)) / found.frames).toFixed(1)),
+    main_thread_cpu_percent: percent("TaskDuration"),
+    script_cpu_percent: percent("ScriptDuration"),
+    style_and_layout_cpu_percent: percent("RecalcStyleDuration") + percent("LayoutDuration"),
     long_tasks: found.longTasks,
     longest_task_ms: Math.round(found.longestTaskMs),
     seconds: Number(found.seconds.toFixed(1)),
@@ -50,8 +52,8 @@ try {
   await site.close();
 }
 
-/** The processor time of the page's main thread so far, which other work on the machine does not change. */
-async function cpuSeconds(devtools: CDPSession): Promise<number> {
+/** The processor time of the page's main thread so far, in seconds, which other work on the machine does not change. */
+async function cpuSeconds(devtools: CDPSession): Promise<Record<string, number>> {
   const { metrics } = await devtools.send("Performance.getMetrics");
-  return metrics.find(({ name }) => name === "TaskDuration")!.value;
+  return Object.fromEntries(metrics.map(({ name, value }) => [name, value]));
 }

@@ -152,7 +152,7 @@ export class Application {
     await until({ kind }, () => {
       if (this.client.state === "closed" && kind === "message") ended = true;
       const at = this.#received.findIndex((one) => one.kind === kind && isWanted(one.value));
-      if (at >= 0) [{ value: found }] = this.#received.splice(at, 1) as [{ value: unknown }];
+      if (at >= 0) found = this.#received.splice(at, 1)[0]!.value;
       return ended || at >= 0;
     });
     // What a call of an ended client is told.
