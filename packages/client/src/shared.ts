@@ -1,6 +1,7 @@
 /**
- * One connection for all tabs of an origin. The tabs elect one by Web Locks; it opens the connection, and the others
- * reach it over BroadcastChannel. Each tab keeps its own session: what it subscribes, asks and sends is its own.
+ * One connection for all tabs of an origin. The tabs elect one by Web Locks; it opens the
+ * connection, and the others reach it over BroadcastChannel. Each tab keeps its own session: what
+ * it subscribes, asks and sends is its own.
  */
 
 import type { ResolvedOptions, SharedHost, SharedPort } from "./options.js";
@@ -11,8 +12,9 @@ import type { OpenOptions, Transport } from "./transport.js";
 
 export interface SharedOptions {
   /**
-   * Who uses the connection, such as the user's id. Tabs with another key have another connection. Needed where the token
-   * is no JSON Web Token or travels in a cookie: the client sees the user of a JSON Web Token by itself. Default "".
+   * Who uses the connection, such as the user's id. Tabs with another key have another connection.
+   * Needed where the token is no JSON Web Token or travels in a cookie: the client sees the user of
+   * a JSON Web Token by itself. Default "".
    */
   key?: string;
 }

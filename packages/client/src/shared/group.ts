@@ -87,7 +87,9 @@ export class Group {
     else if (hub !== undefined) for (const one of [...this.#pipes]) one.led(hub);
   }
 
-  /** Attaches the pipe of another tab, and drops it when that tab's lock says that the tab is gone. */
+  /**
+   * Attaches the pipe of another tab, and drops it when that tab's lock says that the tab is gone.
+   */
   #attach(id: string, isVisible: boolean): void {
     const hub = this.#hub;
     if (!hub || this.#attached.has(id)) return;

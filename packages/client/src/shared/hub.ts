@@ -1,4 +1,7 @@
-/** The hub: a small server in the leading tab, which gives all tabs the one connection to the real server. */
+/**
+ * The hub: a small server in the leading tab, which gives all tabs the one connection to the real
+ * server.
+ */
 
 import { isObject, payloadOf, typeOf } from "../core/envelope.js";
 import { readJson } from "../core/json.js";
@@ -139,7 +142,8 @@ export class Hub {
   #endTabs(info: CloseInfo): void {
     this.isOver = true;
     for (const tab of [...this.#tabs]) {
-      // Another connection goes on as the producer: that ends one tab, not those that share its connection.
+      // Another connection goes on as the producer: that ends one tab, not those that share its
+      // connection.
       const isOther = info.code === 4409 && tab !== this.#producerTab;
       this.drop(tab, isOther ? { code: 1001, reason: info.reason } : info, { producer: this.producer });
     }

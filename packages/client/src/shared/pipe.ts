@@ -1,4 +1,6 @@
-/** A pipe: what a client of this tab uses as its connection. It leads to the hub of the leading tab. */
+/**
+ * A pipe: what a client of this tab uses as its connection. It leads to the hub of the leading tab.
+ */
 
 import type { ResolvedOptions } from "../options.js";
 import type {

@@ -1,4 +1,7 @@
-/** One end of a pipe between a tab and the leading tab: frames in batches, and how many of them are on their way. */
+/**
+ * One end of a pipe between a tab and the leading tab: frames in batches, and how many of them are
+ * on their way.
+ */
 
 import type { CloseInfo, Frame } from "../transport.js";
 import type { Channel } from "./realm.js";

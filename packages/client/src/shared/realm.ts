@@ -1,4 +1,6 @@
-/** What tabs share: locks and channels of the browser, and channels in memory for a tab's own hub. */
+/**
+ * What tabs share: locks and channels of the browser, and channels in memory for a tab's own hub.
+ */
 
 import type { Group } from "./group.js";
 
@@ -16,9 +18,14 @@ export interface Realm {
   isVisible(): boolean;
   /** Calls `listener` when the page is shown or hidden. The result ends that. */
   onVisibility(listener: () => void): () => void;
-  /** For how long the leading tab may be hidden, in milliseconds, before a visible one gets the connection. */
+  /**
+   * For how long the leading tab may be hidden, in milliseconds, before a visible one gets the
+   * connection.
+   */
   readonly hiddenMsMax: number;
-  /** How long a tab waits for the leading one, in milliseconds, before it takes the lead from it. */
+  /**
+   * How long a tab waits for the leading one, in milliseconds, before it takes the lead from it.
+   */
   readonly joinMsMax: number;
   /** The groups of which this tab is a member, by name. */
   readonly groups: Map<string, Group>;

@@ -1,4 +1,7 @@
-/** Topics of the shared connection: each is subscribed once, for all tabs that want it (PROTOCOL 7.5, 19.4). */
+/**
+ * Topics of the shared connection: each is subscribed once, for all tabs that want it (PROTOCOL
+ * 7.5, 19.4).
+ */
 
 import { isObject } from "../core/envelope.js";
 import type { Envelope } from "../core/layers.js";
@@ -30,7 +33,9 @@ interface Entry {
   filter: string;
   overload: unknown;
   isActive: boolean;
-  /** Tabs that want the topic; the value is where one begins, `undefined` until it has its answer. */
+  /**
+   * Tabs that want the topic; the value is where one begins, `undefined` until it has its answer.
+   */
   readonly tabs: Map<Tab, Position | undefined>;
   /** Tabs that joined while the server was asked. */
   waiting: ((isGiven: boolean) => void)[];
@@ -63,7 +68,10 @@ interface Joining {
 const KEPT_MAX = 256;
 const KEPT_BYTES_MAX = 256 * 1024;
 const ALL_BYTES_MAX = 8 * 1024 * 1024;
-/** Publications in one request of a history, and requests for what one tab missed. One answer has at most 512 KiB. */
+/**
+ * Publications in one request of a history, and requests for what one tab missed. One answer has at
+ * most 512 KiB.
+ */
 const PAGE_MAX = 1_000;
 const PAGES_MAX = 20;
 const ROUTES_MAX = 20_000;

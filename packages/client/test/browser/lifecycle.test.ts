@@ -1,4 +1,7 @@
-/** Pages that are left, cached, frozen, hidden and offline, with connections of their own and with a shared one. */
+/**
+ * Pages that are left, cached, frozen, hidden and offline, with connections of their own and with a
+ * shared one.
+ */
 
 import { once } from "node:events";
 import { type AddressInfo, connect as connectTcp, createServer, type Server, type Socket } from "node:net";
@@ -148,7 +151,10 @@ async function processOf(page: Page): Promise<number> {
   return spent.toSorted(([, a], [, b]) => b - a)[0]![0];
 }
 
-/** Hides the page, or shows it, as far as its scripts can see: pages that are driven are never really hidden. */
+/**
+ * Hides the page, or shows it, as far as its scripts can see: pages that are driven are never
+ * really hidden.
+ */
 async function hide(page: Page, isHidden: boolean): Promise<void> {
   await page.evaluate(
     (visibilityState) => {
@@ -204,10 +210,8 @@ describe.each([
     await page.waitForFunction(() => tab !== undefined);
     const before = await listeners(page);
     const url = `ws://127.0.0.1:${proxy.port}/ws`;
-    await page.evaluate(([at, more]) => tab.start(at, more), [
-      url,
-      { ...options, topics: ["kept.flow"] as string[] },
-    ] as const);
+    const all: Options = { ...options, topics: ["kept.flow"] };
+    await page.evaluate(([at, more]) => tab.start(at, more), [url, all] as const);
     await page.waitForFunction(() => tab.state() === "open");
     expect((await listeners(page)).length).toBeGreaterThan(before.length);
     await page.evaluate(() => tab.client!.close());
@@ -224,7 +228,8 @@ describe.each([
     const id = await processOf(page);
     process.kill(id, "SIGSTOP");
     try {
-      // The browser answers the server's pings outside the page's process, until the network is gone as well.
+      // The browser answers the server's pings outside the page's process, until the network is
+      // gone as well.
       proxy.stall();
       await publish(3);
       await until(() => proxy.open.size === 0, "the server ends the session");

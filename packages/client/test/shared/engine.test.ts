@@ -146,6 +146,7 @@ test.each([1, 2, 3])("tabs that come, go, freeze, hide and publish lose nothing:
     if (chance < 0.15 || tabs.length < 3) add();
     else if (chance < 0.3) tab.crash();
     else if (chance < 0.4) {
+      tab.thaw();
       await tab.clients[0]!.close();
       world.tabs.delete(tab);
     } else if (chance < 0.5) tab.freeze();
@@ -164,6 +165,7 @@ test.each([1, 2, 3])("tabs that come, go, freeze, hide and publish lose nothing:
   }
   expect(degraded).toEqual([]);
   await until(() => sockets() === 1, "one connection is left");
-  // Each tab waits for the lead once, and holds the lock of its pipe, which the leading one waits for.
+  // Each tab waits for the lead once, and holds the lock of its pipe, which the leading one waits
+  // for.
   await until(() => world.requests <= 3 * tabs.length, "no request for a lock is left over");
 });

@@ -344,3 +344,25 @@ test("users, addresses and keys of their own have connections of their own", asy
     .connected();
   expect(transport.connections).toHaveLength(4);
 });
+
+test("a refused token is told to every tab, and the next attempt has a new one", async () => {
+  const transport = server();
+  const accept = transport.onConnect;
+  transport.onConnect = (connection) => {
+    if (transport.connections.length > 1) return accept(connection);
+    // The upgrade is accepted, and the refusal is the first message.
+    const p = { code: "AUTH_FAILED", message: "expired", recoverable: false };
+    connection.send({ c: "WSE", t: "error", p });
+    connection.close(4401, "expired");
+  };
+  let tokens = 0;
+  const token = () => `token-${++tokens}`;
+  const clients = [world.tab(), world.tab()].map((tab) => tab.connect(URL, { transport, token }));
+  const ends: unknown[] = [];
+  for (const client of clients) client.on("disconnected", ({ code }) => ends.push(code));
+  await Promise.all(clients.map((one) => one.connected()));
+  expect(new Set(ends)).toEqual(new Set([4401]));
+  expect(transport.connections).toHaveLength(2);
+  const [first, second] = transport.connections.map(({ options }) => options.headers.Authorization);
+  expect(first).not.toBe(second);
+});

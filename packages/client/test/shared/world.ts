@@ -1,4 +1,7 @@
-/** Tabs without a browser: locks and channels of one origin, in one process, and tabs that may crash or freeze. */
+/**
+ * Tabs without a browser: locks and channels of one origin, in one process, and tabs that may crash
+ * or freeze.
+ */
 
 import { type Client, type ClientOptions, connect, type Transport } from "../../src/index.js";
 import { nodeTransport } from "../../src/node.js";
@@ -148,7 +151,10 @@ export class Tab {
     for (const watcher of [...this.#watchers]) watcher();
   }
 
-  /** The tab is gone at once: nothing of it runs any more, its locks are free, its connections are lost. */
+  /**
+   * The tab is gone at once: nothing of it runs any more, its locks are free, its connections are
+   * lost.
+   */
   crash(): void {
     this.isDead = true;
     this.world.tabs.delete(this);
