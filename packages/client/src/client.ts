@@ -21,7 +21,12 @@ import {
 import { Message, type Position } from "./message.js";
 import { checkNames, type ResolvedOptions } from "./options.js";
 import { watchPage } from "./page.js";
-import { SUBSCRIBE_OPTIONS, type SubscribeOptions, Subscription } from "./subscription.js";
+import {
+  SUBSCRIBE_OPTIONS,
+  type SubscribeOptions,
+  Subscription,
+  type SubscriptionHost,
+} from "./subscription.js";
 import type { Transport } from "./transport.js";
 
 export interface SendOptions {
@@ -116,6 +121,7 @@ export class Client {
   readonly #emitter: Emitter<ClientEvents>;
   readonly #handlers = new Map<string, CallHandler>();
   readonly #unwatch: () => void;
+  readonly #subscriptionHost: SubscriptionHost;
   /** Calls that look at the state whenever it changes. */
   readonly #watchers = new Set<() => void>();
 
@@ -132,6 +138,24 @@ export class Client {
     for (const [name, listener] of Object.entries(options.on ?? {})) {
       this.#emitter.on(name as "error", listener as never);
     }
+    const { session } = this.#driver;
+    this.#subscriptionHost = {
+      add: (subscriber, list, wire) => {
+        session.subscriptions.add(subscriber, list, wire);
+        this.#driver.touch();
+      },
+      remove: (subscriber, topic) => {
+        session.subscriptions.remove(subscriber, topic);
+        this.#driver.touch();
+      },
+      newest: async (topic, limit) => {
+        const page = await this.history(topic, { limit: Math.min(limit, 1_000), order: "newest" });
+        return page.publications.reverse();
+      },
+      isClosed: () => this.#driver.error,
+      onError: (error) => this.#report(error),
+      requestTimeoutMs: this.#driver.options.requestTimeoutMs,
+    };
     this.status = this.#driver.status;
     this.#unwatch = watchPage(this.#driver, options);
     const { signal } = options;
@@ -213,28 +237,7 @@ export class Client {
         fault: "application",
       });
     }
-    const { session } = this.#driver;
-    return new Subscription<T>(
-      {
-        add: (subscriber, list, wire) => {
-          session.subscriptions.add(subscriber, list, wire);
-          this.#driver.touch();
-        },
-        remove: (subscriber, topic) => {
-          session.subscriptions.remove(subscriber, topic);
-          this.#driver.touch();
-        },
-        newest: async (topic, limit) => {
-          const page = await this.history(topic, { limit: Math.min(limit, 1_000), order: "newest" });
-          return page.publications.reverse();
-        },
-        isClosed: () => this.#driver.error,
-        onError: (error) => this.#report(error),
-        requestTimeoutMs: this.#driver.options.requestTimeoutMs,
-      },
-      names,
-      options,
-    );
+    return new Subscription<T>(this.#subscriptionHost, names, options);
   }
 
   /**

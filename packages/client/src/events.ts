@@ -117,7 +117,8 @@ type Listener = (detail: never) => void;
 
 /** Listeners by event. An error that a listener throws is given to `onError` and stops no other listener. */
 export class Emitter<Events> {
-  readonly #listeners = new Map<keyof Events, Set<Listener>>();
+  /** Made by the first listener. */
+  #listeners: Map<keyof Events, Set<Listener>> | undefined;
   readonly #onError: (error: unknown) => void;
 
   constructor(onError: (error: unknown) => void) {
@@ -130,6 +131,7 @@ export class Emitter<Events> {
     options: { signal?: AbortSignal } = {},
   ): () => void {
     const own: Listener = (detail) => listener(detail);
+    this.#listeners ??= new Map();
     let set = this.#listeners.get(name);
     if (!set) this.#listeners.set(name, (set = new Set()));
     const { signal } = options;
@@ -145,11 +147,11 @@ export class Emitter<Events> {
   }
 
   has(name: keyof Events): boolean {
-    return (this.#listeners.get(name)?.size ?? 0) > 0;
+    return (this.#listeners?.get(name)?.size ?? 0) > 0;
   }
 
   emit<Name extends keyof Events>(name: Name, detail: Events[Name]): void {
-    const set = this.#listeners.get(name);
+    const set = this.#listeners?.get(name);
     if (!set) return;
     for (const listener of set) {
       try {
@@ -161,6 +163,6 @@ export class Emitter<Events> {
   }
 
   clear(): void {
-    this.#listeners.clear();
+    this.#listeners = undefined;
   }
 }

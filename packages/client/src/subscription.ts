@@ -75,52 +75,60 @@ export interface SubscriptionHost {
   readonly requestTimeoutMs: number;
 }
 
+/** What most subscriptions have. */
+const NOWHERE: Readonly<Record<string, Position>> = {};
+const NO_BUFFER: BufferOptions = {};
+const PENDING: SubscriptionStatus = { state: "pending", error: undefined };
+const ACTIVE: SubscriptionStatus = { state: "active", error: undefined };
+
 /** A subscription. Loop over it, or listen to its events; both may be done at once. */
-export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
+export class Subscription<T = unknown> implements AsyncIterable<Message<T>>, Subscriber {
   /** Topics and patterns. */
   readonly topics: readonly string[];
-  /** Its state, to be read and watched. */
-  readonly status: Observable<SubscriptionStatus>;
-  readonly #status: Value<SubscriptionStatus>;
+  /** @internal */
+  readonly recover: boolean;
+  /** @internal */
+  readonly from: Readonly<Record<string, Position>>;
+  /** @internal */
+  readonly replay: number;
   readonly #host: SubscriptionHost;
-  readonly #emitter: Emitter<SubscriptionEvents<T>>;
-  readonly #streams = new Set<Stream<Message<T>>>();
   readonly #buffer: BufferOptions;
-  readonly #pending: Set<string>;
-  readonly #left: Set<string>;
-  readonly #subscriber: Subscriber;
+  /** Topics that the server has not answered, and those that are left. */
+  #pending: readonly string[];
+  #left: readonly string[];
+  #current = PENDING;
+  // A client may have thousands of subscriptions: what few of them use is made when it is used.
+  #status: Value<SubscriptionStatus> | undefined;
+  #emitter: Emitter<SubscriptionEvents<T>> | undefined;
+  #streams: Set<Stream<Message<T>>> | undefined;
   /** Topics whose newest publications are on their way; live ones wait for them. */
-  readonly #joining = new Map<string, Message[]>();
-  readonly #offSignal: () => void;
+  #joining: Map<string, Message[]> | undefined;
+  #watchers: Set<() => void> | undefined;
+  #offSignal: (() => void) | undefined;
 
   /** @internal */
   constructor(host: SubscriptionHost, topics: readonly string[], options: SubscribeOptions) {
-    this.topics = topics;
+    this.topics = this.#pending = this.#left = topics;
     this.#host = host;
-    this.#buffer = options.buffer ?? {};
-    this.#emitter = new Emitter((error) => host.onError(error));
-    this.#pending = new Set(topics);
-    this.#left = new Set(topics);
-    this.#status = new Value<SubscriptionStatus>({ state: "pending", error: undefined });
-    this.status = this.#status;
-    this.#subscriber = {
-      recover: options.recover ?? true,
-      from: options.from ?? {},
-      replay: options.replay ?? 0,
-      active: (topic, info) => this.#active(topic, info),
-      failed: (topic, error) => this.#failed(topic, error),
-      message: (message) => this.#message(message as Message<T>),
-      gap: (gap) => this.#emitter.emit("gap", gap),
-      unrecovered: (event) => this.#emitter.emit("unrecovered", event),
-      presence: (event) => this.#emitter.emit("presence", event),
-    };
+    this.#buffer = options.buffer ?? NO_BUFFER;
+    this.recover = options.recover ?? true;
+    this.from = options.from ?? NOWHERE;
+    this.replay = options.replay ?? 0;
     const { signal } = options;
-    const abort = () => void this.unsubscribe();
-    signal?.addEventListener("abort", abort);
-    this.#offSignal = () => signal?.removeEventListener("abort", abort);
+    if (signal) {
+      const abort = () => void this.unsubscribe();
+      signal.addEventListener("abort", abort);
+      this.#offSignal = () => signal.removeEventListener("abort", abort);
+    }
     const closed = host.isClosed();
     if (closed || signal?.aborted) this.#end(closed);
-    else host.add(this.#subscriber, topics, wireOptions(options));
+    else host.add(this, topics, wireOptions(options));
+  }
+
+  /** Its state, to be read and watched. */
+  get status(): Observable<SubscriptionStatus> {
+    this.#status ??= new Value(this.#current);
+    return this.#status;
   }
 
   /** Calls `listener` for each event. The result, or the signal, ends that. */
@@ -129,6 +137,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     listener: (detail: SubscriptionEvents<T>[Name]) => void,
     options?: { signal?: AbortSignal },
   ): () => void {
+    this.#emitter ??= new Emitter((error) => this.#host.onError(error));
     return this.#emitter.on(name, listener, options);
   }
 
@@ -140,7 +149,7 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     const { signal } = options;
     return new Promise((resolve, reject) => {
       const settle = () => {
-        const { state, error } = this.#status.get();
+        const { state, error } = this.#current;
         if (error) reject(error);
         else if (state === "active") resolve(this);
         else if (state === "ended") reject(new TidewireError("CLOSED", "the subscription has ended"));
@@ -148,15 +157,17 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
         else if (isLate)
           reject(new TidewireError("TIMEOUT", "the server has not answered", { fault: "network" }));
         else return false;
-        off();
+        this.#watchers?.delete(settle);
+        if (!this.#watchers?.size) this.#watchers = undefined;
         clearTimeout(timer);
         signal?.removeEventListener("abort", settle);
         return true;
       };
       let isLate = false;
       let timer: ReturnType<typeof setTimeout> | undefined;
-      const off = this.#status.subscribe(settle);
       if (settle()) return;
+      this.#watchers ??= new Set();
+      this.#watchers.add(settle);
       signal?.addEventListener("abort", settle);
       timer = setTimeout(() => {
         isLate = true;
@@ -167,15 +178,16 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
 
   /** Ends the subscription. Loops over it end. */
   async unsubscribe(): Promise<void> {
-    for (const topic of this.#left) this.#host.remove(this.#subscriber, topic);
+    for (const topic of this.#left) this.#host.remove(this, topic);
     this.#end(undefined);
   }
 
   /** The messages from now on, one after another. */
   [Symbol.asyncIterator](): AsyncIterableIterator<Message<T>> {
-    const stream = new Stream<Message<T>>(this.#buffer, () => this.#streams.delete(stream));
+    const stream = new Stream<Message<T>>(this.#buffer, () => this.#streams?.delete(stream));
+    this.#streams ??= new Set();
     this.#streams.add(stream);
-    const { state, error } = this.#status.get();
+    const { state, error } = this.#current;
     if (state === "ended") stream.end(error);
     return stream;
   }
@@ -194,71 +206,108 @@ export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
     return this.unsubscribe();
   }
 
-  #message(message: Message<T>): void {
-    const joining = this.#joining.size ? this.#joining.get(message.topic!) : undefined;
+  /** @internal */
+  message(received: Message): void {
+    const message = received as Message<T>;
+    const joining = this.#joining?.get(message.topic!);
     if (joining) {
       joining.push(message);
       return;
     }
-    this.#emitter.emit("message", message);
-    for (const stream of this.#streams) stream.push(message);
+    this.#emitter?.emit("message", message);
+    if (this.#streams) for (const stream of this.#streams) stream.push(message);
   }
 
-  #active(topic: string, info: ActiveTopic): void {
-    const { replay } = this.#subscriber;
-    if (info.isShared && replay && info.position) this.#join(topic, replay);
-    this.#pending.delete(topic);
+  /** @internal */
+  gap(gap: Gap): void {
+    this.#emitter?.emit("gap", gap);
+  }
+
+  /** @internal */
+  unrecovered(event: Unrecovered): void {
+    this.#emitter?.emit("unrecovered", event);
+  }
+
+  /** @internal */
+  presence(event: PresenceEvent): void {
+    this.#emitter?.emit("presence", event);
+  }
+
+  /** @internal */
+  active(topic: string, info: ActiveTopic): void {
+    if (info.isShared && this.replay && info.position) this.#join(topic, this.replay);
+    this.#pending = without(this.#pending, topic);
     this.#update();
   }
 
   /** Another subscriber has the topic already: its newest publications come from its history, before live ones. */
   #join(topic: string, limit: number): void {
+    this.#joining ??= new Map();
     this.#joining.set(topic, []);
     void this.#host
       .newest(topic, limit)
       .catch(() => [])
       .then((old) => {
-        const live = this.#joining.get(topic) ?? [];
-        this.#joining.delete(topic);
+        const live = this.#joining?.get(topic) ?? [];
+        this.#joining?.delete(topic);
         const last = old.at(-1)?.position;
-        for (const message of old) this.#message(message as Message<T>);
+        for (const message of old) this.message(message);
         for (const message of live) {
           const { position } = message;
           const isOld = last && position?.epoch === last.epoch && position.offset <= last.offset;
-          if (!isOld) this.#message(message as Message<T>);
+          if (!isOld) this.message(message);
         }
       });
   }
 
-  #failed(topic: string, error: TidewireError): void {
-    this.#left.delete(topic);
-    this.#pending.delete(topic);
-    this.#emitter.emit("failed", { topic, error });
-    if (this.#left.size === 0) this.#end(error);
+  /** @internal */
+  failed(topic: string, error: TidewireError): void {
+    this.#left = without(this.#left, topic);
+    this.#pending = without(this.#pending, topic);
+    this.#emitter?.emit("failed", { topic, error });
+    if (this.#left.length === 0) this.#end(error);
     else this.#update(error);
   }
 
   #update(error?: TidewireError): void {
-    const before = this.#status.get();
+    const before = this.#current;
     if (before.state === "ended") return;
-    const state = this.#pending.size ? "pending" : "active";
-    if (state !== before.state || error) this.#status.set({ state, error: error ?? before.error });
+    const state = this.#pending.length ? "pending" : "active";
+    if (state === before.state && !error) return;
+    const own = error ?? before.error;
+    this.#set(own ? { state, error: own } : state === "active" ? ACTIVE : PENDING);
+  }
+
+  #set(status: SubscriptionStatus): void {
+    this.#current = status;
+    this.#status?.set(status);
+    for (const watcher of [...(this.#watchers ?? [])]) watcher();
   }
 
   #end(error: TidewireError | undefined): void {
-    if (this.#status.get().state === "ended") return;
-    this.#left.clear();
-    this.#joining.clear();
-    this.#offSignal();
-    this.#status.set({ state: "ended", error });
-    for (const stream of this.#streams) stream.end(error?.code === "CLOSED" ? undefined : error);
-    this.#streams.clear();
-    this.#emitter.clear();
+    if (this.#current.state === "ended") return;
+    this.#left = [];
+    this.#joining = undefined;
+    this.#offSignal?.();
+    this.#set({ state: "ended", error });
+    for (const stream of this.#streams ?? []) stream.end(error?.code === "CLOSED" ? undefined : error);
+    this.#streams = undefined;
+    this.#emitter?.clear();
   }
 }
 
+function without(list: readonly string[], topic: string): readonly string[] {
+  const rest = list.filter((one) => one !== topic);
+  return rest.length ? rest : NONE;
+}
+
+const NONE: readonly string[] = [];
+/** One object for all subscriptions without options. */
+const PLAIN: WireOptions = {};
+
 function wireOptions(options: SubscribeOptions): WireOptions {
   const { filter, overload, queueGroup, acknowledge, window, presence } = options;
+  if (!(filter || overload || queueGroup || acknowledge || window || presence)) return PLAIN;
   return {
     ...(filter ? { filter } : {}),
     ...(overload ? { overload } : {}),
