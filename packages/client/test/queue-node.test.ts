@@ -12,7 +12,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { queue } from "../src/queue/node.js";
 import { cases, codeOf, open, take } from "./queue-cases.js";
 
-const root = fileURLToPath(new URL("../../../", import.meta.url));
+/** Where `packages/run` installs other versions of Node; beside the workspace, so that nothing else runs on them. */
+const nodeFolder = fileURLToPath(new URL("nodes/node_modules/", import.meta.url));
 
 /**
  * Each Node here that has `node:sqlite`: this one, one that `NODE_WITH_SQLITE` names, and those
@@ -21,8 +22,8 @@ const root = fileURLToPath(new URL("../../../", import.meta.url));
 const nodes = [
   process.getBuiltinModule?.("node:sqlite") ? process.execPath : "",
   process.env.NODE_WITH_SQLITE ?? "",
-  join(root, "node_modules/node-22/bin/node"),
-  join(root, "node_modules/node-24/bin/node"),
+  join(nodeFolder, "node-22/bin/node"),
+  join(nodeFolder, "node-24/bin/node"),
 ].filter((path) => path !== "" && existsSync(path));
 
 let folder: string;
