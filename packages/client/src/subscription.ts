@@ -82,7 +82,7 @@ const PENDING: SubscriptionStatus = { state: "pending", error: undefined };
 const ACTIVE: SubscriptionStatus = { state: "active", error: undefined };
 
 /** A subscription. Loop over it, or listen to its events; both may be done at once. */
-export class Subscription<T = unknown> implements AsyncIterable<Message<T>>, Subscriber {
+export class Subscription<T = unknown> implements AsyncIterable<Message<T>> {
   /** Topics and patterns. */
   readonly topics: readonly string[];
   /** @internal */

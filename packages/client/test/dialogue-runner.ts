@@ -71,7 +71,10 @@ class Player {
     const message = this.#pipeline.read(frame) as Message | Record<string, unknown>;
     if ("payload" in message && !("t" in message) && "isSnapshot" in message) {
       this.#session.receiveMessage(message as Message, NOW);
-    } else this.#session.receive(message as Record<string, unknown>, NOW);
+    } else {
+      // What a key_update leads to is the business of the tests of encryption.
+      this.#session.receive(message as Record<string, unknown>, NOW)?.catch(() => undefined);
+    }
   }
 }
 
