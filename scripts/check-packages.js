@@ -9,7 +9,7 @@ import { build } from "esbuild";
 const write = process.argv.includes("--write");
 const packages = readdirSync("packages").filter((name) => existsSync(`packages/${name}/dist/esm`));
 /** Kilobytes, minified and gzipped: what nobody may exceed without a decision, and what is aimed at. */
-const BUDGET_KB = { core: 21, all: 40 };
+const BUDGET_KB = { core: 22, all: 41 };
 const TARGET_KB = { core: 13, all: 34 };
 let failures = 0;
 
