@@ -19,6 +19,7 @@ import fan_out
 import layers
 import python_package
 import saturation
+import typescript
 from measure import Page, bench, bench_command, median, rate, reached, verdicts
 from servers import ROOT, Server, peers, tidewire
 
@@ -178,6 +179,8 @@ SECTIONS = {
     "python-asgi": python_package.python_asgi,
     "python-publish": python_package.python_publish,
     "python-client": python_package.python_client,
+    "typescript-client": typescript.typescript_client,
+    "typescript-browser": typescript.typescript_browser,
 }
 
 
@@ -194,6 +197,9 @@ def main():
     for name in options.only or SECTIONS:
         if name.startswith("python-") and not python_package.is_installed():
             print(f"The Python package is not installed for {name}: see bench/run.")
+            continue
+        if name.startswith("typescript-") and not typescript.is_installed():
+            print(f"The npm packages are not built for {name}: see bench/run.")
             continue
         SECTIONS[name](page, options.rounds, options.seconds)
     if page.path:
