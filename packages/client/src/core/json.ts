@@ -72,6 +72,7 @@ export function readJson(text: string): Envelope {
 }
 
 const HEAD = '{"c":"U","t":"';
+const [QUOTE, COMMA, BRACE, E, I, P, R] = [34, 44, 125, 101, 105, 112, 114];
 /** The last publication up to the quote behind its topic, and what that says. */
 let last = { text: "\0", type: "", topic: "" };
 
@@ -80,45 +81,58 @@ let last = { text: "\0", type: "", topic: "" };
  * decoding the payload. `undefined` for any other message, which {@link readJson} reads.
  */
 export function scanPublication(text: string): Message | undefined {
-  if (!text.startsWith(HEAD) || text.charCodeAt(text.length - 1) !== 125) return undefined;
-  let { type, topic } = last;
-  let at = last.text.length - 1;
+  if (text.charCodeAt(text.length - 1) !== BRACE) return undefined;
   // Publications of one topic follow one another: their names are read once.
   if (!text.startsWith(last.text)) {
-    at = text.indexOf('"', HEAD.length);
-    type = text.slice(HEAD.length, at);
-    if (!text.startsWith('","tp":"', at)) return undefined;
-    const topicAt = at + 8;
-    at = text.indexOf('"', topicAt);
-    topic = text.slice(topicAt, at);
-    // Escapes are for the reader of JSON.
-    if (type.includes("\\") || topic.includes("\\")) return undefined;
-    last = { text: text.slice(0, at + 1), type, topic };
+    const found = scanNames(text);
+    if (!found) return undefined;
+    last = found;
   }
+  const { type, topic } = last;
+  // Behind the topic's closing quote: a comma, a quote and the name of the next field.
+  let at = last.text.length;
   let position: Position | undefined;
-  if (text.startsWith('","e":"', at)) {
-    const epoch = text.slice(at + 7, at + 15);
+  if (text.charCodeAt(at + 2) === E) {
+    if (!text.startsWith(',"e":"', at) || !text.startsWith('","o":', at + 14)) return undefined;
+    const epoch = text.slice(at + 6, at + 14);
     let offset = 0;
-    if (!text.startsWith('","o":', at + 15)) return undefined;
-    at += 21;
+    at += 20;
     for (let digit = text.charCodeAt(at); digit > 47 && digit < 58; digit = text.charCodeAt(++at)) {
       offset = offset * 10 + digit - 48;
     }
     position = { epoch, offset };
-  } else at += 1;
+  }
   let id: string | undefined;
-  if (text.startsWith(',"id":"', at)) {
+  if (text.charCodeAt(at + 2) === I) {
     const end = text.indexOf('"', at + 7);
     id = text.slice(at + 7, end);
+    if (!text.startsWith(',"id":"', at) || id.includes("\\")) return undefined;
     at = end + 1;
   }
   let priority = 5;
-  if (text.startsWith(',"pri":', at)) {
+  if (text.charCodeAt(at + 3) === R) {
     const end = text.indexOf(",", at + 7);
+    if (!text.startsWith(',"pri":', at)) return undefined;
     priority = Number(text.slice(at + 7, end));
     at = end;
   }
-  // Escapes, further fields and another order are for the reader of JSON.
-  if (!text.startsWith(',"p":', at) || id?.includes("\\")) return undefined;
-  return Message.undecoded(type, topic, position, id, priority, text.slice(at + 5, -1));
+  // Further fields and another order are for the reader of JSON: this must be `,"p":`.
+  const isPayload =
+    text.charCodeAt(at + 2) === P && text.charCodeAt(at + 3) === QUOTE && text.charCodeAt(at) === COMMA;
+  return isPayload
+    ? Message.undecoded(type, topic, position, id, priority, text.slice(at + 5, -1))
+    : undefined;
+}
+
+/** The type and the topic at the beginning of a publication; none if they hold escapes. */
+function scanNames(text: string): typeof last | undefined {
+  if (!text.startsWith(HEAD)) return undefined;
+  let at = text.indexOf('"', HEAD.length);
+  const type = text.slice(HEAD.length, at);
+  if (!text.startsWith('","tp":"', at)) return undefined;
+  const topicAt = at + 8;
+  at = text.indexOf('"', topicAt);
+  const topic = text.slice(topicAt, at);
+  if (type.includes("\\") || topic.includes("\\")) return undefined;
+  return { text: text.slice(0, at + 1), type, topic };
 }
