@@ -7,7 +7,7 @@ import { type Client, type ClientOptions, connect, type TidewireError } from "..
 import { nodeTransport } from "../../src/node.js";
 import { queue } from "../../src/queue.js";
 import { type Engine, startEngine } from "../node/engine.js";
-import { type Plan, Proxy, plan } from "./proxy.js";
+import { FaultyProxy, type Plan, plan } from "./proxy.js";
 
 interface Scenario {
   name: string;
@@ -55,7 +55,7 @@ async function kept(client: Client, topic: string): Promise<number[]> {
 }
 
 /** Sends, publishes, asks and receives until the proxy is calm. How many of each. */
-async function work(client: Client, proxy: Proxy, seen: Map<string, number[]>): Promise<number> {
+async function work(client: Client, proxy: FaultyProxy, seen: Map<string, number[]>): Promise<number> {
   const subscription = client.subscribe<number>(["kept.log", "kept.pub"]);
   subscription.on("message", ({ topic, payload }) => seen.get(topic!)!.push(payload));
   await subscription.ready().catch(() => undefined);
@@ -78,12 +78,13 @@ function expectCode(error: TidewireError): void {
 async function through(scenario: Scenario, seed: number, engine: Engine): Promise<void> {
   const { kinds, connections, transport, holds } = scenario;
   const port = Number(engine.address.split(":")[1]);
-  const proxy = new Proxy(
+  const proxy = new FaultyProxy(
     port,
     Array.from({ length: connections }, (_, index) => plan(seed, index, kinds)),
   );
   const at = await proxy.listen();
-  const options = transport === "wss" ? { transport: nodeTransport({ caFile: fixture("localhost.pem") }) } : {};
+  const options =
+    transport === "wss" ? { transport: nodeTransport({ caFile: fixture("localhost.pem") }) } : {};
   const client = connect(`${transport}://localhost:${at}/ws`, { ...QUICK, ...options, queue: queue() });
   const seen = new Map<string, number[]>([
     ["kept.log", []],

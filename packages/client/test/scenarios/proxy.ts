@@ -28,7 +28,7 @@ export function plan(seed: number, connection: number, kinds: string[]): Plan {
   return { kind, direction, at: below(2 ** bits), flip: 1 + below(255) };
 }
 
-export class Proxy {
+export class FaultyProxy {
   readonly #target: number;
   readonly #plans: Plan[];
   readonly #server: Server;
