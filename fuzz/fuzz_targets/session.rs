@@ -14,9 +14,10 @@ use tidewire_wire::format::{Format, Framing, identify, inflate, json_to_msgpack}
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
-    Features, HelloEncryption, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember, ProducerState,
-    PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, Subscription, SystemEvent,
-    TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicPresence, TopicRecovery,
+    Features, HelloEncryption, HistoryPage, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember,
+    ProducerState, PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, Subscription,
+    SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicPresence,
+    TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -411,6 +412,18 @@ fn replies(kind: RequestKind, correlation_id: Option<String>) -> Vec<Reply> {
         RequestKind::Presence(query) => Reply::PresenceResponse {
             topics: query.topics.into_iter().map(presence).collect(),
             failed_topics: Vec::new(),
+            correlation_id,
+        },
+        RequestKind::History(query) => Reply::HistoryResponse {
+            page: Box::new(HistoryPage {
+                topic: query.topic,
+                epoch: 7,
+                offset: 9,
+                oldest: 3,
+                publications: vec![br#"{"c":"U","t":"a","o":9,"p":{}}"#.to_vec()],
+                more: query.limit == 1,
+                complete: query.since.is_none(),
+            }),
             correlation_id,
         },
         RequestKind::Acknowledge(deliveries) => Reply::MessageAck {
