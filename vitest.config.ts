@@ -27,5 +27,7 @@ export default defineConfig({
       ...reactProjects,
     ],
     maxConcurrency: 4,
+    // A browser on a busy machine may be late once; the output says when a test had to be run again.
+    retry: 1,
   },
 });
