@@ -48,7 +48,13 @@ function apiReport(dir, manifest) {
   const visit = (file) => {
     if (seen.has(file)) return;
     const text = readFileSync(file, "utf8");
-    seen.set(file, text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/[ \t]+$/gm, "").replace(/^\n/gm, ""));
+    seen.set(
+      file,
+      text
+        .replace(/\/\*[\s\S]*?\*\//g, "")
+        .replace(/[ \t]+$/gm, "")
+        .replace(/^\n/gm, ""),
+    );
     for (const [, path] of text.matchAll(/from "(\.[^"]+)\.js"/g))
       visit(resolve(dirname(file), `${path}.d.ts`));
   };
