@@ -238,7 +238,7 @@ export class Driver {
   #write(fields: EnvelopeFields, payload: EncodedPayload | undefined, after?: () => unknown): void {
     const { exchange, pipeline } = this.#attempt!;
     pipeline!.write(fields, payload, after);
-    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.session.sendKeyUpdate(false);
+    if (exchange?.wantsKeyUpdate && fields.t !== "key_update") this.session.sendKeyUpdate();
   }
 
   // Receiving
@@ -252,13 +252,13 @@ export class Driver {
       if (attempt.inbound.length > INBOUND_MAX) attempt.socket?.pause?.();
       return;
     }
-    this.#read(attempt, frames, 0);
+    this.#read(attempt, frames);
   }
 
-  /** Handles frames from `from` on, until one has to wait. */
-  #read(attempt: Attempt, frames: readonly Frame[], from: number): void {
+  /** Handles frames until one has to wait. */
+  #read(attempt: Attempt, frames: readonly Frame[]): void {
     const moment = now();
-    for (let index = from; index < frames.length && !attempt.isOver; index++) {
+    for (let index = 0; index < frames.length && !attempt.isOver; index++) {
       let waits: Promise<unknown> | undefined;
       try {
         waits = this.#handle(attempt, frames[index]!, moment);
@@ -276,7 +276,7 @@ export class Driver {
           const inbound = attempt.inbound;
           attempt.inbound = [];
           attempt.socket?.resume?.();
-          if (!attempt.isOver) this.#read(attempt, inbound, 0);
+          if (!attempt.isOver) this.#read(attempt, inbound);
         });
       break;
     }

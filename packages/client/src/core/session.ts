@@ -48,7 +48,6 @@ export type Answer = { payload: unknown } | { error: { code: string; message: st
 export interface Hints {
   reconnectAfterMs: number | undefined;
   retryAfterMs: number | undefined;
-  wasOpen: boolean;
 }
 
 /** What belongs to one connection. */
@@ -76,6 +75,8 @@ const HINT_MS_MAX = 24 * 3_600_000;
 /** After a wake, a silent server has this long to answer a ping. */
 const WAKE_GRACE_MS = 5_000;
 const ACKS_MAX = 1_000;
+/** Messages that a batch must not hold. */
+const ALONE = new Set<unknown>(["batch", "server_hello", "key_update"]);
 
 export class Session {
   readonly options: ResolvedOptions;
@@ -88,6 +89,8 @@ export class Session {
   #link: Link | undefined;
   #isPoor = false;
   readonly #acks: number[] = [];
+  /** Tells that the server has accepted the client, once it has shown its key. */
+  #accept: (() => void) | undefined;
   readonly #systemTypes: Record<string, (payload: Envelope, envelope: Envelope, now: Now) => unknown>;
 
   constructor(options: ResolvedOptions, host: SessionHost) {
@@ -170,11 +173,7 @@ export class Session {
     this.subscriptions.disconnected();
     this.producer?.disconnected();
     for (const { done } of link?.pings ?? []) done?.(Number.NaN);
-    return {
-      reconnectAfterMs: link?.reconnectAfterMs,
-      retryAfterMs: link?.retryAfterMs,
-      wasOpen: link?.isOpen ?? false,
-    };
+    return { reconnectAfterMs: link?.reconnectAfterMs, retryAfterMs: link?.retryAfterMs };
   }
 
   /** There is no further connection. */
@@ -371,7 +370,7 @@ export class Session {
     };
     const pong = (_: Envelope, __: Envelope, now: Now) => this.#pong(now);
     return {
-      server_ready: (p, _, now) => this.#ready(p, now),
+      server_ready: (p) => this.#ready(p),
       server_hello: (p, _, now) => this.#hello(p, now),
       ping: (p, _, now) => this.#answerPing(p, now),
       PING: (p, _, now) => this.#answerPing(p, now),
@@ -379,13 +378,11 @@ export class Session {
       pong,
       batch: (p, _, now) => {
         if (!Array.isArray(p.messages)) throw unreadable("a batch without messages");
-        for (const message of p.messages) {
-          if (!isObject(message)) throw unreadable("a batch with something else than messages");
-          this.receive(message, now);
-        }
+        if (!p.messages.every(isBatched)) throw unreadable("a batch with a message that must come alone");
+        for (const message of p.messages) this.receive(message, now);
       },
-      subscription_update: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
-      subscription: (p, envelope, now) => this.#subscriptionUpdate(p, envelope, now),
+      subscription_update: (p, envelope) => this.#subscriptionUpdate(p, envelope),
+      subscription: (p, envelope) => this.#subscriptionUpdate(p, envelope),
       publish_response: settle,
       presence_response: settle,
       history_response: settle,
@@ -445,7 +442,7 @@ export class Session {
     }
   }
 
-  #ready(p: Envelope, now: Now): void {
+  #ready(p: Envelope): void {
     const link = this.#link!;
     if (link.connectionId) return;
     const details = isObject(p.details) ? p.details : {};
@@ -477,10 +474,7 @@ export class Session {
     };
     if (exchange) this.#accept = accept;
     else accept();
-    void now;
   }
-
-  #accept: (() => void) | undefined;
 
   #hello(p: Envelope, now: Now): Promise<void> | undefined {
     const link = this.#link!;
@@ -516,7 +510,7 @@ export class Session {
     this.#host.changed();
   }
 
-  #subscriptionUpdate(p: Envelope, envelope: Envelope, _now: Now): void {
+  #subscriptionUpdate(p: Envelope, envelope: Envelope): void {
     if (envelope.cid != null) this.#answered(p, envelope);
     else if (p.action === "unsubscribe" && Array.isArray(p.success_topics)) {
       this.subscriptions.taken(p.success_topics);
@@ -584,14 +578,19 @@ export class Session {
     const { exchange } = this.#link!;
     if (exchange?.version !== 2) throw unreadable("a key_update without encryption version 2");
     await exchange.updateOpeningKey();
-    if (isRequested) this.sendKeyUpdate(false);
+    if (isRequested) this.sendKeyUpdate();
   }
 
-  /** Changes the sealing key; with `isRequested` the server changes its own as well. */
-  sendKeyUpdate(isRequested: boolean): void {
+  /** Changes the sealing key. */
+  sendKeyUpdate(): void {
     const exchange = this.#link?.exchange;
     if (exchange?.version === 2) {
-      this.#say("key_update", { request: isRequested }, () => exchange.updateSealingKey());
+      this.#say("key_update", { request: false }, () => exchange.updateSealingKey());
     }
   }
+}
+
+/** Whether a message may stand in a batch (PROTOCOL 8): those that change keys or nest must come alone. */
+function isBatched(message: unknown): message is Envelope {
+  return isObject(message) && !ALONE.has(typeOf(message));
 }
