@@ -1,5 +1,7 @@
 /** Options of a client: names, units, defaults, and the check that refuses unknown ones. */
 
+import { defaultReconnect, type ReconnectPolicy } from "./core/backoff.js";
+import { type BreakerOptions, defaultBreaker } from "./core/breaker.js";
 import type { Compression, Encryption, Format, Signing } from "./core/layers.js";
 import type { QueuePort } from "./core/queue-port.js";
 import { TidewireError } from "./errors.js";
@@ -14,21 +16,8 @@ export interface Endpoint {
   weight?: number;
 }
 
-/** When a lost connection is opened again. */
-export interface ReconnectOptions {
-  /** How the time between two attempts grows. Default `exponential`. */
-  delay?: "exponential" | "linear" | "fibonacci" | "adaptive";
-  /** The full delay before the first attempt; each delay is drawn evenly from 0 to the full one. Default 500 ms. */
-  baseMs?: number;
-  /** The longest delay. Default 30,000 ms. */
-  maxMs?: number;
-  /** Attempts in a row that may fail before the client gives up; 0 for no limit. Default 0. */
-  attemptsMax?: number;
-  /** How long the client tries before it gives up; 0 for no limit. Default 0. */
-  timeMaxMs?: number;
-  /** The longest time for which a hint of the server is followed. Default 600,000 ms. */
-  hintMaxMs?: number;
-}
+/** When a lost connection is opened again; times in milliseconds. */
+export type ReconnectOptions = Partial<ReconnectPolicy>;
 
 /** Where the token of a client travels. */
 export type TokenPlacement =
@@ -57,7 +46,7 @@ export interface ClientOptions {
   /** How the next of several endpoints is chosen. Default `weighted`, by weight and health. */
   choice?: "weighted" | "least_connections" | "round_robin";
   /** The circuit breaker of each endpoint. Default 5 failures, open for 30,000 ms, 1 trial. */
-  breaker?: { failuresMax?: number; openMs?: number; trials?: number };
+  breaker?: Partial<BreakerOptions>;
   /** When a lost connection is opened again; `false` for never. */
   reconnect?: ReconnectOptions | false;
   /** How long a connection may take until `server_hello`. Default 10,000. */
@@ -142,18 +131,9 @@ type Optional =
 export type ResolvedOptions = Required<Omit<ClientOptions, Optional | "reconnect" | "breaker">> &
   Pick<ClientOptions, Optional> & {
     endpoints: Required<Endpoint>[];
-    reconnect: Required<ReconnectOptions> | undefined;
-    breaker: { failuresMax: number; openMs: number; trials: number };
+    reconnect: ReconnectPolicy | undefined;
+    breaker: BreakerOptions;
   };
-
-const reconnectDefaults: Required<ReconnectOptions> = {
-  delay: "exponential",
-  baseMs: 500,
-  maxMs: 30_000,
-  attemptsMax: 0,
-  timeMaxMs: 0,
-  hintMaxMs: 600_000,
-};
 
 const defaults = {
   protocols: [] as string[],
@@ -195,9 +175,8 @@ export type Target = string | URL | Endpoint | readonly (string | URL | Endpoint
 export function resolveOptions(target: Target, options: ClientOptions): ResolvedOptions {
   checkNames("", options, [...Object.keys(defaults), ...optional, "reconnect", "breaker"]);
   const { reconnect, breaker = {}, ...rest } = options;
-  const breakerDefaults = { failuresMax: 5, openMs: 30_000, trials: 1 };
-  checkNames("breaker.", breaker, Object.keys(breakerDefaults));
-  if (reconnect) checkNames("reconnect.", reconnect, Object.keys(reconnectDefaults));
+  checkNames("breaker.", breaker, Object.keys(defaultBreaker));
+  if (reconnect) checkNames("reconnect.", reconnect, Object.keys(defaultReconnect));
   const targets = Array.isArray(target) ? target : [target];
   if (!targets.length) throw invalid("there must be at least one endpoint");
   const resolved: ResolvedOptions = {
@@ -205,8 +184,8 @@ export function resolveOptions(target: Target, options: ClientOptions): Resolved
     ...withoutUndefined(rest),
     endpoints: targets.map(resolveEndpoint),
     reconnect:
-      reconnect === false ? undefined : { ...reconnectDefaults, ...withoutUndefined(reconnect ?? {}) },
-    breaker: { ...breakerDefaults, ...withoutUndefined(breaker) },
+      reconnect === false ? undefined : { ...defaultReconnect, ...withoutUndefined(reconnect ?? {}) },
+    breaker: { ...defaultBreaker, ...withoutUndefined(breaker) },
   };
   for (const [name, value] of [
     ...Object.entries(resolved),
