@@ -1,8 +1,11 @@
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { CHROMIUM } from "./packages/client/test/browser/chromium.js";
 import { reactProjects } from "./packages/react/test/projects.js";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+const IN_A_BROWSER = ["packages/client/test/browser/**", "examples/browser/test/**"];
 
 // Tests run on the sources; that the built packages work is what the consumers' tests show.
 export default defineConfig({
@@ -19,7 +22,7 @@ export default defineConfig({
         test: {
           name: "packages",
           include: ["packages/*/test/**/*.test.ts", "examples/browser/test/**/*.test.ts"],
-          exclude: ["packages/react/**"],
+          exclude: ["packages/react/**", ...(CHROMIUM ? [] : IN_A_BROWSER)],
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },

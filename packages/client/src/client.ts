@@ -122,6 +122,7 @@ export class Client {
   readonly #handlers = new Map<string, CallHandler>();
   readonly #unwatch: () => void;
   readonly #subscriptionHost: SubscriptionHost;
+  readonly #abort = (): void => void this.close();
   /** Calls that look at the state whenever it changes. */
   readonly #watchers = new Set<() => void>();
 
@@ -161,7 +162,7 @@ export class Client {
     const { signal } = options;
     if (signal?.aborted) void this.close();
     else {
-      signal?.addEventListener("abort", () => void this.close(), { once: true });
+      signal?.addEventListener("abort", this.#abort);
       void this.#start(isFirstRound);
     }
   }
@@ -473,6 +474,7 @@ export class Client {
     }
     await this.#driver.close(code, reason);
     this.#unwatch();
+    this.#driver.options.signal?.removeEventListener("abort", this.#abort);
     await this.#driver.options.queue?.close();
     this.#handlers.clear();
   }

@@ -13,8 +13,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Plugin } from "esbuild";
 import { type Browser, type BrowserContext, chromium } from "playwright-core";
-
-const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
+import { CHROMIUM } from "./chromium.js";
 
 /** A server with one page. */
 export interface Site {
@@ -104,7 +103,7 @@ export async function launch(path?: string, args: string[] = []): Promise<Chromi
   ];
   const paths = [`--user-data-dir=${profile}`, "--remote-debugging-port=0", "--remote-debugging-pipe"];
   const hosts = "--host-resolver-rules=MAP *.test 127.0.0.1";
-  const child = spawn(CHROMIUM, [...fixed, ...paths, hosts, ...args, "about:blank"], {
+  const child = spawn(CHROMIUM ?? "chromium", [...fixed, ...paths, hosts, ...args, "about:blank"], {
     // A group of its own, so that it can be killed with its children.
     detached: true,
     // The browser ends when this end of the pipes is gone, so that it does not outlive a test that
