@@ -8,3 +8,12 @@ export function seeded(seed: number): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   };
 }
+
+/** Whole numbers from 0 to below `limit`. */
+export type Random = (limit: number) => number;
+
+/** A seeded generator of whole numbers. */
+export function randomOf(seed: number): Random {
+  const next = seeded(seed);
+  return (limit) => Math.floor(next() * limit);
+}

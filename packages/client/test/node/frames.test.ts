@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest";
 import { FrameError, FrameReader } from "../../src/transport/node/frames.js";
-import { type Random, randomOf } from "./random.js";
+import { type Random, randomOf } from "../random.js";
 import { type FrameCase, vectors, withoutMasks } from "./vectors.js";
 
 vi.setConfig({ testTimeout: 60_000 });

@@ -1,7 +1,6 @@
 /** The vectors of `protocol/vectors`, as far as the Node transport's tests use them. */
 
-import { readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
+export { vectors } from "../vectors.js";
 
 export interface FrameCase {
   name: string;
@@ -31,12 +30,6 @@ export interface RequestCase {
   name: string;
   request: string;
   accepted?: { path: string; query: string; host: string; accept: string; protocols?: string[] };
-}
-
-/** The cases of a file. */
-export function vectors<Case>(file: string): Case[] {
-  const path = fileURLToPath(new URL(`../../../../protocol/vectors/${file}.json`, import.meta.url));
-  return (JSON.parse(readFileSync(path, "utf8")) as { cases: Case[] }).cases;
 }
 
 /** A frame, taken apart as far as its bytes go. */

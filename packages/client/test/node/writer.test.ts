@@ -2,7 +2,7 @@ import { describe, expect, test, vi } from "vitest";
 import { OPCODE } from "../../src/transport/node/frames.js";
 import { FrameWriter } from "../../src/transport/node/writer.js";
 import { PreparedFrame } from "../../src/transport/prepared.js";
-import { randomOf } from "./random.js";
+import { randomOf } from "../random.js";
 import { type FrameCase, rawFrames, vectors, withoutMasks } from "./vectors.js";
 
 vi.setConfig({ testTimeout: 60_000 });
