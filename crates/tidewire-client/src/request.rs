@@ -50,7 +50,7 @@ impl Default for SubscribeOptions {
 }
 
 impl SubscribeOptions {
-    /// Where the application wants a topic to go on.
+    /// The position from which the application wants to recover a topic.
     pub(crate) fn position_from(&self, topic: &str) -> Option<Position> {
         let from = self.from.iter().find(|(from, _)| from == topic);
         from.map(|(_, position)| *position)
@@ -141,8 +141,8 @@ pub struct Published {
 pub struct HistoryQuery {
     /// The topic; no pattern.
     pub topic: String,
-    /// Only what comes after this position or, with the newest first, before it. Default: no position, which means from
-    /// the oldest or the newest publication that is kept.
+    /// Only publications after this position or, with the newest first, before it. Default: none, which means that the
+    /// answer starts at the oldest or the newest publication that is kept.
     pub since: Option<Position>,
     /// Publications at most, 1 to 1000; the answer has 512 KiB of them. Default 100.
     pub limit: u64,
@@ -185,15 +185,15 @@ impl HistoryQuery {
 /// A part of a topic's history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HistoryPage {
-    /// Where the topic stands.
+    /// The current position of the topic.
     pub position: Position,
     /// The offset of the oldest publication that is kept; that of the next one if none is.
     pub oldest: u64,
     /// The publications, in the order that was asked for. One whose payload is nested more than 60 levels deep has none.
     pub publications: Vec<Message>,
-    /// Whether more of them follow in this direction.
+    /// Whether there are more publications in this direction.
     pub more: bool,
-    /// Whether nothing is missing between the position that was asked from and these.
+    /// Whether no publication is missing between the requested position and the returned publications.
     pub complete: bool,
 }
 

@@ -268,7 +268,7 @@ impl Core {
         Decision::Accept { guest, failure }
     }
 
-    /// What a token says, with the access rules that it brings along; else why it is not accepted.
+    /// The claims of a token with its access rules, or the reason why it is rejected.
     fn verified(
         &self,
         verifier: &Verifier,

@@ -116,8 +116,8 @@ impl SharedDeflate {
     }
 }
 
-/// What the server wants of permessage-deflate, if it takes part at all. Where every message has to be encrypted it does
-/// not: browsers would compress ciphertext (PROTOCOL.md, section 9.2 (7)).
+/// The parameters of permessage-deflate that the server prefers; `None` if it declines the extension. A server that
+/// requires encryption declines it: browsers would compress ciphertext (PROTOCOL.md, section 9.2 (7)).
 pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
     if config.encryption == Encryption::Required {
         return None;

@@ -36,7 +36,7 @@ pub struct Reading {
 /// What the answer to a subscription says of a topic.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Where the topic stands.
+    /// The current position of the topic.
     pub at: Place,
     /// Whether nothing was missed.
     pub recovered: bool,

@@ -78,7 +78,7 @@ export interface HistoryOptions extends CallOptions {
 export interface HistoryPage<T = unknown> {
   /** The publications, in the order that was asked for. */
   publications: Message<T>[];
-  /** Where the topic stands. */
+  /** The current position of the topic. */
   position: Position;
   /** The offset of the oldest publication that is kept. */
   oldest: number;

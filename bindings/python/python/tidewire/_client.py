@@ -247,7 +247,7 @@ class Client(BaseClient):
 
         Args:
             topic: The topic.
-            since: Only what comes after this position or, with the newest first, before it.
+            since: Only publications after this position or, with the newest first, before it.
             limit: Publications at most, 1 to 1000.
             newest_first: From the newest backwards, instead of from the oldest on.
 

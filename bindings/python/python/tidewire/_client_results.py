@@ -90,11 +90,11 @@ class HistoryPage:
     """A part of a topic's history.
 
     Attributes:
-        position: Where the topic stands.
+        position: The current position of the topic.
         oldest: The offset of the oldest publication that is kept; that of the next one if none is.
         publications: The publications, in the order that was asked for.
-        more: Whether more of them follow in this direction.
-        complete: Whether nothing is missing between the position that was asked from and these.
+        more: Whether there are more publications in this direction.
+        complete: Whether no publication is missing between the requested position and the returned publications.
     """
 
     position: Position

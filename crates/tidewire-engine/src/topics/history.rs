@@ -124,7 +124,7 @@ pub(crate) struct Page<T> {
     pub(crate) oldest: u64,
     /// The publications in the order that was asked for.
     pub(crate) publications: Vec<T>,
-    /// Whether more of them follow in this direction.
+    /// Whether there are more publications in this direction.
     pub(crate) more: bool,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct HistoryJob {
     since: Option<HistoryPosition>,
     limit: usize,
     newest_first: bool,
-    /// What there is of the answer; `None` before the request has been checked.
+    /// The answer so far; `None` before the request has been checked.
     answer: Option<HistoryPage>,
     /// Of the publications in the answer.
     bytes: usize,
@@ -78,7 +78,7 @@ impl HistoryJob {
         begins
     }
 
-    /// Whether nothing lies between what was looked at last and what a page has, as far as the direction goes.
+    /// Whether a page continues where the last one ended: no publication between them was dropped meanwhile.
     fn joins(&self, page: &Page<Arc<Publication>>, position: Position) -> bool {
         let Some(answer) = &self.answer else {
             return false;
@@ -89,7 +89,7 @@ impl HistoryJob {
         answer.epoch == position.epoch && !is_lost
     }
 
-    /// Whether a publication of so many bytes still has room.
+    /// Whether a publication of `bytes` bytes fits into the answer.
     fn has_room(&self, bytes: usize) -> bool {
         let count = self
             .answer
@@ -168,7 +168,7 @@ impl Core {
         None
     }
 
-    /// Whether the client may read the topic; if not, the answer.
+    /// Checks that the client may read the topic. The error is the answer to send.
     fn check_history(&mut self, state: &State, job: &HistoryJob) -> Result<(), Reply> {
         self.meter.spend(cost::CHECK + state.access.cost());
         if let Err(error) = check_topic(&job.name) {
@@ -181,7 +181,7 @@ impl Core {
         Ok(())
     }
 
-    /// What comes next, and where the topic stands; `None` for a topic that keeps no history.
+    /// The next page and the current position of the topic; `None` for a topic that keeps no history.
     fn history_page(
         &mut self,
         io: &Io,
@@ -258,7 +258,7 @@ impl Core {
     }
 }
 
-/// Whether JSON has more levels of objects and arrays than this.
+/// Whether JSON has more than `levels_max` levels of objects and arrays.
 fn is_deeper(json: &[u8], levels_max: usize) -> bool {
     if json.len() <= 2 * levels_max {
         return false;

@@ -1,6 +1,6 @@
-//! What comes of a run.
+//! The outcome of a simulated run.
 
-/// What happened in a run, for the eye and to compare runs.
+/// The events of a run, to be printed and to be compared with another run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) publications_received: u64,

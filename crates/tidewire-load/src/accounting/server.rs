@@ -216,7 +216,7 @@ impl ServerWatch {
         (allowed, count)
     }
 
-    /// What they have used and hold now, without their threads: cheap enough for now and then while a load runs.
+    /// Current CPU time and memory of the processes, without a look at their threads: cheap enough to call during a load.
     pub(crate) fn glance(&self) -> Option<ServerSample> {
         let mut sample = ServerSample::default();
         for &pid in &self.pids {

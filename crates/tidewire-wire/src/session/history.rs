@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 pub struct HistoryQuery {
     /// The topic, not empty; whether it is a topic's name has not been checked.
     pub topic: String,
-    /// Only what comes after this position or, with the newest first, before it.
+    /// Only publications after this position or, with the newest first, before it.
     pub since: Option<HistoryPosition>,
     /// Publications at most: 1 to [`HISTORY_LIMIT_MAX`].
     pub limit: u64,
@@ -36,7 +36,7 @@ pub struct HistoryPosition {
 pub struct HistoryPage {
     /// The topic.
     pub topic: String,
-    /// Where the topic stands.
+    /// The current position of the topic.
     pub epoch: u32,
     /// The offset of the newest publication; 0 if there was none.
     pub offset: u64,
@@ -46,7 +46,7 @@ pub struct HistoryPage {
     pub publications: Vec<Vec<u8>>,
     /// Whether more of the kept publications follow in this direction.
     pub more: bool,
-    /// Whether nothing is missing between the position that was asked from and these.
+    /// Whether no publication is missing between the requested position and the returned publications.
     pub complete: bool,
 }
 

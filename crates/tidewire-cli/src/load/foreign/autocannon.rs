@@ -83,7 +83,7 @@ pub(super) const FLAGS: &[Flag] = &[
     JSON,
 ];
 
-/// What autocannon does when nothing else is said: 10 connections for 10 seconds, any certificate.
+/// The defaults of autocannon: 10 connections, 10 seconds, any certificate.
 pub(super) fn defaults(has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     let mut words = vec!["--expect-status", "any"];
     if !has("--ca") {

@@ -44,7 +44,7 @@ pub(super) const FLAGS: &[Flag] = &[
     JSON,
 ];
 
-/// What hey does when nothing else is said: 200 requests of 50 workers, any certificate, Go's HTTP client.
+/// The defaults of hey: 200 requests, 50 workers, any certificate, and those of Go's HTTP client.
 pub(super) fn defaults(has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     let mut words = vec!["--expect-status", "any", "--insecure"];
     let given: [(&str, &[&'static str]); 4] = [
