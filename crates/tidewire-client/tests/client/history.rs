@@ -1,11 +1,13 @@
 //! History for a client that was not there: replays of subscriptions, and pages.
 
 use crate::common::{
-    config, connect, connect_with, find, payloads, publish, server_config, start, url, wait_until,
+    Recorder, config, connect_with, find, payloads, publish, server_config, start, url, wait_until,
 };
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use tidewire_client::request::SubscribeOptions;
-use tidewire_client::{CloseCode, Event, Events, Format, HistoryPage, HistoryQuery};
+use tidewire_client::{Client, CloseCode, Event, Events, Format, HistoryPage, HistoryQuery};
+use tidewire_engine::Server;
+use tokio::sync::Semaphore;
 
 fn replaying(recover: bool) -> SubscribeOptions {
     SubscribeOptions {
@@ -32,6 +34,34 @@ async fn connected_again(events: &mut Events) {
     .await;
 }
 
+/// Connects a client that makes one connection for each permit of the semaphore, the first already made.
+async fn connect_with_permits(server: &Server) -> (Client, Events, Arc<Semaphore>) {
+    let permits = Arc::new(Semaphore::new(1));
+    let source = permits.clone();
+    let config = config(url(server)).with_token_provider(move || {
+        let permits = source.clone();
+        async move {
+            permits.acquire().await.expect("it stays open").forget();
+            Ok("unused".to_owned())
+        }
+    });
+    let (client, events) = connect_with(config).await;
+    (client, events, permits)
+}
+
+/// Closes the session of the first client, which may come back.
+async fn end_session(server: &Server, recorder: &Recorder) {
+    let peer = recorder
+        .peers
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)[0];
+    let handle = server.handle();
+    handle
+        .close_with(peer, CloseCode::DRAINING, "come back")
+        .expect("the peer is connected");
+    wait_until("the session has ended", || handle.connections() == 0).await;
+}
+
 #[tokio::test]
 async fn a_newcomer_gets_the_newest_publications_once() {
     for recover in [true, false] {
@@ -39,23 +69,17 @@ async fn a_newcomer_gets_the_newest_publications_once() {
         for number in 1..=10 {
             publish(&server, "kept.a", number);
         }
-        let (client, mut events) = connect(&server).await;
+        let (client, mut events, permits) = connect_with_permits(&server).await;
         let subscribed = client.subscribe_with(["kept.a"], replaying(recover)).await;
         let positions = subscribed.unwrap().positions;
         assert_eq!((positions[0].count, positions[0].recovered), (3, false));
         publish(&server, "kept.a", 11);
         assert_eq!(payloads(&mut events, 4).await, [8, 9, 10, 11]);
-        let peer = {
-            let peers: &Mutex<_> = &recorder.peers;
-            peers.lock().unwrap_or_else(PoisonError::into_inner)[0]
-        };
-        let handle = server.handle();
-        handle
-            .close_with(peer, CloseCode::DRAINING, "come back")
-            .unwrap();
-        wait_until("the session has ended", || handle.connections() == 0).await;
+        end_session(&server, &recorder).await;
         publish(&server, "kept.a", 12);
+        permits.add_permits(1);
         connected_again(&mut events).await;
+        let handle = server.handle();
         wait_until("it is subscribed again", || {
             handle.counters().subscriptions == 1
         })
@@ -71,26 +95,19 @@ async fn a_newcomer_gets_the_newest_publications_once() {
 #[tokio::test]
 async fn what_cannot_be_recovered_is_replayed() {
     let (server, recorder) = start(server_config());
-    let (client, mut events) = connect(&server).await;
+    let (client, mut events, permits) = connect_with_permits(&server).await;
     client
         .subscribe_with(["kept.a"], replaying(true))
         .await
         .unwrap();
     publish(&server, "kept.a", 1);
     assert_eq!(payloads(&mut events, 1).await, [1]);
-    let peer = {
-        let peers: &Mutex<_> = &recorder.peers;
-        peers.lock().unwrap_or_else(PoisonError::into_inner)[0]
-    };
-    let handle = server.handle();
-    handle
-        .close_with(peer, CloseCode::DRAINING, "come back")
-        .unwrap();
-    wait_until("the session has ended", || handle.connections() == 0).await;
-    assert!(handle.forget_history("kept.a"));
+    end_session(&server, &recorder).await;
+    assert!(server.handle().forget_history("kept.a"));
     for number in 2..=9 {
         publish(&server, "kept.a", number);
     }
+    permits.add_permits(1);
     let unrecovered = find(&mut events, |event| match event {
         Event::Unrecovered(unrecovered) => Some(unrecovered),
         _ => None,
