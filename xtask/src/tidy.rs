@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, codes, dead_files, locks, rooms, sources, text};
+use crate::{arrows, codes, dead_files, locks, options, rooms, sources, text};
 
 /// One broken rule at one place. Shown as `path:line: what, what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,6 +44,7 @@ impl fmt::Display for Finding {
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = arrows::check(tree, workspace);
     findings.extend(codes::check(tree));
+    findings.extend(options::check(tree));
     findings.extend(dead_files::check(tree, workspace));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
@@ -99,7 +100,8 @@ mod tests {
                 "crates/tidewire-net/src/lib.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
-                // The sample has no table of codes.
+                // The sample has no table of options or codes.
+                "options/server.toml:1",
                 "protocol/codes.toml:1",
             ]
         );
