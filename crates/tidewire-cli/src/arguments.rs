@@ -1,18 +1,18 @@
 //! The command line as a whole.
 
 use crate::bench::BenchFlags;
-use crate::config_file::{self, Rule};
 use crate::failure::Failure;
 use crate::load::{self, LoadFlags};
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
-use crate::sources::{self, Ranks};
+use crate::sources::Ranks;
 use crate::test_server::TestServerFlags;
 use crate::token::TokenFlags;
 use crate::top::TopFlags;
-use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use tidewire_engine::settings::nearest;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) enum Parsed {
     Text(String),
     /// Nothing was asked for.
     Usage(String),
-    /// `serve`, which source each option came from, and the rules of topics in the file.
-    Serve(Box<ServeFlags>, Box<Ranks>, Vec<Rule>),
+    /// `serve`
+    Serve(Box<ServeFlags>),
     /// `top`
     Top(TopFlags),
     /// `token`, and which source each option came from.
@@ -70,50 +70,29 @@ enum Command {
     Token(Box<TokenFlags>),
 }
 
-/// Reads the command line, and for `serve` the environment and the configuration file.
+/// Reads the command line.
 ///
 /// # Errors
-/// A mistake in any of them, in one line.
+/// A mistake in it, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
         let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let words = load::translate(words)?;
-    let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
-    let mut matches = match matches(&command, &words) {
+    let command = Cli::command();
+    let matches = match command.clone().try_get_matches_from(&words) {
         Ok(matches) => matches,
         Err(error) => return text_or_failure(&command, &words, &error),
     };
-    let mut rules = Vec::new();
-    if let Some(("serve", serve)) = matches.subcommand() {
-        if let Some(serve) = command.find_subcommand("serve") {
-            sources::check_environment(serve)?;
-        }
-        let path = serve.get_one::<std::path::PathBuf>("config");
-        if let Some(path) = path {
-            let settings = config_file::read(path)?;
-            rules = settings.rules;
-            let mut outcome = Ok(());
-            command = command.mut_subcommand("serve", |serve| {
-                sources::with_file(serve.clone(), settings.entries).unwrap_or_else(|failure| {
-                    outcome = Err(failure);
-                    serve
-                })
-            });
-            outcome?;
-            matches = self::matches(&command, &words)
-                .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
-        }
-    }
-    let cli = Cli::from_arg_matches(&matches)
-        .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
+    let cli =
+        Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(usage_text(&error)))?;
     let ranks = matches
         .subcommand()
         .map(|(_, options)| Box::new(Ranks::new(options)))
         .unwrap_or_default();
     Ok(match cli.command {
-        Command::Serve(flags) => Parsed::Serve(flags, ranks, rules),
+        Command::Serve(flags) => Parsed::Serve(flags),
         Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Load(flags) => Parsed::Load(flags),
@@ -123,11 +102,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     })
 }
 
-fn matches(command: &clap::Command, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    command.clone().try_get_matches_from(words)
-}
-
-/// Help and version are text; a mistake that the environment made is told with its variable.
+/// Help and version are text, anything else is a mistake.
 fn text_or_failure(
     command: &clap::Command,
     words: &[OsString],
@@ -139,12 +114,38 @@ fn text_or_failure(
     ) {
         return Ok(Parsed::Text(error.render().to_string()));
     }
-    if words.get(1).is_some_and(|word| word == "serve")
-        && let Some(serve) = command.find_subcommand("serve")
-    {
-        sources::check_environment(serve)?;
-    }
-    Err(Failure::usage(sources::usage_text(error)))
+    let text = unknown_flag(command, words, error).unwrap_or_else(|| usage_text(error));
+    Err(Failure::usage(text))
+}
+
+/// A flag that a command does not have, with the nearest one that it has.
+fn unknown_flag(
+    command: &clap::Command,
+    words: &[OsString],
+    error: &clap::Error,
+) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let subcommand = command.find_subcommand(words.get(1)?)?;
+    let shown = subcommand.get_arguments().filter(|arg| !arg.is_hide_set());
+    let known = shown.filter_map(clap::Arg::get_long);
+    let hint = nearest(flag.strip_prefix("--")?, known)
+        .map_or_else(String::new, |known| format!(": did you mean --{known}?"));
+    Some(format!("unknown option {flag}{hint}"))
+}
+
+/// What is wrong with a command line, without the usage that `clap` adds.
+fn usage_text(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let end = ["\n\nUsage:", "\n\nFor more information"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min();
+    let text = &text[..end.unwrap_or(text.len())];
+    text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
 const EXAMPLES: &str = "Examples:
@@ -158,7 +159,7 @@ Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 in
 
 const SERVE_NOTES: &str = "Every option is also a variable of the environment (TIDEWIRE_ and its name, \
 lists with commas) and a key of the --config file (its name with underscores, at the top or in [auth], \
-[tls], [topics] or [limits]). The command line counts before the environment, that before the file.
+[tls], [topics] or [limits]). A flag overrides a variable, and a variable overrides the file.
 
 The first lines on standard output say where the server listens. SIGTERM or SIGINT: newcomers get HTTP \
 503, sessions are closed with code 4300, and the server ends when they are gone or after \
@@ -238,8 +239,6 @@ mod tests {
 
     #[test]
     fn the_options_are_consistent() {
-        Cli::command()
-            .mut_subcommand("serve", sources::with_environment)
-            .debug_assert();
+        Cli::command().debug_assert();
     }
 }

@@ -8,8 +8,8 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from ._native import nearest_name
 from ._options import Path
-from ._server import check_names
 from .errors import ConfigurationError, InvalidArgumentError, WrongTypeError
 
 Url = str | Sequence[str | tuple[str, int]]
@@ -112,7 +112,7 @@ def split_options(
     url: Url, options: Mapping[str, Any], known: list[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Checks the options, and parts those that are JSON from those that are not."""
-    check_names(options, known)
+    _check_names(options, known)
     plain = {name: value for name, value in options.items() if value is not None}
     plain["urls"] = [url] if isinstance(url, str) else _urls(url)
     apart: dict[str, Any] = {}
@@ -139,6 +139,15 @@ def call_for_token(provider: Callable[[], Any]) -> str:
     if inspect.isawaitable(token):
         token = asyncio.run(_awaited(token))
     return _text("the token", token)
+
+
+def _check_names(options: Mapping[str, Any], known: list[str]) -> None:
+    """Raises `ConfigurationError` for the first option that does not exist, with the nearest that does."""
+    for name in options:
+        if name not in known:
+            nearest = nearest_name(name, known)
+            hint = f": did you mean {nearest}?" if nearest else ""
+            raise ConfigurationError(f"unknown option {name}{hint}")
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

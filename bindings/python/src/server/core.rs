@@ -65,6 +65,12 @@ impl Options {
         })
     }
 
+    /// Everything that was given or has a default, without secrets.
+    pub(super) fn describe(&self) -> String {
+        let queue = format!("{} {}", self.queue_bytes_max, self.snapshot_requests);
+        format!("{:#?}\n{queue}", self.config)
+    }
+
     /// The names of all options.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
         names(Way::Keyword)
@@ -80,6 +86,10 @@ impl Core {
             is_starting: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        self.options.describe()
     }
 
     pub(super) fn start(&self) -> Outcome<()> {

@@ -5,6 +5,7 @@
 mod bench;
 mod judged;
 mod mistakes;
+mod options;
 mod program;
 mod report;
 mod robust;

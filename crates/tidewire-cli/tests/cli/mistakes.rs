@@ -85,7 +85,7 @@ fn flags_and_values() {
         (&["serve", "--shards", "two"], &["two", "--shards"]),
         (
             &["serve", "--no-auth", "--shards", "0"],
-            &["shards must be at least 1", "--shards"],
+            &["--shards", "from 1 to 64"],
         ),
         (
             &["serve", "--no-auth", "--log-level", "a=b=c"],

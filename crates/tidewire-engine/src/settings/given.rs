@@ -243,7 +243,7 @@ impl Settings {
     }
 
     /// An error about an option: `problem` may name others in backticks.
-    pub(super) fn wrong(&self, name: &str, problem: impl AsRef<str>) -> SettingError {
+    pub fn wrong(&self, name: &str, problem: impl AsRef<str>) -> SettingError {
         let problem = spelled(problem.as_ref(), self.way);
         SettingError::Value {
             option: self.label(name),
