@@ -108,8 +108,8 @@ fn the_help_has_every_flag() {
     let words: Vec<&str> = said.stdout.split_whitespace().collect();
     for spec in OPTIONS.iter().filter(|spec| spec.flag) {
         let flag = format!("--{}", spec.name.replace('_', "-"));
-        let is_flag = |word: &&str| word.split(['[', '=']).next() == Some(&flag);
-        assert!(words.iter().any(|word| is_flag(&word)), "{flag}");
+        let is_flag = |word: &str| word.split(['[', '=']).next() == Some(&flag);
+        assert!(words.iter().copied().any(is_flag), "{flag}");
     }
     assert!(!said.stdout.contains("--print-config"), "{}", said.stdout);
 }
