@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-TABLE = json.loads((Path(__file__).parents[3] / "options" / "server.json").read_text())
+TABLES = Path(__file__).parents[3] / "options"
+TABLE = json.loads((TABLES / "server.json").read_text())
 OPTIONS: dict[str, dict[str, Any]] = {
     option["name"]: option for group in TABLE["groups"] for option in group["options"]
 }
@@ -48,6 +49,12 @@ def example(name: str, folder: Path) -> Example:
         else:
             beside["no_auth"] = True
     return Example(_value(name, folder), beside)
+
+
+def client_options() -> list[dict[str, Any]]:
+    """The options of the clients."""
+    table = json.loads((TABLES / "client.json").read_text())
+    return [option for group in table["groups"] for option in group["options"]]
 
 
 def _value(name: str, folder: Path) -> Any:

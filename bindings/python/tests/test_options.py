@@ -74,8 +74,14 @@ def test_a_value_of_another_kind_is_refused(name: str) -> None:
         ({"origin": "a.example"}, 'origin: "a.example": expected an origin'),
         ({"jwt_secret": 7}, "jwt_secret: expected a text"),
         ({"history": {"a": "b"}}, 'history: "a": "b": expected'),
-        ({"topic_rules": [{"pattern": "a", "prioriti": 1}]}, "topic_rules[0]: unknown key prioriti: did you mean"),
-        ({"topic_rules": [{"pattern": "a", "priority": 2}]}, "topic_rules[0]: priority: 2: expected one of 1, 3"),
+        (
+            {"topic_rules": [{"pattern": "a", "prioriti": 1}]},
+            "topic_rules[0]: unknown key prioriti: did you mean",
+        ),
+        (
+            {"topic_rules": [{"pattern": "a", "priority": 2}]},
+            "topic_rules[0]: priority: 2: expected one of 1, 3",
+        ),
     ],
 )
 def test_a_wrong_option_names_value_and_range(options: dict[str, Any], words: str) -> None:

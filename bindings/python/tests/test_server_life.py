@@ -15,6 +15,7 @@ import tidewire
 from conftest import received, until
 from plain_client import PlainClient
 
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -6,9 +6,10 @@ use super::table::{Kind, Row, Table, Way};
 use super::value::Value;
 
 #[derive(Serialize)]
-struct Server<'a> {
+struct TableText<'a> {
     version: u32,
     groups: Vec<GroupText<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     rule_keys: Vec<RowText<'a>>,
 }
 
@@ -52,22 +53,28 @@ struct RowText<'a> {
     needs: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     example: Option<Value>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    rust: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    typescript: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    typescript_default: Option<&'a Value>,
 }
 
-/// The options of a server.
-pub(crate) fn server(table: &Table) -> String {
+/// The options of a server, or those of the clients.
+pub(crate) fn text(table: &Table) -> String {
     let groups = table.groups.iter().map(|group| GroupText {
         name: &group.name,
         title: &group.title,
         about: &group.about,
         options: group.options.iter().map(row).collect(),
     });
-    let server = Server {
+    let text = TableText {
         version: 1,
         groups: groups.collect(),
         rule_keys: table.rule_keys.iter().map(row).collect(),
     };
-    let text = serde_json::to_string_pretty(&server);
+    let text = serde_json::to_string_pretty(&text);
     text.expect("texts, numbers and lists have a form in JSON") + "\n"
 }
 
@@ -96,5 +103,8 @@ fn row(row: &Row) -> RowText<'_> {
         more: &row.more,
         needs: &row.needs,
         example: row.example(),
+        rust: &row.rust,
+        typescript: &row.typescript,
+        typescript_default: row.typescript_default(),
     }
 }

@@ -8,11 +8,7 @@ use super::value::Value;
 /// The text of `docs/options.md`.
 pub(crate) fn reference(table: &Table) -> String {
     let mut out = String::from(HEADER);
-    let links = table.groups.iter().map(|group| {
-        let title = &group.title;
-        format!("[{title}](#{})", anchor(title))
-    });
-    push(&mut out, &links.collect::<Vec<_>>().join(" · "));
+    push(&mut out, &links(table));
     for group in &table.groups {
         section(&mut out, group);
     }
@@ -28,6 +24,15 @@ pub(crate) fn reference(table: &Table) -> String {
         push(&mut out, &row(&cells));
     }
     out
+}
+
+/// Links to the headings of all groups.
+pub(super) fn links(table: &Table) -> String {
+    let links = table.groups.iter().map(|group| {
+        let title = &group.title;
+        format!("[{title}](#{})", anchor(title))
+    });
+    links.collect::<Vec<_>>().join(" · ")
 }
 
 fn section(out: &mut String, group: &Group) {
@@ -50,25 +55,26 @@ fn section(out: &mut String, group: &Group) {
             or_dash(&option.unit),
             default(option),
             range(option),
-            meaning(option),
+            meaning(option) + ways(option),
         ];
         push(out, &row(&cells));
     }
 }
 
 /// A row of a table; a bar in a cell does not end it.
-fn row(cells: &[String]) -> String {
+pub(super) fn row(cells: &[String]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |", cells.join(" | "))
 }
 
-fn default(option: &Row) -> String {
+pub(super) fn default(option: &Row) -> String {
     match &option.default {
         None => option.unset.clone(),
         Some(Value::Integer(number)) => match option.size() {
             Some(size) => format!("`{number}` ({size})"),
             None => format!("`{number}`"),
         },
+        Some(Value::List(items)) if items.is_empty() => "none".to_owned(),
         Some(Value::List(items)) => {
             let items = items.iter().map(|item| format!("`{}`", item.as_text()));
             items.collect::<Vec<_>>().join(", ")
@@ -77,7 +83,7 @@ fn default(option: &Row) -> String {
     }
 }
 
-fn range(option: &Row) -> String {
+pub(super) fn range(option: &Row) -> String {
     if !option.values.is_empty() {
         let values = option.values.iter();
         let values = values.map(|value| format!("`{}`", value.as_text()));
@@ -95,27 +101,31 @@ fn range(option: &Row) -> String {
         Kind::Address => "`HOST:PORT`".to_owned(),
         Kind::List => "a list".to_owned(),
         Kind::Counts => "patterns with numbers".to_owned(),
+        Kind::Texts => "names with texts".to_owned(),
         Kind::Rules => "a list of [rules](#rules-of-topics)".to_owned(),
     }
 }
 
-fn meaning(option: &Row) -> String {
+pub(super) fn meaning(option: &Row) -> String {
     let mut text = option.help.clone();
     if !option.more.is_empty() {
         write!(text, ". {}", option.more.trim_end_matches('.'))
             .expect("a String takes every write");
     }
-    let ways = [Way::Flag, Way::Variable, Way::File, Way::Keyword].map(|way| option.has(way));
-    text.push_str(match ways {
+    text
+}
+
+/// The ways that an option does not have.
+fn ways(option: &Row) -> &'static str {
+    match [Way::Flag, Way::Variable, Way::File, Way::Keyword].map(|way| option.has(way)) {
         [true, true, true, false] => ". Not in the bindings",
         [true, true, false, false] => ". On the command line and in the environment only",
         [false, false, false, true] => ". In the bindings only",
         _ => "",
-    });
-    text
+    }
 }
 
-fn or_dash(text: &str) -> String {
+pub(super) fn or_dash(text: &str) -> String {
     if text.is_empty() { "–" } else { text }.to_owned()
 }
 
@@ -123,13 +133,13 @@ fn or_dash(text: &str) -> String {
 fn anchor(title: &str) -> String {
     let letters = title.chars().filter_map(|letter| match letter {
         ' ' => Some('-'),
-        '\'' => None,
+        '\'' | ',' => None,
         _ => Some(letter.to_ascii_lowercase()),
     });
     letters.collect()
 }
 
-fn push(out: &mut String, text: &str) {
+pub(super) fn push(out: &mut String, text: &str) {
     writeln!(out, "{text}").expect("a String takes every write");
 }
 

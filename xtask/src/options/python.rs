@@ -18,6 +18,15 @@ pub(crate) fn options(table: &Table) -> String {
     out
 }
 
+/// The text of `_client_types.py`.
+pub(crate) fn client_options(table: &Table) -> String {
+    let mut out = String::from(CLIENT_OPTIONS);
+    for option in table.options().filter(|option| option.has(Way::Keyword)) {
+        field(&mut out, option);
+    }
+    out
+}
+
 fn field(out: &mut String, row: &Row) {
     let default = match &row.default {
         None => row.unset.clone(),
@@ -38,6 +47,9 @@ fn field(out: &mut String, row: &Row) {
 }
 
 fn annotation(row: &Row) -> String {
+    if !row.python.is_empty() {
+        return row.python.clone();
+    }
     match row.kind() {
         Kind::Integer => "int".to_owned(),
         Kind::Boolean => "bool".to_owned(),
@@ -49,6 +61,7 @@ fn annotation(row: &Row) -> String {
         Kind::File => "Path".to_owned(),
         Kind::List => "str | Sequence[str]".to_owned(),
         Kind::Counts => "Mapping[str, int] | Sequence[str]".to_owned(),
+        Kind::Texts => "Mapping[str, str]".to_owned(),
         Kind::Rules => "Sequence[TopicRule]".to_owned(),
     }
 }
@@ -120,6 +133,25 @@ class ServerOptions(TypedDict, total=False):
 
 "#;
 
+const CLIENT_OPTIONS: &str = r#"# Generated from options/client*.toml by `cargo xtask options`. Do not edit.
+"""The options of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, TypedDict
+
+from ._options import Path
+
+Token = str | Callable[[], str] | Callable[[], Awaitable[str]]
+Secret = str | bytes
+
+
+class ClientOptions(TypedDict, total=False):
+    """The options of `connect`. `None` is the default of each."""
+
+"#;
+
 #[cfg(test)]
 mod tests {
     use super::super::table::samples;
@@ -137,6 +169,16 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
+    }
+
+    #[test]
+    fn the_sample_of_the_clients() {
+        let text = client_options(&samples::client());
+        assert!(
+            text.contains("    #: A token. Default: none.\n    token: Token\n"),
+            "{text}"
+        );
+        assert!(!text.contains("marks"), "{text}");
     }
 
     #[test]

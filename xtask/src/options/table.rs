@@ -51,6 +51,15 @@ pub(crate) struct Row {
     ways: Option<Vec<Way>>,
     variable: Option<String>,
     example: Option<Value>,
+    #[serde(default)]
+    pub(crate) rust: String,
+    #[serde(default)]
+    pub(crate) typescript: String,
+    typescript_default: Option<Value>,
+    #[serde(default)]
+    pub(crate) typescript_unset: String,
+    #[serde(default)]
+    pub(crate) python: String,
 }
 
 /// What a value is.
@@ -66,6 +75,8 @@ pub(crate) enum Kind {
     Address,
     List,
     Counts,
+    /// Names, each with a text.
+    Texts,
     Rules,
 }
 
@@ -199,6 +210,7 @@ impl Row {
             (Kind::File, _) => "FILE",
             (Kind::Address, _) => "ADDRESS",
             (Kind::Counts, _) => "PATTERN=COUNT",
+            (Kind::Texts, _) => "NAME=TEXT",
             (Kind::Rules, _) => "RULES",
             (Kind::List, _) => match self.item {
                 Some(Item::Path) => "PATH",
@@ -219,6 +231,20 @@ impl Row {
             Some(Value::Integer(bytes)) if self.unit == "bytes" => value::binary(*bytes),
             _ => None,
         }
+    }
+
+    /// The default in TypeScript: one of its own, or that of the other languages.
+    pub(crate) fn typescript_default(&self) -> Option<&Value> {
+        let common = || {
+            self.default
+                .as_ref()
+                .filter(|_| self.typescript_unset.is_empty())
+        };
+        let is_there = !self.typescript.is_empty();
+        self.typescript_default
+            .as_ref()
+            .or_else(common)
+            .filter(|_| is_there)
     }
 
     /// A value that is not the default: the one given, or one that follows from kind and default.
@@ -354,9 +380,50 @@ help = "A pattern"
 example = "a"
 "#;
 
+    /// A small table of the clients.
+    pub(crate) const CLIENT: &str = r#"
+version = 1
+[[group]]
+name = "client"
+title = "Client"
+[[group.option]]
+name = "ping_ms"
+rust = "ping"
+typescript = "pingMs"
+typescript_default = 0
+unit = "ms"
+unset = "what the server asks for"
+help = "Time"
+ways = ["keyword"]
+example = 1
+[[group.option]]
+name = "token"
+python = "Token"
+kind = "secret"
+unset = "none"
+help = "A token"
+ways = ["keyword"]
+example = "a"
+[[group.option]]
+name = "marks"
+typescript = "marks"
+kind = "boolean"
+default = false
+help = "Marks"
+ways = []
+"#;
+
     pub(crate) fn table() -> super::Table {
+        of(TABLE)
+    }
+
+    pub(crate) fn client() -> super::Table {
+        of(CLIENT)
+    }
+
+    fn of(text: &str) -> super::Table {
         let mut table = super::Table::default();
-        table.add(TABLE).unwrap();
+        table.add(text).unwrap();
         table.check().unwrap();
         table
     }

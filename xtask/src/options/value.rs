@@ -65,7 +65,7 @@ pub(crate) fn check(row: &Row, value: &Value) -> anyhow::Result<()> {
             let is_text = |item: &Value| matches!(item, Value::Text(_));
             ensure!(items.iter().all(is_text), "the items are not texts");
         }
-        (Kind::Counts, Value::Map(_)) | (Kind::Rules, Value::List(_)) => {}
+        (Kind::Counts | Kind::Texts, Value::Map(_)) | (Kind::Rules, Value::List(_)) => {}
         (Kind::Integer, _) => bail!("expected a whole number"),
         (kind, _) => bail!("the value is not of the kind {kind:?}"),
     }
