@@ -1,6 +1,6 @@
 //! Applications that come with the engine, for trying and measuring it.
 
-use crate::application::{Application, Context, Message};
+use crate::session::application::{Application, Context, Message};
 
 /// Sends every message back as it came.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,8 +1,8 @@
 //! What a server can be told.
 
 use crate::auth::AuthConfig;
-use crate::hosts::HostPolicy;
-use crate::network::Network;
+use crate::auth::hosts::HostPolicy;
+use crate::auth::network::Network;
 use crate::ops::ApiKey;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;

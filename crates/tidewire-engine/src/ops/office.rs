@@ -5,7 +5,7 @@ use super::api::Answer;
 use super::listener::Word;
 use super::{ApiKey, OpsSource};
 use crate::handle::Handle;
-use crate::inspect::{ConnectionInfo, TopicInfo};
+use crate::handle::inspect::{ConnectionInfo, TopicInfo};
 use std::fmt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,7 +6,7 @@ use super::office::{Office, Task};
 use super::request::{Request, Response};
 use super::{OpsSource, TopicsUsage};
 use crate::counters::{METRICS, MetricKind, Snapshot};
-use crate::health::ShardHealth;
+use crate::shard::health::ShardHealth;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -10,8 +10,8 @@ mod contract;
 use super::history::{HistoryLimits, HistoryStore, Page, Position, Recovery};
 use super::presence::{Change, MemberView, Presence};
 use super::publication::Publication;
-use crate::application::ConnectionKey;
-use crate::owner::OwnerId;
+use crate::limits::owner::OwnerId;
+use crate::session::application::ConnectionKey;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

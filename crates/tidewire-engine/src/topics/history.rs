@@ -21,8 +21,8 @@ use tidewire_wire::session::GapRange;
 
 use self::ring::Ring;
 use super::lru::{ENTRIES_MAX, List, Slots};
-use crate::fair::Shares;
-use crate::owner::OwnerId;
+use crate::limits::fair::Shares;
+use crate::limits::owner::OwnerId;
 
 /// The place of a publication in its topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! Publications on their way to a shard.
 
 use super::publication::Publication;
-use crate::health::ShardHealth;
 use crate::shard::Mail;
+use crate::shard::health::ShardHealth;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

@@ -21,8 +21,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lru::{ENTRIES_MAX, List, Slots};
-use crate::fair::Shares;
-use crate::owner::OwnerId;
+use crate::limits::fair::Shares;
+use crate::limits::owner::OwnerId;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///

@@ -2,8 +2,8 @@
 
 use super::history::Position;
 use super::hub::PublishError;
-use crate::application::{ConnectionKey, Outgoing};
-use crate::outgoing::Payload;
+use crate::session::application::{ConnectionKey, Outgoing};
+use crate::session::send::Payload;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};

@@ -1,9 +1,9 @@
 //! Sessions over HTTP: which there are, what they subscribe to, and their end.
 
 use super::{Answer, ApiError, LIMIT_MAX, Parameters, body_of, connection_of, ok};
-use crate::application::ConnectionKey;
-use crate::inspect::ConnectionQuery;
+use crate::handle::inspect::ConnectionQuery;
 use crate::ops::office::{Office, Task};
+use crate::session::application::ConnectionKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidewire_wire::close::CloseCode;

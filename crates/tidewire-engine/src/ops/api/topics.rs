@@ -1,9 +1,9 @@
 //! Topics over HTTP: which there are, their history, and who is on them.
 
 use super::{Answer, ApiError, LIMIT, LIMIT_MAX, Parameters, ok};
-use crate::inspect::TopicQuery;
+use crate::handle::inspect::TopicQuery;
+use crate::handle::topics::{HistoryQuery, Kept};
 use crate::ops::office::{Office, Task};
-use crate::topics::manage::{HistoryQuery, Kept};
 use crate::topics::name::check_topic;
 use serde::Serialize;
 use serde_json::value::RawValue;

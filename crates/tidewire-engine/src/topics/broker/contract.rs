@@ -1,8 +1,8 @@
 //! What every broker must do, whatever it keeps its data in: a new one passes these tests through its factory.
 
 use super::{Broker, Make, MemoryBroker, Missed, Moment, PageQuery, Sink};
-use crate::application::ConnectionKey;
-use crate::owner::OwnerId;
+use crate::limits::owner::OwnerId;
+use crate::session::application::ConnectionKey;
 use crate::topics::history::{HistoryLimits, Position};
 use crate::topics::presence::Change;
 use crate::topics::publication::{NewPublication, Placed, Publication};

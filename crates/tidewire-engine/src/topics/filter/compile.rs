@@ -7,7 +7,7 @@ use super::constant::Constant;
 use super::cursor::Found;
 use super::number::Number;
 use super::paths::Paths;
-use crate::work::cost;
+use crate::limits::work::cost;
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
@@ -107,7 +107,7 @@ impl Program {
         self.slots
     }
 
-    /// What [`Self::run`] takes at most, in units of [work](crate::work).
+    /// What [`Self::run`] takes at most, in units of [work](crate::limits::work).
     pub(super) fn match_cost(&self, payload_bytes: usize) -> u64 {
         let searched = payload_bytes.min(SEARCHED_BYTES_MAX);
         let matched = payload_bytes.min(REGEX_TEXT_BYTES_MAX);
@@ -123,7 +123,7 @@ impl Program {
         self.automata_bytes + self.slots * SLOT_BYTES
     }
 
-    /// What it took to compile, in units of [work](crate::work).
+    /// What it took to compile, in units of [work](crate::limits::work).
     pub(super) fn compile_cost(&self, source_bytes: usize) -> u64 {
         source_bytes as u64 * cost::FILTER_SOURCE_BYTE
             + self.regexes as u64 * cost::FILTER_REGEX

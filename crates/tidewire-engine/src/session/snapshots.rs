@@ -1,0 +1,301 @@
+//! Snapshots: the state of topics, for clients that ask for it with `sync_request`.
+
+use crate::handle::Handle;
+use crate::session::Turn;
+use crate::session::application::{Application, ConnectionKey, Context};
+use crate::session::send::Payload;
+use crate::state::connection::{Phase, State};
+use crate::state::core::Core;
+use crate::topics::broker::PageQuery;
+use crate::topics::hub::{Origin, PublishError};
+use crate::topics::name::{check_topic, check_topic_or_pattern};
+use crate::topics::outlet::Target;
+use crate::topics::publication::{Publication, is_payload};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tidewire_net::Io;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
+use tidewire_wire::format::{Format, json_to_msgpack};
+use tidewire_wire::frame::OpCode;
+use tidewire_wire::session::{Reply, Sync};
+
+/// A client asks for the state of topics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyncRequest<'a> {
+    /// The topics and patterns that it names and may subscribe to, or those it is subscribed to if it names none;
+    /// at least one.
+    pub topics: &'a [String],
+    /// Whether snapshots are wanted.
+    pub include_snapshots: bool,
+    /// The last `seq` that the client has seen.
+    pub last_sequence: Option<u64>,
+    /// What snapshots sent later have to carry; those of [`Context::send_snapshot`] do.
+    pub correlation_id: Option<&'a str>,
+}
+
+impl<A: Application> Turn<'_, A> {
+    /// `sync_request` from a client.
+    pub(crate) fn handle_sync(
+        &mut self,
+        state: &mut State,
+        request: Sync,
+        correlation_id: Option<String>,
+    ) {
+        if state.phase != Phase::Open {
+            return;
+        }
+        self.core.counters.sync_requests.add(1);
+        let topics = self.core.topics_to_sync(state, request.topics);
+        let mut is_answered = false;
+        if !topics.is_empty() {
+            // The next turn is for the others, if these are many.
+            self.core.fanout_bytes += topics.len() * TOPIC_COST_BYTES;
+            let calls = state.calls.get_or_insert_default();
+            calls.sync_id.clone_from(&correlation_id);
+            let mut context = Context {
+                io: self.io,
+                core: self.core,
+                state,
+            };
+            let request = SyncRequest {
+                topics: &topics,
+                include_snapshots: request.include_snapshots,
+                last_sequence: request.last_sequence,
+                correlation_id: correlation_id.as_deref(),
+            };
+            is_answered = self.app.on_sync(&mut context, &request);
+            if let Some(calls) = &mut state.calls {
+                calls.sync_id = None;
+            }
+        }
+        if !is_answered {
+            let reply = Reply::Error {
+                code: ErrorCode::InvalidAction,
+                message: "this server keeps no snapshots of these topics".into(),
+                retry_after_s: None,
+                refused: None,
+                correlation_id,
+            };
+            self.reply(state, &reply);
+        }
+    }
+}
+
+impl Context<'_> {
+    /// Answers with the state of a topic: a message of category `S` with this type and payload, one JSON value. While
+    /// the application is called for a `sync_request`, it carries the request's `cid`.
+    ///
+    /// # Errors
+    /// [`PublishError`]; nothing was sent.
+    pub fn send_snapshot(
+        &mut self,
+        topic: &str,
+        t: &str,
+        payload: &str,
+    ) -> Result<(), PublishError> {
+        check(
+            topic,
+            t,
+            payload,
+            self.core.shared.hub.limits.payload_bytes_max,
+        )?;
+        let calls = self.state.calls.as_ref();
+        let correlation_id = calls.and_then(|calls| calls.sync_id.clone());
+        let json = write(
+            topic,
+            None,
+            t,
+            payload.as_bytes(),
+            correlation_id.as_deref(),
+        );
+        self.core.send_snapshot(self.io, self.state, &json);
+        Ok(())
+    }
+
+    /// Answers with the newest publication of each of the request's topics that keeps its last value, with its
+    /// position, whatever the filters of subscriptions; gives whether there was any, and none if the request wants no
+    /// snapshots. If they are more than may wait for the connection, the client is told by `LIMIT_EXCEEDED` which
+    /// topic is the first that it did not get.
+    pub fn send_newest(&mut self, request: &SyncRequest<'_>) -> bool {
+        if !request.include_snapshots {
+            return false;
+        }
+        let mut is_any = false;
+        for topic in request.topics {
+            let limits = &self.core.shared.config.limits;
+            if self.io.queued_bytes(self.state.key.id) > limits.outbox_pause_bytes {
+                let reply = Reply::Error {
+                    code: ErrorCode::LimitExceeded,
+                    message: format!("{topic}: from this topic on it is too much at once").into(),
+                    retry_after_s: None,
+                    refused: None,
+                    correlation_id: request.correlation_id.map(str::to_owned),
+                };
+                self.core.reply(self.io, self.state, &reply);
+                return true;
+            }
+            if let Some(json) = self.core.newest(self.io, topic, request.correlation_id) {
+                self.core.send_snapshot(self.io, self.state, &json);
+                is_any = true;
+            }
+        }
+        is_any
+    }
+}
+
+impl Handle {
+    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`] does; for applications that answer a
+    /// `sync_request` later. One that is gone meanwhile takes nothing, without an error.
+    ///
+    /// # Errors
+    /// [`PublishError`]; nothing was sent.
+    pub fn send_snapshot(
+        &self,
+        connection: ConnectionKey,
+        topic: &str,
+        t: &str,
+        payload: &str,
+        correlation_id: Option<&str>,
+    ) -> Result<(), PublishError> {
+        let hub = &self.shared.hub;
+        check(topic, t, payload, hub.limits.payload_bytes_max)?;
+        if self.shared.is_stopped() {
+            return Err(PublishError::Stopped);
+        }
+        if hub.is_busy(Origin::Outside) {
+            return Err(PublishError::Busy);
+        }
+        let json = write(topic, None, t, payload.as_bytes(), correlation_id);
+        let publication = Arc::new(Publication::event(None, json));
+        let target = Target::Connection(connection.id);
+        hub.post(
+            &target,
+            Some(connection.shard),
+            &publication,
+            Origin::Outside,
+        );
+        Ok(())
+    }
+}
+
+impl Core {
+    /// The topics of a `sync_request` that the session may have, each once.
+    fn topics_to_sync(&self, state: &State, asked: Vec<String>) -> Vec<String> {
+        let slots = state
+            .topics
+            .as_ref()
+            .map_or(&[][..], |topics| &topics.slots);
+        if asked.is_empty() {
+            let names = slots.iter().filter_map(|slot| self.topics.topic(*slot));
+            return names.map(|topic| topic.name.to_string()).collect();
+        }
+        let may_have = |topic: &str| {
+            let slot = self.topics.slot(topic);
+            slot.is_some_and(|slot| self.topics.is_member(slot, state.key.id))
+                || state.access.may_subscribe(topic)
+        };
+        let mut seen = HashSet::new();
+        let mut topics = asked;
+        topics.retain(|topic| {
+            check_topic_or_pattern(topic).is_ok() && may_have(topic) && seen.insert(topic.clone())
+        });
+        topics
+    }
+
+    /// The newest publication of a topic that keeps its last value, as a snapshot.
+    fn newest(&self, io: &Io, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
+        let hub = &self.shared.hub;
+        if check_topic(topic).is_err() || !hub.rules.of(topic).last_value {
+            return None;
+        }
+        let query = PageQuery {
+            since: None,
+            limit: 1,
+            newest_first: true,
+        };
+        let page = hub.history(&topic.into(), query, io.now().unix_ms)?;
+        let newest = page.publications.first()?;
+        if newest.is_expired(io.now().unix_ms) {
+            return None;
+        }
+        let head: Head<'_> = serde_json::from_slice(newest.json()).ok()?;
+        let position = newest.position.map(|at| (at.epoch, at.offset));
+        Some(write(
+            topic,
+            position,
+            &head.t,
+            newest.content(),
+            correlation_id,
+        ))
+    }
+
+    fn send_snapshot(&mut self, io: &mut Io, state: &mut State, json: &[u8]) {
+        self.fanout_bytes += json.len();
+        self.counters.snapshots_sent.add(1);
+        match state.session.format() {
+            Format::Json => self.send(io, state, Payload::new(OpCode::Text, json)),
+            Format::MessagePack => {
+                let mut packed = Vec::with_capacity(json.len());
+                // The payload was checked to be JSON and not to be nested too deep.
+                if let Err(error) = json_to_msgpack(json, &mut packed) {
+                    return tracing::error!(%error, "a snapshot cannot be written as MessagePack");
+                }
+                self.send(io, state, Payload::messagepack(&packed));
+            }
+        }
+    }
+}
+
+/// What else is needed of an envelope that was published.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow)]
+    t: Cow<'a, str>,
+}
+
+fn check(topic: &str, t: &str, payload: &str, bytes_max: usize) -> Result<(), PublishError> {
+    check_topic(topic)?;
+    if t.is_empty() || SystemType::parse(t).is_some() {
+        return Err(PublishError::Type);
+    }
+    if payload.len() > bytes_max {
+        return Err(PublishError::TooLarge { bytes_max });
+    }
+    if is_payload(payload) {
+        Ok(())
+    } else {
+        Err(PublishError::Payload)
+    }
+}
+
+/// A snapshot as JSON.
+fn write(
+    topic: &str,
+    position: Option<(u32, u64)>,
+    t: &str,
+    payload: &[u8],
+    correlation_id: Option<&str>,
+) -> Vec<u8> {
+    let header = PublicationHeader {
+        category: Category::Snapshot,
+        t,
+        topic: Some(topic),
+        position,
+        id: None,
+        priority: Priority::Normal,
+        delivery: None,
+        correlation_id,
+    };
+    let mut json = Vec::with_capacity(payload.len() + ENVELOPE_BYTES);
+    header.write_json(payload, &mut json);
+    json
+}
+
+/// What a topic of a request counts for against what clients may have published in a turn, in bytes.
+const TOPIC_COST_BYTES: usize = 1024;
+
+/// What an envelope usually adds to its payload.
+const ENVELOPE_BYTES: usize = 96;

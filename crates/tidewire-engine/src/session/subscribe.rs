@@ -1,0 +1,270 @@
+//! `subscription_update` from a client: its topics, one step each, and the answer.
+
+use super::catch_up::CatchUp;
+use crate::limits::work::cost;
+use crate::session::Turn;
+use crate::session::application::Application;
+use crate::session::jobs::Job;
+use crate::session::membership::Wanted;
+use crate::session::presence::Announcement;
+use crate::state::connection::State;
+use crate::state::core::Core;
+use crate::topics::filter::Filter;
+use crate::topics::history::Position;
+use crate::topics::name::{Kind, check_topic_or_pattern};
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tidewire_net::Io;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Action, RecoveryPosition, Reply, Subscription, TopicRecovery};
+
+/// A request that is not answered yet: its topics are checked one by one, and then entered all at once, so that no
+/// publication of them comes before the answer.
+#[derive(Debug)]
+pub(crate) struct SubscriptionJob {
+    action: Action,
+    /// Those that are to be checked or, of those to leave, to be left.
+    topics: std::vec::IntoIter<String>,
+    /// Those that the client may have.
+    allowed: Vec<(String, Kind)>,
+    positions: HashMap<String, Position>,
+    /// The document of a filter that is not compiled yet: only who may have one of the topics gets so far.
+    filter: Option<Value>,
+    wanted: Wanted,
+    group: Option<GroupWish>,
+    answer: Answer,
+    correlation_id: Option<String>,
+}
+
+/// A member of which group, and how.
+#[derive(Debug)]
+struct GroupWish {
+    name: String,
+    acknowledges: bool,
+    window: Option<u64>,
+}
+
+/// The answer to a request, as it grows.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) success_topics: Vec<String>,
+    failed_topics: Vec<String>,
+    pub(crate) recovery: Vec<TopicRecovery>,
+    /// What comes after the answer, topic by topic.
+    pub(crate) catch_ups: Vec<CatchUp>,
+    /// Where the session is present from now on.
+    pub(crate) entered: Vec<Arc<str>>,
+    pub(crate) presence: Option<Arc<str>>,
+    error: Option<(ErrorCode, String)>,
+}
+
+impl Answer {
+    pub(crate) fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
+        let error = || (code, format!("{topic}: {words}"));
+        self.error.get_or_insert_with(error);
+        self.failed_topics.push(topic);
+    }
+}
+
+impl SubscriptionJob {
+    fn new(request: Subscription, correlation_id: Option<String>) -> Self {
+        let positions = request.recovery.into_iter().filter(|_| request.recover);
+        let positions =
+            positions.filter_map(|told| Some((told.topic.clone(), position_of(&told)?)));
+        Self {
+            action: request.action,
+            topics: request.topics.into_iter(),
+            allowed: Vec::new(),
+            positions: positions.collect(),
+            filter: request.filter,
+            wanted: Wanted {
+                filter: None,
+                overload: request.overload,
+                presence: request.presence.map(|data| data.to_string().into()),
+                since: None,
+                replay: request.replay,
+            },
+            group: request.queue_group.map(|name| GroupWish {
+                name,
+                acknowledges: request.acknowledge,
+                window: request.window,
+            }),
+            answer: Answer::default(),
+            correlation_id,
+        }
+    }
+}
+
+impl<A: Application> Turn<'_, A> {
+    /// `subscription_update` from a client.
+    pub(crate) fn handle_subscription(
+        &mut self,
+        state: &mut State,
+        request: Subscription,
+        correlation_id: Option<String>,
+    ) {
+        let job = SubscriptionJob::new(request, correlation_id);
+        let data_bytes_max = self.core.shared.hub.limits.presence_data_bytes_max;
+        let data = job.wanted.presence.as_ref();
+        if data.is_some_and(|data| data.len() > data_bytes_max) {
+            let words = format!("presence is longer than {data_bytes_max} bytes");
+            let error = refusal(words, job.correlation_id);
+            return self.reply(state, &error);
+        }
+        state.jobs.push(Job::Subscription(Box::new(job)));
+    }
+}
+
+impl Core {
+    /// Does one topic of a request, or answers it; what is left of it.
+    pub(crate) fn step_subscription(
+        &mut self,
+        io: &mut Io,
+        state: &mut State,
+        mut job: Box<SubscriptionJob>,
+    ) -> Option<Box<SubscriptionJob>> {
+        if !state.can_subscribe() {
+            // This side has said its last: there is nobody to answer.
+            return None;
+        }
+        let Some(topic) = job.topics.next() else {
+            self.finish_subscription(io, state, *job);
+            return None;
+        };
+        if job.action == Action::Unsubscribe {
+            self.meter.spend(cost::UNSUBSCRIBE);
+            self.leave_groups(io, state, Some(&topic));
+            self.leave(io, state, &topic);
+            job.answer.success_topics.push(topic);
+            return Some(job);
+        }
+        self.meter.spend(cost::CHECK + state.access.cost());
+        if let Some(kind) = self.check_subscription(state, &topic, &mut job.answer) {
+            job.allowed.push((topic, kind));
+            if let Err(words) = self.compile_filter(&mut job) {
+                let error = refusal(words, job.correlation_id);
+                self.reply(io, state, &error);
+                return None;
+            }
+        }
+        Some(job)
+    }
+
+    /// Enters the topics of a request that were found to be allowed, and answers it.
+    fn finish_subscription(&mut self, io: &mut Io, state: &mut State, mut job: SubscriptionJob) {
+        self.meter.spend(job.allowed.len() as u64 * cost::SUBSCRIBE);
+        for (topic, kind) in std::mem::take(&mut job.allowed) {
+            self.subscribe_to(io, state, topic, kind, &mut job);
+        }
+        job.answer.presence = job.wanted.presence;
+        self.answer_subscription(io, state, job.action, job.answer, job.correlation_id);
+    }
+
+    /// Compiles the filter of a request, once.
+    fn compile_filter(&mut self, job: &mut SubscriptionJob) -> Result<(), String> {
+        let Some(document) = job.filter.take() else {
+            return Ok(());
+        };
+        let filter = Filter::compile(&document).map_err(|error| {
+            self.meter.spend(cost::FILTER_REFUSED);
+            error.to_string()
+        })?;
+        self.meter.spend(filter.compile_cost());
+        job.wanted.filter = Some(Arc::new(filter));
+        Ok(())
+    }
+
+    fn subscribe_to(
+        &mut self,
+        io: &mut Io,
+        state: &mut State,
+        topic: String,
+        kind: Kind,
+        job: &mut SubscriptionJob,
+    ) {
+        let name: Arc<str> = topic.as_str().into();
+        let Some(group) = &job.group else {
+            job.wanted.since = job.positions.get(&topic).copied();
+            // The answer says whether it was done.
+            let _ = self.enter_into(io, state, &name, &job.wanted, &mut job.answer);
+            return;
+        };
+        if kind == Kind::Pattern {
+            let words = "a queue group has one topic, not a pattern";
+            return job
+                .answer
+                .fail(topic, ErrorCode::InvalidSubscription, words);
+        }
+        let how = (group.acknowledges, group.window);
+        match self.enter_group(state, &name, &group.name, how) {
+            Ok(()) => job.answer.success_topics.push(topic),
+            Err((code, words)) => job.answer.fail(topic, code, words),
+        }
+    }
+
+    /// Whether a client may have a topic or pattern; if not, the answer says why.
+    fn check_subscription(
+        &mut self,
+        state: &State,
+        topic: &str,
+        answer: &mut Answer,
+    ) -> Option<Kind> {
+        match check_topic_or_pattern(topic) {
+            Err(error) => answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error),
+            Ok(kind) if state.access.may_subscribe(topic) => return Some(kind),
+            Ok(_) => {
+                self.counters.subscriptions_forbidden.add(1);
+                let words = "this topic is not allowed";
+                answer.fail(topic.to_owned(), ErrorCode::TopicForbidden, words);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn answer_subscription(
+        &mut self,
+        io: &mut Io,
+        state: &mut State,
+        action: Action,
+        answer: Answer,
+        correlation_id: Option<String>,
+    ) {
+        let reply = Reply::SubscriptionUpdate {
+            action,
+            success_topics: answer.success_topics,
+            failed_topics: answer.failed_topics,
+            recovery: answer.recovery,
+            correlation_id,
+        };
+        self.reply(io, state, &reply);
+        if let Some((code, words)) = answer.error {
+            self.reply(io, state, &Reply::error(code, words));
+        }
+        // The last one pushed is the first one done.
+        if !answer.entered.is_empty() {
+            let announcement = Announcement::new(answer.entered, answer.presence);
+            state.jobs.push(Job::Announcement(announcement));
+        }
+        for catch_up in answer.catch_ups.into_iter().rev() {
+            state.jobs.push(Job::CatchUp(Box::new(catch_up)));
+        }
+    }
+}
+
+fn refusal(words: String, correlation_id: Option<String>) -> Reply {
+    Reply::Error {
+        code: ErrorCode::InvalidSubscription,
+        message: words.into(),
+        retry_after_s: None,
+        refused: None,
+        correlation_id,
+    }
+}
+
+fn position_of(told: &RecoveryPosition) -> Option<Position> {
+    Some(Position {
+        epoch: Position::parse_epoch(&told.epoch)?,
+        offset: told.offset,
+    })
+}

@@ -1,0 +1,173 @@
+//! Panics: one of the application ends the connection that it was called for, one of the engine ends the server.
+//!
+//! The application's calls are marked, and each call of the event loop that may reach it is caught, so that a panic costs
+//! nothing until there is one. Whether it was the application's is told by the mark.
+
+use crate::handle::ShardWaker;
+use crate::session::application::{
+    Application, CloseReason, ConnectionKey, Context, Message, Peer,
+};
+use crate::session::calls::{Call, Responder};
+use crate::session::snapshots::SyncRequest;
+use crate::shard::EngineShard;
+use crate::state::connection::Phase;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::close::CloseCode;
+
+/// What a panic carries.
+pub(crate) type Panic = Box<dyn Any + Send>;
+
+/// An application, and whether it is being called.
+#[derive(Debug)]
+pub(crate) struct Marked<A> {
+    application: A,
+    is_called: Cell<bool>,
+}
+
+impl<A: Application> Marked<A> {
+    pub(crate) fn new(application: A) -> Self {
+        Self {
+            application,
+            is_called: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    fn call<T>(&mut self, call: impl FnOnce(&mut A) -> T) -> T {
+        self.is_called.set(true);
+        let result = call(&mut self.application);
+        self.is_called.set(false);
+        result
+    }
+
+    pub(crate) fn on_start(&mut self, shard: ShardWaker) {
+        self.call(|application| application.on_start(shard));
+    }
+
+    pub(crate) fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        self.call(|application| application.on_connect(context, peer));
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        self.call(|application| application.on_message(context, message));
+    }
+
+    pub(crate) fn on_call(
+        &mut self,
+        context: &mut Context<'_>,
+        call: Call<'_>,
+        responder: Responder,
+    ) {
+        self.call(|application| application.on_call(context, call, responder));
+    }
+
+    pub(crate) fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        self.call(|application| application.on_sync(context, request))
+    }
+
+    pub(crate) fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        self.call(|application| application.on_close(connection, reason));
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_called.set(true);
+        let is_ready = self.application.is_ready();
+        self.is_called.set(false);
+        is_ready
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_turn(&mut self) {
+        self.call(Application::on_turn);
+    }
+}
+
+impl<A: Application> EngineShard<A> {
+    /// Calls the application for a connection that is gone already, so that nothing is left to end if it panics.
+    pub(crate) fn contained_last(&mut self, call: impl FnOnce(&mut Marked<A>)) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| call(&mut self.app))) {
+            self.note_panic(panic);
+        }
+    }
+
+    /// Calls what may reach the application for a connection. If that panics, the connection ends, and the result is
+    /// `None`.
+    #[inline(always)]
+    pub(crate) fn contained<T>(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        call: impl FnOnce(&mut Self, &mut Io) -> T,
+    ) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| call(self, io))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.note_panic(panic);
+                self.end_failed(io, id);
+                None
+            }
+        }
+    }
+
+    /// Calls the application for no connection in particular. If it panics, all connections end at the end of the turn,
+    /// and the result is `None`.
+    #[inline(always)]
+    pub(crate) fn contained_all<T>(&mut self, call: impl FnOnce(&mut Marked<A>) -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| call(&mut self.app))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.note_panic(panic);
+                self.has_failed = true;
+                None
+            }
+        }
+    }
+
+    /// Ends all connections if the application has failed for no connection in particular.
+    pub(crate) fn end_all_failed(&mut self, io: &mut Io) {
+        if std::mem::take(&mut self.has_failed) {
+            for index in 0..self.connections.len() {
+                let connection = self.connections[index].as_ref();
+                if let Some(id) = connection.map(|connection| connection.state.key.id) {
+                    self.end_failed(io, id);
+                }
+            }
+        }
+    }
+
+    /// Counts and logs a panic of the application; one of the engine goes on.
+    #[cold]
+    fn note_panic(&mut self, panic: Panic) {
+        if !self.app.is_called.replace(false) {
+            resume_unwind(panic);
+        }
+        self.core.counters.application_panics.add(1);
+        tracing::error!(
+            shard = self.core.index,
+            panic = words(&*panic),
+            "the application panicked; the connections that it was called for end with close code 1011",
+        );
+    }
+
+    #[cold]
+    fn end_failed(&mut self, io: &mut Io, id: ConnectionId) {
+        self.with_turn(io, id, |turn, state| match state.phase {
+            Phase::Opening | Phase::Over => {}
+            Phase::Open | Phase::Closing(_) => {
+                turn.end(state, CloseCode::INTERNAL_ERROR, "the application failed");
+            }
+        });
+    }
+}
+
+/// What a panic says.
+pub(crate) fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without words")
+}
