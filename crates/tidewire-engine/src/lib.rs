@@ -24,10 +24,12 @@
 
 pub mod apps;
 pub mod auth;
+mod clock;
 mod config;
 pub mod counters;
 mod handle;
 mod limits;
+mod model;
 pub mod ops;
 pub mod queue;
 mod server;
@@ -46,28 +48,28 @@ pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
     SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
-pub use handle::inspect::{
-    ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,
-};
-pub use handle::topics::{
-    HistoryPage, HistoryQuery, Kept, ManageError, PresentMember, TopicPresence,
-};
-pub use handle::{Handle, SendError};
+pub use handle::Handle;
 pub use limits::rate;
-pub use server::{Server, StartError};
-pub use session::application::{
-    Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing, Peer,
+pub use model::calls::{Call, CallFailure, NewCall};
+pub use model::queries::{
+    ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed, PresentMember,
+    SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
-pub use session::calls::{Call, CallFailure, NewCall, Responder};
-pub use session::snapshots::SyncRequest;
-pub use shard::health::{ServerFailure, ShardHealth};
+pub use model::{
+    CloseReason, ConnectionKey, Encoding, InvalidConnectionKey, Message, Outgoing, Peer, Position,
+    SendError, ServerFailure, ShardHealth,
+};
+pub use server::{Server, StartError};
+pub use session::application::Application;
+pub use session::context::Context;
+pub use state::calls::Responder;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
 pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};
+pub use topics::error::{ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
-pub use topics::history::{HistoryLimits, Position};
-pub use topics::hub::{PublishError, Published};
+pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;
-pub use topics::publication::NewPublication;
+pub use topics::publication::{NewPublication, Published};

@@ -9,7 +9,7 @@ use crate::alarm::{Alarm, SPIN};
 use crate::handler::{Closed, Handler};
 use crate::heartbeat::{Heartbeat, LastBeat};
 use crate::io::{Io, LINGER_MS};
-use crate::mailbox::{Letters, Mailbox, mailbox};
+use crate::mailbox::{Inbox, Mailbox, mailbox};
 use crate::socket::{NEVER, Phase};
 use crate::stream::ReadOutcome;
 use crate::timer::Entry;
@@ -61,7 +61,7 @@ pub struct Shard<H: Handler> {
     handler: H,
     io: Io,
     poll: Poll,
-    letters: Letters<H::Mail>,
+    inbox: Inbox<H::Mail>,
     listeners: Vec<Listener>,
     read_buffer: Vec<u8>,
     ciphertext: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Shard<H: Handler> {
     heartbeat: Heartbeat,
     /// Mail handled before the sockets are served again.
     mails_per_turn: usize,
-    /// Mail was left for the next turn, and its bell has been answered.
+    /// Mail was left for the next turn, and its wake-up has been accepted.
     mail_waits: bool,
     alarm: Alarm,
     #[cfg(feature = "simulation")]
@@ -93,14 +93,14 @@ impl<H: Handler> Shard<H> {
     pub fn new(config: &ShardConfig, handler: H) -> io::Result<(Self, Mailbox<H::Mail>)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        let (mailbox, letters) = mailbox(waker, config.mailbox_capacity);
+        let (mailbox, inbox) = mailbox(waker, config.mailbox_capacity);
         let io = Io::new(poll.registry().try_clone()?, config);
         let heartbeat = Heartbeat::new(io.instant_at(0));
         let shard = Self {
             handler,
             io,
             poll,
-            letters,
+            inbox,
             listeners: Vec::new(),
             read_buffer: vec![0; config.read_buffer_bytes.max(READ_BUFFER_BYTES_MIN)],
             ciphertext: Vec::new(),
@@ -184,9 +184,9 @@ impl<H: Handler> Shard<H> {
     /// Handles the mail that is there, but not what senders put into the room that this makes, lest
     /// they keep the shard from its sockets.
     fn open_mail(&mut self) {
-        self.letters.answer_bell();
+        self.inbox.accept_wake();
         for _ in 0..self.mails_per_turn {
-            let Some(mail) = self.letters.next() else {
+            let Some(mail) = self.inbox.next() else {
                 self.mail_waits = false;
                 return;
             };

@@ -173,7 +173,7 @@ pub struct Verifier {
 }
 
 #[derive(Debug)]
-struct VerifyingKey {
+pub(crate) struct VerifyingKey {
     algorithm: Algorithm,
     algorithm_name: &'static str,
     key: DecodingKey,

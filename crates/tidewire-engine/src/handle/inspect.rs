@@ -4,95 +4,17 @@
 //! that its clients do not notice, and a list of a million takes some hundred mails. Every call here waits for the
 //! shards, two seconds at most, and must not come from a shard's own thread.
 
-use crate::handle::topics::{Change, What, Whose};
 use crate::handle::{Handle, SendError};
-use crate::session::application::ConnectionKey;
-use crate::shard::Mail;
-use crate::shard::view::Slice;
-pub(crate) use crate::shard::view::{Marks, Question, View};
-use serde::Serialize;
+use crate::model::ConnectionKey;
+use crate::model::queries::{ConnectionInfo, ConnectionQuery, Listed, TopicInfo, TopicQuery};
+use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
+use crate::shard::view::{Question, Slice, View};
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use tidewire_net::ConnectionId;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::uuid::Uuid;
-
-/// Which sessions to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ConnectionQuery {
-    /// Only those of this user.
-    pub user: Option<String>,
-    /// Only those that subscribe to this topic or pattern, by its own name.
-    pub topic: Option<String>,
-    /// Only those behind this one in the order of the list.
-    pub after: Option<ConnectionKey>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// One session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ConnectionInfo {
-    /// Names it in calls.
-    pub connection: ConnectionKey,
-    /// The UUID that `server_ready` told the client; `None` without protocol version 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The `sub` of its token, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
-    /// The other end, as `address:port`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
-    /// `json` or `msgpack`.
-    pub format: &'static str,
-    /// Topics and patterns that it subscribes to.
-    pub topics: usize,
-    /// What waits to be sent to it, in bytes.
-    pub queued_bytes: usize,
-    /// When it came, in milliseconds since 1970; `None` without protocol version 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub connected_unix_ms: Option<u64>,
-}
-
-/// Which topics to list.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TopicQuery {
-    /// Only names that start so.
-    pub prefix: String,
-    /// Only names that sort behind this one.
-    pub after: Option<String>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// A topic or pattern that has subscribers.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TopicInfo {
-    /// Its name.
-    pub topic: String,
-    /// Whether it is a pattern.
-    pub pattern: bool,
-    /// Its subscribers, on all shards.
-    pub subscribers: u64,
-    /// Publications since it has had subscribers without a break.
-    pub publications: u64,
-    /// Publications a second since somebody looked last, at least a second ago; at first since the server's start.
-    pub per_s: f64,
-}
-
-/// A part of a list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Listed<T> {
-    /// The items, in order.
-    pub items: Vec<T>,
-    /// Whether more follow.
-    pub more: bool,
-}
 
 impl Handle {
     /// Lists sessions, in the order of their keys.
@@ -248,9 +170,9 @@ impl Handle {
         code: CloseCode,
         reason: &str,
     ) -> Result<(), SendError> {
-        let change = Change {
-            whose: Whose::Connection(connection.id),
-            what: What::End(code, reason.into()),
+        let change = SessionChange {
+            whose: ChangedSessions::Connection(connection.id),
+            what: ChangeKind::End(code, reason.into()),
         };
         self.post(connection.shard, Mail::Change(change))
     }
@@ -318,74 +240,5 @@ fn by_rate(left: &TopicInfo, right: &TopicInfo) -> std::cmp::Ordering {
     by_rate.then_with(|| left.topic.cmp(&right.topic))
 }
 
-/// A key as text: the shard and a number, `3-4294967297`.
-impl fmt::Display for ConnectionKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}-{}", self.shard, self.id.to_u64())
-    }
-}
-
-/// A text that is no [`ConnectionKey`]: the caller's fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a connection is written as two numbers with a hyphen, such as 0-4294967297")]
-pub struct InvalidConnectionKey;
-
-impl FromStr for ConnectionKey {
-    type Err = InvalidConnectionKey;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (shard, number) = text.split_once('-').ok_or(InvalidConnectionKey)?;
-        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-        if !is_number(shard) || !is_number(number) {
-            return Err(InvalidConnectionKey);
-        }
-        let shard = shard.parse().map_err(|_| InvalidConnectionKey)?;
-        let number = number.parse().map_err(|_| InvalidConnectionKey)?;
-        Ok(Self {
-            shard,
-            id: ConnectionId::from_u64(number),
-        })
-    }
-}
-
-impl Serialize for ConnectionKey {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// How long all shards may take for one question, also when it comes to them in slices.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_key_is_read_as_it_is_written() {
-        let key = ConnectionKey {
-            shard: 63,
-            id: ConnectionId::from_u64(u64::MAX),
-        };
-        assert_eq!(key.to_string(), "63-18446744073709551615");
-        assert_eq!(key.to_string().parse(), Ok(key));
-        for text in [
-            "",
-            "-",
-            "1-",
-            "-1",
-            "1",
-            "1-2-3",
-            "+1-2",
-            "1-+2",
-            "1- 2",
-            "4294967296-1",
-        ] {
-            assert_eq!(
-                text.parse::<ConnectionKey>(),
-                Err(InvalidConnectionKey),
-                "{text}"
-            );
-        }
-    }
-}

@@ -1,14 +1,17 @@
 //! The way to a running server from other threads.
 
+mod calls;
+mod health;
 pub(crate) mod inspect;
+mod publish;
+mod snapshots;
 pub(crate) mod topics;
 
 use crate::counters::Snapshot;
-use crate::server::Shared;
-use crate::session::application::{ConnectionKey, Outgoing};
-use crate::shard::Mail;
-use crate::topics::hub::Origin;
-use crate::topics::outlet::Target;
+use crate::model::{ConnectionKey, Outgoing, SendError};
+use crate::shard::mailbox::Mail;
+use crate::state::shared::Shared;
+use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::Publication;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,21 +23,6 @@ use tidewire_wire::close::CloseCode;
 pub struct Handle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) mailboxes: Arc<[Mailbox<Mail>]>,
-}
-
-/// Wakes one shard, so that it asks its application again whether it is ready.
-#[derive(Debug, Clone)]
-pub struct ShardWaker(pub(crate) Mailbox<Mail>);
-
-/// Why something could not be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The shard has not caught up; try again.
-    #[error("the server has not caught up with what was sent before")]
-    Busy,
-    /// The server has stopped.
-    #[error("the server has stopped")]
-    Stopped,
 }
 
 impl Handle {
@@ -128,11 +116,4 @@ fn post(mailbox: &Mailbox<Mail>, mail: Mail) -> Result<(), SendError> {
         MailboxError::Full(_) => SendError::Busy,
         MailboxError::Stopped(_) => SendError::Stopped,
     })
-}
-
-impl ShardWaker {
-    /// Wakes the shard. A full mailbox wakes it as well.
-    pub fn wake(&self) {
-        let _ = self.0.try_send(Mail::Wake);
-    }
 }

@@ -1,12 +1,6 @@
 //! The circuit breaker: a connection that keeps sending what has to be refused is closed.
 
-use crate::config::Limits;
-use crate::state::connection::{Phase, State};
-use crate::state::core::{Core, wire_now};
-use tidewire_net::Io;
-use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::{ErrorCode, Fault};
-use tidewire_wire::session::Reply;
 
 /// How often a connection may err; the same for all connections of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +15,7 @@ pub(crate) struct ErrorLimit {
 /// counts as many parts as the window has milliseconds, and `errors_max` parts leak away each millisecond, so that
 /// nothing is rounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Breaker {
+pub(crate) struct ErrorBudget {
     parts: u64,
     leaked_ms: u64,
     is_open: bool,
@@ -29,7 +23,7 @@ pub(crate) struct Breaker {
 
 /// What an error calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ErrorVerdict {
     /// Tell it.
     Tell,
     /// It is one too many: tell it, and close.
@@ -40,30 +34,30 @@ pub(crate) enum Verdict {
 
 impl ErrorLimit {
     /// `None` if either is 0: then there is no limit.
-    pub(crate) fn new(limits: &Limits) -> Option<Self> {
+    pub(crate) fn new(errors_max: u64, errors_window_ms: u64) -> Option<Self> {
         // Products of the two have to fit.
         let cap = |value: u64| value.min(u64::from(u32::MAX));
         let limit = Self {
-            errors_max: cap(limits.errors_max),
-            window_ms: cap(limits.errors_window_ms),
+            errors_max: cap(errors_max),
+            window_ms: cap(errors_window_ms),
         };
         (limit.errors_max > 0 && limit.window_ms > 0).then_some(limit)
     }
 
-    fn retry_after_s(self) -> u64 {
+    pub(crate) fn retry_after_s(self) -> u64 {
         self.window_ms.div_ceil(1000)
     }
 }
 
-impl Breaker {
+impl ErrorBudget {
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
     /// Counts one error. If `now_ms` goes backwards, no time has passed.
-    pub(crate) fn count(&mut self, limit: ErrorLimit, now_ms: u64) -> Verdict {
+    pub(crate) fn count(&mut self, limit: ErrorLimit, now_ms: u64) -> ErrorVerdict {
         if self.is_open {
-            return Verdict::Silence;
+            return ErrorVerdict::Silence;
         }
         let elapsed_ms = now_ms.saturating_sub(self.leaked_ms);
         self.leaked_ms += elapsed_ms;
@@ -71,58 +65,16 @@ impl Breaker {
         self.parts = self.parts.saturating_sub(leaked) + limit.window_ms;
         self.is_open = self.parts > limit.errors_max * limit.window_ms;
         if self.is_open {
-            Verdict::Open
+            ErrorVerdict::Open
         } else {
-            Verdict::Tell
+            ErrorVerdict::Tell
         }
-    }
-}
-
-impl Core {
-    /// Counts an error that is about to be told to a connection, and says whether it may be. After
-    /// [`Verdict::Open`] the caller tells it and calls [`Self::open_breaker`].
-    #[cold]
-    pub(crate) fn count_error(&mut self, io: &Io, state: &mut State, code: ErrorCode) -> Verdict {
-        let Some(limit) = self.shared.error_limit.filter(|_| counts(code)) else {
-            return Verdict::Tell;
-        };
-        let breaker = state.breaker.get_or_insert_default();
-        let verdict = breaker.count(limit, wire_now(io).monotonic_ms);
-        if verdict == Verdict::Open {
-            self.counters.breakers_opened.add(1);
-            tracing::info!(
-                connection = %state.key,
-                user = state.user.as_deref(),
-                code = code.as_str(),
-                "a connection is closed because too much of it had to be refused",
-            );
-        }
-        verdict
-    }
-
-    /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
-    #[cold]
-    pub(crate) fn open_breaker(&mut self, io: &mut Io, state: &mut State) {
-        debug_assert_eq!(state.phase, Phase::Open);
-        let retry_after_s = self.shared.error_limit.map(ErrorLimit::retry_after_s);
-        let error = Reply::Error {
-            code: ErrorCode::CircuitBreakerOpen,
-            message: "too many messages of this connection had to be refused".into(),
-            retry_after_s,
-            refused: None,
-            correlation_id: None,
-        };
-        self.say(io, state, &error);
-        state.close = Some((
-            CloseCode::TOO_MANY_ERRORS,
-            "too many messages had to be refused",
-        ));
     }
 }
 
 /// Whether an error speaks against the connection. The rate limit has its own way to deal with those that send
 /// too fast, and what is behind a gap is part of it.
-fn counts(code: ErrorCode) -> bool {
+pub(crate) fn counts(code: ErrorCode) -> bool {
     code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
 }
 
@@ -131,24 +83,16 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn limit(errors_max: u64, errors_window_ms: u64) -> Option<ErrorLimit> {
-        ErrorLimit::new(&Limits {
-            errors_max,
-            errors_window_ms,
-            ..Limits::default()
-        })
-    }
-
     /// How many errors at these times are told before it opens, that one included.
     fn told(limit: ErrorLimit, times_ms: impl IntoIterator<Item = u64>) -> Option<usize> {
-        let mut breaker = Breaker::default();
-        let opens = |time_ms| breaker.count(limit, time_ms) == Verdict::Open;
+        let mut breaker = ErrorBudget::default();
+        let opens = |time_ms| breaker.count(limit, time_ms) == ErrorVerdict::Open;
         times_ms.into_iter().position(opens)
     }
 
     #[test]
     fn a_burst_of_the_maximum_is_forgiven_and_one_more_is_not() {
-        let limit = limit(50, 10_000).unwrap();
+        let limit = ErrorLimit::new(50, 10_000).unwrap();
         assert_eq!(told(limit, std::iter::repeat_n(7, 50)), None);
         assert_eq!(told(limit, std::iter::repeat_n(7, 60)), Some(50));
         // One leaks away each 200 ms.
@@ -159,28 +103,28 @@ mod tests {
 
     #[test]
     fn once_open_it_says_nothing_more() {
-        let limit = limit(1, 1_000).unwrap();
-        let mut breaker = Breaker::default();
+        let limit = ErrorLimit::new(1, 1_000).unwrap();
+        let mut breaker = ErrorBudget::default();
         let verdicts = [0, 0, 0, 1_000_000].map(|now_ms| breaker.count(limit, now_ms));
         assert_eq!(
             verdicts,
             [
-                Verdict::Tell,
-                Verdict::Open,
-                Verdict::Silence,
-                Verdict::Silence
+                ErrorVerdict::Tell,
+                ErrorVerdict::Open,
+                ErrorVerdict::Silence,
+                ErrorVerdict::Silence
             ]
         );
     }
 
     #[test]
     fn zero_is_no_limit_and_the_largest_numbers_are_harmless() {
-        assert_eq!(limit(0, 10_000), None);
-        assert_eq!(limit(50, 0), None);
-        let limit = limit(u64::MAX, u64::MAX).unwrap();
-        let mut breaker = Breaker::default();
-        assert_eq!(breaker.count(limit, u64::MAX), Verdict::Tell);
-        assert_eq!(breaker.count(limit, 0), Verdict::Tell);
+        assert_eq!(ErrorLimit::new(0, 10_000), None);
+        assert_eq!(ErrorLimit::new(50, 0), None);
+        let limit = ErrorLimit::new(u64::MAX, u64::MAX).unwrap();
+        let mut breaker = ErrorBudget::default();
+        assert_eq!(breaker.count(limit, u64::MAX), ErrorVerdict::Tell);
+        assert_eq!(breaker.count(limit, 0), ErrorVerdict::Tell);
     }
 
     #[test]
@@ -215,7 +159,7 @@ mod tests {
             window_ms in 1u64..500,
             waits_ms in proptest::collection::vec(0u64..60, 1..200),
         ) {
-            let limit = limit(errors_max, window_ms).unwrap();
+            let limit = ErrorLimit::new(errors_max, window_ms).unwrap();
             let times_ms: Vec<u64> = waits_ms
                 .iter()
                 .scan(0, |now_ms, wait_ms| { *now_ms += wait_ms; Some(*now_ms) })

@@ -1,6 +1,7 @@
 //! Limits and budgets: messages, errors, handshakes, work and memory.
 
 pub(crate) mod accounts;
+pub(crate) mod drain;
 pub(crate) mod errors;
 pub(crate) mod fair;
 pub(crate) mod owner;

@@ -26,7 +26,7 @@ pub struct TokenBucket {
 
 /// What is to be done with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RateVerdict {
     /// Take it.
     Allowed,
     /// Take it and warn the peer: less than 20 % is left. Said once; again only after the bucket has
@@ -84,17 +84,17 @@ impl TokenBucket {
     /// Takes one message, if there is one. `now_ms` is on any clock that starts anywhere; if it goes
     /// backwards, no time has passed.
     #[inline]
-    pub fn take(&mut self, limit: &RateLimit, now_ms: u64) -> Verdict {
+    pub fn take(&mut self, limit: &RateLimit, now_ms: u64) -> RateVerdict {
         if now_ms <= self.refilled_ms && self.messages > limit.low {
             self.messages -= 1;
-            return Verdict::Allowed;
+            return RateVerdict::Allowed;
         }
         self.take_slowly(limit, 1, now_ms)
     }
 
     /// [`Self::take`] for so many messages at once: all of them or none. More than the capacity are never
     /// taken, and then there is no time after which they would be.
-    pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> Verdict {
+    pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> RateVerdict {
         self.take_slowly(limit, messages, now_ms)
     }
 
@@ -112,17 +112,17 @@ impl TokenBucket {
         u64::from(self.messages)
     }
 
-    fn take_slowly(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> Verdict {
+    fn take_slowly(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> RateVerdict {
         if limit.is_unlimited() {
             self.messages = limit.capacity;
             self.refilled_ms = now_ms;
-            return Verdict::Allowed;
+            return RateVerdict::Allowed;
         }
         self.refill(limit, now_ms);
         if self.messages < messages {
             let missing = u64::from(messages - self.messages) * MILLI - u64::from(self.milli);
             let retry_after_ms = missing.div_ceil(u64::from(limit.refill_per_s));
-            return Verdict::Refused { retry_after_ms };
+            return RateVerdict::Refused { retry_after_ms };
         }
         if self.messages >= limit.recovered {
             self.is_low = false;
@@ -130,9 +130,9 @@ impl TokenBucket {
         self.messages -= messages;
         if self.messages < limit.low && !self.is_low {
             self.is_low = true;
-            return Verdict::AllowedLow;
+            return RateVerdict::AllowedLow;
         }
-        Verdict::Allowed
+        RateVerdict::Allowed
     }
 
     fn refill(&mut self, limit: &RateLimit, now_ms: u64) {
@@ -160,7 +160,7 @@ mod tests {
 
     fn taken(bucket: &mut TokenBucket, limit: &RateLimit, now_ms: u64, tries: usize) -> usize {
         (0..tries)
-            .filter(|_| !matches!(bucket.take(limit, now_ms), Verdict::Refused { .. }))
+            .filter(|_| !matches!(bucket.take(limit, now_ms), RateVerdict::Refused { .. }))
             .count()
     }
 
@@ -176,13 +176,13 @@ mod tests {
         assert_eq!(taken(&mut bucket, &limit, 5_000, 200), 100);
         assert_eq!(
             bucket.take(&limit, 5_000),
-            Verdict::Refused {
+            RateVerdict::Refused {
                 retry_after_ms: 100
             }
         );
         assert_eq!(
             bucket.take(&limit, 5_099),
-            Verdict::Refused { retry_after_ms: 1 }
+            RateVerdict::Refused { retry_after_ms: 1 }
         );
         assert_eq!(taken(&mut bucket, &limit, 5_100, 5), 1);
         assert_eq!(taken(&mut bucket, &limit, 6_100, 50), 10);
@@ -194,16 +194,16 @@ mod tests {
         let limit = RateLimit::new(100, 10);
         let mut bucket = TokenBucket::new(&limit, 0);
         let warnings = (0..100)
-            .filter(|_| bucket.take(&limit, 0) == Verdict::AllowedLow)
+            .filter(|_| bucket.take(&limit, 0) == RateVerdict::AllowedLow)
             .count();
         assert_eq!(warnings, 1);
         // To 30 and back to 0: it was never half full.
         let again = (0..30)
-            .filter(|_| bucket.take(&limit, 3_000) == Verdict::AllowedLow)
+            .filter(|_| bucket.take(&limit, 3_000) == RateVerdict::AllowedLow)
             .count();
         assert_eq!(again, 0);
         let after_recovery = (0..60)
-            .filter(|_| bucket.take(&limit, 9_000) == Verdict::AllowedLow)
+            .filter(|_| bucket.take(&limit, 9_000) == RateVerdict::AllowedLow)
             .count();
         assert_eq!(after_recovery, 1);
     }
@@ -213,11 +213,11 @@ mod tests {
         let limit = RateLimit::new(10, 1);
         let mut bucket = TokenBucket::new(&limit, 0);
         for _ in 0..8 {
-            assert_eq!(bucket.take(&limit, 0), Verdict::Allowed);
+            assert_eq!(bucket.take(&limit, 0), RateVerdict::Allowed);
         }
-        assert_eq!(bucket.take(&limit, 0), Verdict::AllowedLow);
+        assert_eq!(bucket.take(&limit, 0), RateVerdict::AllowedLow);
         assert_eq!(bucket.remaining(), 1);
-        assert_eq!(bucket.take(&limit, 0), Verdict::Allowed);
+        assert_eq!(bucket.take(&limit, 0), RateVerdict::Allowed);
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             // As if four thousand million messages had come before.
             bucket.messages = 3;
             for _ in 0..10 {
-                assert_eq!(bucket.take(&limit, 0), Verdict::Allowed);
+                assert_eq!(bucket.take(&limit, 0), RateVerdict::Allowed);
             }
         }
     }
@@ -240,8 +240,8 @@ mod tests {
     fn numbers_at_the_end_of_their_range_are_harmless() {
         let limit = RateLimit::new(u64::MAX, u64::MAX);
         let mut bucket = TokenBucket::new(&limit, 0);
-        assert_eq!(bucket.take(&limit, u64::MAX), Verdict::Allowed);
-        assert_eq!(bucket.take(&limit, 0), Verdict::Allowed);
+        assert_eq!(bucket.take(&limit, u64::MAX), RateVerdict::Allowed);
+        assert_eq!(bucket.take(&limit, 0), RateVerdict::Allowed);
         assert_eq!(bucket.remaining(), u64::from(u32::MAX) - 2);
     }
 
@@ -262,13 +262,13 @@ mod tests {
                 for _ in 0..tries {
                     // The model's sums may be off by some last digits.
                     match bucket.take(&limit, now_ms) {
-                        Verdict::Refused { retry_after_ms } => {
+                        RateVerdict::Refused { retry_after_ms } => {
                             prop_assert!(level < 1.0 - 1e-6);
                             let wait_ms = (1.0 - level) * 1000.0 / refill_per_s as f64;
                             let told_ms = retry_after_ms as f64;
                             prop_assert!(told_ms > wait_ms - 1e-3 && told_ms < wait_ms + 1.001);
                         }
-                        Verdict::Allowed | Verdict::AllowedLow => {
+                        RateVerdict::Allowed | RateVerdict::AllowedLow => {
                             prop_assert!(level >= 1.0 - 1e-6);
                             level -= 1.0;
                         }
@@ -294,20 +294,20 @@ mod tests {
                 let tried = taken(&mut trial, &limit, now_ms, messages as usize);
                 let verdict = together.take_many(&limit, messages, now_ms);
                 if tried == messages as usize {
-                    let was_refused = matches!(verdict, Verdict::Refused { .. });
+                    let was_refused = matches!(verdict, RateVerdict::Refused { .. });
                     prop_assert!(!was_refused);
                     one_by_one = trial;
                 } else {
-                    let Verdict::Refused { retry_after_ms } = verdict else {
+                    let RateVerdict::Refused { retry_after_ms } = verdict else {
                         return Err(TestCaseError::fail("more than there were"));
                     };
                     if u64::from(messages) <= capacity {
                         let later = now_ms + retry_after_ms;
                         let early = together.clone().take_many(&limit, messages, later - 1);
-                        let was_early = matches!(early, Verdict::Refused { .. });
+                        let was_early = matches!(early, RateVerdict::Refused { .. });
                         prop_assert!(was_early);
                         let on_time = together.clone().take_many(&limit, messages, later);
-                        let was_on_time = !matches!(on_time, Verdict::Refused { .. });
+                        let was_on_time = !matches!(on_time, RateVerdict::Refused { .. });
                         prop_assert!(was_on_time);
                     }
                 }
@@ -322,15 +322,15 @@ mod tests {
         ) {
             let limit = RateLimit::new(capacity, refill_per_s);
             let mut bucket = TokenBucket::new(&limit, 0);
-            while !matches!(bucket.take(&limit, now_ms), Verdict::Refused { .. }) {}
-            let Verdict::Refused { retry_after_ms } = bucket.take(&limit, now_ms) else {
+            while !matches!(bucket.take(&limit, now_ms), RateVerdict::Refused { .. }) {}
+            let RateVerdict::Refused { retry_after_ms } = bucket.take(&limit, now_ms) else {
                 return Err(TestCaseError::fail("it was let in without a wait"));
             };
             let early = bucket.clone().take(&limit, now_ms + retry_after_ms - 1);
-            let was_early = matches!(early, Verdict::Refused { .. });
+            let was_early = matches!(early, RateVerdict::Refused { .. });
             prop_assert!(was_early);
             let on_time = bucket.take(&limit, now_ms + retry_after_ms);
-            let was_on_time = !matches!(on_time, Verdict::Refused { .. });
+            let was_on_time = !matches!(on_time, RateVerdict::Refused { .. });
             prop_assert!(was_on_time);
         }
     }

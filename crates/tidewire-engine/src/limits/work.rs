@@ -175,6 +175,11 @@ const WORK_PER_TURN: u64 = 12_000_000;
 /// Less work than this in one call is not charged to the owner, so that ordinary messages need no look-up.
 const LIGHT_WORK: u64 = 20_000;
 
+/// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
+/// in the next: some tens of milliseconds of work for the shard. With less, writes to thousands of subscribers would
+/// have too little in them.
+pub(crate) const PUBLISH_BYTES_PER_TURN: usize = 128 * 1024 * 1024;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,75 +14,39 @@
 //! this machine in `Host`, or a host that is allowed, so that no web page can ask in its own name.
 
 mod api;
+mod error;
 mod hosts;
 mod listener;
-mod office;
 mod pages;
 mod places;
 mod request;
+mod routes;
+mod source;
+mod task;
+mod workers;
 
 pub use crate::auth::api_key::{ApiKey, InvalidApiKey};
 use crate::auth::hosts::HostPolicy;
-use crate::counters::Snapshot;
 use crate::handle::Handle;
-use crate::shard::health::ShardHealth;
 use hosts::OpsHosts;
-use listener::{Listener, Word};
-use office::{Desk, Office};
-use serde::Serialize;
+use listener::Listener;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use task::TaskContext;
 use tidewire_net::{Mailbox, Shard, ShardConfig, bind};
+use workers::{ListenerMail, Workers};
 
-/// What is told about. Asked on the listener's thread, once for each request.
-pub trait OpsSource: Send + Sync + 'static {
-    /// Whether newcomers are welcome; `false` while the server drains.
-    fn is_ready(&self) -> bool;
-
-    /// How each shard is, in the order of the shards. Default: nobody looks.
-    fn shard_health(&self) -> Vec<ShardHealth> {
-        Vec::new()
-    }
-
-    /// The counters of each shard, in the order of the shards.
-    fn shards(&self) -> Vec<Snapshot>;
-
-    /// How long the server has been running, in seconds.
-    fn uptime_s(&self) -> f64;
-
-    /// When it was started, in milliseconds since 1970, UTC.
-    fn started_unix_ms(&self) -> u64;
-
-    /// What the topics take now. Default: nothing.
-    fn topics_usage(&self) -> TopicsUsage {
-        TopicsUsage::default()
-    }
-}
-
-/// What the topics of a server take.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct TopicsUsage {
-    /// All histories, in bytes.
-    pub history_bytes: u64,
-    /// Topics whose position is known.
-    pub history_topics: u64,
-    /// Histories dropped because all together were too large, since the start.
-    pub histories_evicted: u64,
-    /// Topics with somebody present.
-    pub presence_topics: u64,
-    /// Publications that shards have yet to deliver, in bytes.
-    pub publication_backlog_bytes: u64,
-    /// What subscriptions take, in bytes as estimated.
-    pub subscription_bytes: u64,
-}
+pub use listener::REQUEST_TIMEOUT_MS;
+pub use places::CONNECTIONS_MAX;
+pub use source::{OpsSource, TopicsUsage};
 
 /// A running operations listener. Dropping it stops it.
 #[derive(Debug)]
 pub struct Ops {
     address: SocketAddr,
-    mailbox: Mailbox<Word>,
+    mailbox: Mailbox<ListenerMail>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -107,14 +71,14 @@ impl Ops {
         key: Option<ApiKey>,
         hosts: HostPolicy,
     ) -> io::Result<Self> {
-        let office = Office::new(Arc::clone(&source), handle, key);
-        Self::open(address, source, Some(Arc::new(office)), hosts)
+        let context = TaskContext::new(Arc::clone(&source), handle, key);
+        Self::open(address, source, Some(Arc::new(context)), hosts)
     }
 
     fn open(
         address: SocketAddr,
         source: Arc<dyn OpsSource>,
-        office: Option<Arc<Office>>,
+        context: Option<Arc<TaskContext>>,
         hosts: HostPolicy,
     ) -> io::Result<Self> {
         let mut sockets = bind(address, 1, BACKLOG)?;
@@ -127,12 +91,12 @@ impl Ops {
             ..ShardConfig::default()
         };
         let hosts = OpsHosts::new(hosts, address);
-        let listener = Listener::new(source, office.clone(), hosts);
+        let listener = Listener::new(source, context.clone(), hosts);
         let (mut shard, mailbox) = Shard::new(&config, listener)?;
         let mut threads = Vec::new();
-        if let Some(office) = &office {
-            let (desk, clerks) = Desk::open(office, &mailbox)?;
-            shard.handler_mut().desk = Some(desk);
+        if let Some(context) = &context {
+            let (workers, clerks) = Workers::open(context, &mailbox)?;
+            shard.handler_mut().workers = Some(workers);
             threads = clerks;
         }
         shard.listen(socket, None)?;
@@ -166,7 +130,7 @@ impl Ops {
 impl Drop for Ops {
     fn drop(&mut self) {
         // A listener that has stopped already is what we want.
-        let _ = self.mailbox.send(Word::Stop);
+        let _ = self.mailbox.send(ListenerMail::Stop);
         // The listener's own comes last in the list and has to end first.
         for thread in self.threads.drain(..).rev() {
             if thread.join().is_err() {
@@ -175,13 +139,6 @@ impl Drop for Ops {
         }
     }
 }
-
-/// Connections that may be open at once. The oldest idle one gives way to a further one, which gets HTTP 503 only if none
-/// is idle: all wait for an answer, or are sending what their request announced.
-pub const CONNECTIONS_MAX: usize = 256;
-
-/// How long a connection may take for one request or wait for the next, in milliseconds.
-pub const REQUEST_TIMEOUT_MS: u64 = 5_000;
 
 /// Connections that the kernel may keep until they are accepted.
 const BACKLOG: i32 = 256;

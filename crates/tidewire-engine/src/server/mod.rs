@@ -2,24 +2,19 @@
 
 mod threads;
 
-use crate::auth::hosts::HostGuard;
 use crate::auth::{AuthConfigError, Verifier};
 use crate::config::{Config, Encryption, Protocol};
-use crate::counters::{Counters, Snapshot};
-use crate::handle::{Handle, ShardWaker};
-use crate::limits::accounts::Accounts;
-use crate::limits::errors::ErrorLimit;
-use crate::limits::owner::Owners;
-use crate::limits::rate::RateLimit;
+use crate::counters::Snapshot;
+use crate::handle::Handle;
+use crate::limits::drain::span_ms;
+use crate::model::{ShardHealth, ShardWaker};
 use crate::ops::{Ops, OpsSource, TopicsUsage};
-use crate::session::acknowledge::SharedIntake;
 use crate::session::application::Application;
-use crate::session::signing::Signatures;
 use crate::shard::EngineShard;
-use crate::shard::drain;
-use crate::shard::health::{ServerFailure, ShardHealth};
-use crate::state::core::{Core, unix_ms};
-use crate::topics::access::{AccessRules, InvalidRules};
+use crate::state::core::Core;
+use crate::state::shared::{Keys, Shared};
+use crate::state::signatures::Signatures;
+use crate::topics::access::InvalidRules;
 use crate::topics::broker::MemoryBroker;
 use crate::topics::config::RuleSet;
 use crate::topics::hub::{Hub, SHARDS_MAX};
@@ -30,14 +25,13 @@ use rand::rngs::StdRng;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
-use tidewire_wire::session::{Features, ServerProfile};
 
 /// A running server. Dropping it stops it without a drain.
 #[derive(Debug)]
@@ -103,40 +97,6 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// What all shards of a server share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) profile: ServerProfile,
-    pub(crate) verifier: Option<Verifier>,
-    pub(crate) identity: Option<IdentityKey>,
-    pub(crate) signatures: Option<Signatures>,
-    pub(crate) hub: Hub,
-    /// What clients may whose tokens do not say otherwise.
-    pub(crate) access: Arc<AccessRules>,
-    pub(crate) rate_limit: RateLimit,
-    pub(crate) owners: Owners,
-    /// What is kept for whom.
-    pub(crate) accounts: Accounts,
-    /// Sessions of all shards.
-    pub(crate) sessions: AtomicUsize,
-    pub(crate) counters: Vec<Arc<Counters>>,
-    pub(crate) intake: SharedIntake,
-    pub(crate) hosts: HostGuard,
-    /// What a connection may do wrong, if that is limited.
-    pub(crate) error_limit: Option<ErrorLimit>,
-    pub(crate) draining: AtomicBool,
-    /// Whether newcomers are let in.
-    pub(crate) admitting: AtomicBool,
-    /// The time in which the sessions are sent away, in milliseconds.
-    pub(crate) drain_span_ms: AtomicU64,
-    pub(crate) stopped: AtomicBool,
-    /// Why the server has ended by itself, once it has.
-    pub(crate) failure: OnceLock<ServerFailure>,
-    started: Instant,
-    started_unix_ms: u64,
-}
-
 impl Server {
     /// Starts a server; `application` makes the application of each shard, given the shard's number.
     ///
@@ -197,7 +157,7 @@ impl Server {
     /// over the first half of `timeout`, or at the rate of [`Drain`](crate::Drain).
     pub fn drain(self, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
-        let span_ms = drain::span_ms(timeout);
+        let span_ms = span_ms(timeout);
         let shared = &self.handle.shared;
         shared.drain_span_ms.store(span_ms, Ordering::Release);
         self.handle.start_drain();
@@ -225,92 +185,9 @@ impl Drop for Server {
     }
 }
 
-impl Shared {
-    fn new(config: Config, keys: Keys, hub: Hub) -> Self {
-        let limits = &config.limits;
-        let profile = ServerProfile {
-            server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            features: Features {
-                compression: true,
-                encryption: config.encryption != Encryption::Off,
-                batching: true,
-                priority_queue: true,
-                recovery: true,
-                circuit_breaker: limits.errors_max > 0,
-                calls: true,
-                topics: true,
-                presence: true,
-                history: true,
-            },
-            message_bytes_max: limits.message_bytes_max,
-            rate_limit_capacity: limits.rate_limit_capacity,
-            rate_limit_refill_per_s: limits.rate_limit_refill_per_s,
-            ping_interval_ms: limits.ping_interval_ms,
-            idle_timeout_ms: limits.idle_timeout_ms,
-        };
-        let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
-        let counters = (0..config.shards)
-            .map(|_| Arc::new(Counters::default()))
-            .collect();
-        Self {
-            profile,
-            verifier: keys.verifier,
-            identity: keys.identity,
-            signatures: keys.signatures,
-            hub,
-            access: Arc::new(config.topics.access.clone()),
-            rate_limit,
-            owners: Owners::new(),
-            accounts: Accounts::new(
-                config.topics.limits.subscription_bytes_per_owner_max,
-                config.topics.limits.subscription_bytes_max,
-            ),
-            sessions: AtomicUsize::new(0),
-            counters,
-            intake: SharedIntake::new(&config.intake),
-            hosts: HostGuard::new(config.hosts.clone()),
-            error_limit: ErrorLimit::new(limits),
-            draining: AtomicBool::new(false),
-            admitting: AtomicBool::new(true),
-            drain_span_ms: AtomicU64::new(drain::SPAN_MS_DEFAULT),
-            stopped: AtomicBool::new(false),
-            failure: OnceLock::new(),
-            started: Instant::now(),
-            started_unix_ms: unix_ms(),
-            config,
-        }
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn is_admitting(&self) -> bool {
-        self.admitting.load(Ordering::Acquire)
-    }
-
-    /// How each shard is, in the order of the shards.
-    pub(crate) fn shard_health(&self) -> Vec<ShardHealth> {
-        let stall_ms = self.config.limits.shard_stall_ms;
-        let outlets = self.hub.outlets.iter();
-        outlets.map(|outlet| outlet.health(stall_ms)).collect()
-    }
-
-    /// The counters of all shards, summed now.
-    pub(crate) fn total(&self) -> Snapshot {
-        self.shards()
-            .iter()
-            .fold(Snapshot::default(), |sum, shard| sum.sum(shard))
-    }
-}
-
 impl OpsSource for Shared {
     fn is_ready(&self) -> bool {
-        !self.is_draining() && self.is_admitting()
+        self.is_ready()
     }
 
     fn shard_health(&self) -> Vec<ShardHealth> {
@@ -318,14 +195,11 @@ impl OpsSource for Shared {
     }
 
     fn shards(&self) -> Vec<Snapshot> {
-        self.counters
-            .iter()
-            .map(|counters| counters.snapshot())
-            .collect()
+        self.snapshots()
     }
 
     fn uptime_s(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
+        self.uptime_s()
     }
 
     fn started_unix_ms(&self) -> u64 {
@@ -381,9 +255,9 @@ pub(crate) fn assemble<A: Application>(
         shard
             .handler_mut()
             .app
-            .on_start(ShardWaker(mailbox.clone()));
-        shared.hub.outlets[index].connect(mailbox.clone(), shard.heartbeat());
-        shard.handler_mut().core.calls.connect(mailbox.clone());
+            .on_start(ShardWaker(mailbox.waker()));
+        shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
+        shard.handler_mut().core.calls.connect(mailbox.waker());
         mailboxes.push(mailbox);
         shards.push(shard);
     }
@@ -392,13 +266,6 @@ pub(crate) fn assemble<A: Application>(
         mailboxes: mailboxes.into(),
     };
     Ok((shards, handle))
-}
-
-/// What the configuration's keys make.
-struct Keys {
-    verifier: Option<Verifier>,
-    identity: Option<IdentityKey>,
-    signatures: Option<Signatures>,
 }
 
 impl Keys {

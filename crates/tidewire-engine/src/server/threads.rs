@@ -1,13 +1,12 @@
 //! The threads of a server: how they start, how they end, and what one that fails means for the others.
 
 use crate::handle::Handle;
+use crate::model::ShardHealth;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::shard::containment::words;
-use crate::shard::health::{ServerFailure, ShardHealth};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tidewire_net::Shard;
@@ -53,43 +52,6 @@ pub(crate) fn stop(handle: &Handle, threads: Vec<JoinHandle<()>>) {
     }
 }
 
-impl Handle {
-    /// Why the server has ended by itself, if it has. Its shards have stopped then, or are about to, and everything that
-    /// is asked of it fails.
-    #[must_use]
-    pub fn failure(&self) -> Option<ServerFailure> {
-        self.shared.failure.get().cloned()
-    }
-
-    /// Whether the server has stopped, or is about to.
-    #[must_use]
-    pub fn is_stopped(&self) -> bool {
-        self.shared.is_stopped()
-    }
-
-    /// How each shard is, in the order of the shards.
-    #[must_use]
-    pub fn shard_health(&self) -> Vec<ShardHealth> {
-        self.shared.shard_health()
-    }
-
-    /// A shard has ended though nobody stopped it. The others cannot serve its part, so they stop as well.
-    fn fail(&self, shard: usize, reason: String) {
-        let failure = ServerFailure { shard, reason };
-        tracing::error!(%failure, "the server ends");
-        // The first failure is the cause of the others, if there are several.
-        let _ = self.shared.failure.set(failure);
-        self.stop_shards();
-    }
-
-    fn stop_shards(&self) {
-        self.shared.stopped.store(true, Ordering::Release);
-        for mailbox in self.mailboxes.iter() {
-            mailbox.wake();
-        }
-    }
-}
-
 /// How often it is looked whether a thread has ended.
 const STOP_POLL: Duration = Duration::from_millis(1);
 
@@ -98,7 +60,7 @@ mod tests {
     use super::*;
     use crate::apps::Sink;
     use crate::config::{Config, Protocol};
-    use crate::handle::SendError;
+    use crate::model::SendError;
     use crate::queue::queue;
     use crate::{Outgoing, Server};
     use std::net::SocketAddr;

@@ -1,108 +1,33 @@
 //! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
 
-use crate::config::Intake;
-use crate::limits::owner::OwnerId;
+use crate::model::Message;
 use crate::session::Turn;
-use crate::session::application::{Application, Message};
-use crate::state::connection::{Phase, State};
+use crate::session::application::Application;
+use crate::state::connection::{ConnectionState, Phase};
 use crate::state::core::Core;
-use crate::topics::producer::{ProducerHandle, Producers, Verdict};
-use crate::topics::remembered::{IdKeys, Remembered};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::state::producers::OpenProducer;
+use crate::topics::producer::ProducerVerdict;
+use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{EnvelopeError, message_id, message_number};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
 
-/// What all shards know of messages that were taken.
-#[derive(Debug)]
-pub(crate) struct SharedIntake {
-    producers: Mutex<Producers>,
-    /// The ids that were seen, if that is asked for.
-    seen: Option<Seen>,
-}
-
-#[derive(Debug)]
-struct Seen {
-    keys: IdKeys,
-    ids: Mutex<Remembered<()>>,
-}
-
-/// What a connection has of it, if its messages have to be looked at.
-#[derive(Debug, Default)]
-pub(crate) struct SessionIntake {
-    producer: Option<OpenProducer>,
-    /// Where its ids mean something, once it has sent one.
-    scope: Option<Box<str>>,
-}
-
-/// The producer that a connection speaks for.
-#[derive(Debug)]
-struct OpenProducer {
-    id: String,
-    epoch: u32,
-    handle: ProducerHandle,
-    /// Something was taken, or was taken before, since it was acknowledged last.
-    owes_ack: bool,
-    /// What is to be told of gaps: the number that is missing, and how many messages were refused for it.
-    gap: Option<(u64, u64)>,
-}
-
-impl SharedIntake {
-    pub(crate) fn new(config: &Intake) -> Self {
-        let ids_max = config.remembered_ids_max;
-        Self {
-            producers: Mutex::new(Producers::new(config.producers_max, config.producer_ttl_ms)),
-            seen: config.deduplicate.then(|| Seen {
-                keys: IdKeys::new(),
-                ids: Mutex::new(Remembered::new(ids_max)),
-            }),
-        }
-    }
-
-    /// What a new connection starts with.
-    pub(crate) fn new_session(&self) -> Option<Box<SessionIntake>> {
-        self.seen.is_some().then(Box::default)
-    }
-
-    /// A connection is gone.
-    pub(crate) fn close(&self, session: Option<&SessionIntake>, now_unix_ms: u64) {
-        if let Some(producer) = session.and_then(|session| session.producer.as_ref()) {
-            self.producers().close(producer.handle, now_unix_ms);
-        }
-    }
-
-    /// Forgets producers that were away for too long.
-    pub(crate) fn sweep(&self, now_unix_ms: u64) {
-        self.producers().sweep(now_unix_ms, SWEPT_MAX);
-    }
-
-    fn producers(&self) -> MutexGuard<'_, Producers> {
-        self.producers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Seen {
-    /// Whether the id is new; it is not the next time.
-    fn is_new(&self, owner: OwnerId, scope: &str, id: &str) -> bool {
-        let key = self.keys.key(scope, id);
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.insert(owner, key, ()).is_none()
-    }
-}
-
 impl<A: Application> Turn<'_, A> {
     /// Takes a message of the application's, of a connection that has a [`SessionIntake`].
     #[inline(never)]
-    pub(crate) fn take_in(&mut self, state: &mut State, format: Format, message: Message<'_>) {
+    pub(crate) fn take_in(
+        &mut self,
+        state: &mut ConnectionState,
+        format: Format,
+        message: Message<'_>,
+    ) {
         match self.core.judge(state, format, message.bytes) {
-            Ok(Verdict::Take) => self.deliver(state, message),
-            Ok(Verdict::Repeat) => self.core.counters.messages_repeated.add(1),
-            Ok(Verdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
-            Ok(Verdict::Superseded) => {
+            Ok(ProducerVerdict::Take) => self.deliver(state, message),
+            Ok(ProducerVerdict::Repeat) => self.core.counters.messages_repeated.add(1),
+            Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
+            Ok(ProducerVerdict::Superseded) => {
                 self.core.counters.messages_out_of_turn.add(1);
                 self.end_superseded(state);
             }
@@ -112,7 +37,12 @@ impl<A: Application> Turn<'_, A> {
 
     /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was refused for good:
     /// only one that helps to be sent again is to be.
-    pub(crate) fn take_publication(&mut self, state: &mut State, format: Format, bytes: &[u8]) {
+    pub(crate) fn take_publication(
+        &mut self,
+        state: &mut ConnectionState,
+        format: Format,
+        bytes: &[u8],
+    ) {
         let number = match producer_of(state) {
             Some(_) => message_number(format, bytes),
             None => Ok(None),
@@ -133,7 +63,7 @@ impl<A: Application> Turn<'_, A> {
         // Locked until it is published: no other connection may go on as this producer in between.
         let mut producers = shared.intake.producers();
         let verdict = producers.verdict(handle, number);
-        if verdict == Verdict::Take && self.handle_publish(state, format, bytes) {
+        if verdict == ProducerVerdict::Take && self.handle_publish(state, format, bytes) {
             producers.accept(handle, number);
         }
         drop(producers);
@@ -141,10 +71,10 @@ impl<A: Application> Turn<'_, A> {
             producer.note(verdict);
         }
         match verdict {
-            Verdict::Take => {}
-            Verdict::Repeat => self.answer_repeated(state, format, bytes),
-            Verdict::Gap { .. } => self.core.counters.publications_refused.add(1),
-            Verdict::Superseded => {
+            ProducerVerdict::Take => {}
+            ProducerVerdict::Repeat => self.answer_repeated(state, format, bytes),
+            ProducerVerdict::Gap { .. } => self.core.counters.publications_refused.add(1),
+            ProducerVerdict::Superseded => {
                 self.core.counters.publications_refused.add(1);
                 self.end_superseded(state);
             }
@@ -152,7 +82,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// A publication that was taken before, whose answer may have been lost.
-    fn answer_repeated(&mut self, state: &mut State, format: Format, bytes: &[u8]) {
+    fn answer_repeated(&mut self, state: &mut ConnectionState, format: Format, bytes: &[u8]) {
         self.core.counters.publications_repeated.add(1);
         let mut scratch = Vec::new();
         if let Ok((request, Some(correlation_id))) =
@@ -169,7 +99,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Another connection goes on as this one's producer.
-    fn end_superseded(&mut self, state: &mut State) {
+    fn end_superseded(&mut self, state: &mut ConnectionState) {
         if state.phase != Phase::Open {
             return;
         }
@@ -180,7 +110,11 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// What a hello answers to a client that says which producer it is.
-    pub(crate) fn open_producer(&mut self, state: &mut State, id: String) -> Option<ProducerState> {
+    pub(crate) fn open_producer(
+        &mut self,
+        state: &mut ConnectionState,
+        id: String,
+    ) -> Option<ProducerState> {
         if state.phase != Phase::Open {
             return None;
         }
@@ -213,7 +147,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// The producer of this connection, as a hello after the first is told of it.
-    pub(crate) fn known_producer(&self, state: &mut State) -> Option<ProducerState> {
+    pub(crate) fn known_producer(&self, state: &mut ConnectionState) -> Option<ProducerState> {
         let producer = producer_of(state)?;
         let last = self.core.shared.intake.producers().last(producer.handle)?;
         Some(ProducerState {
@@ -225,7 +159,7 @@ impl<A: Application> Turn<'_, A> {
 
     /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was read at once.
     #[inline(never)]
-    pub(crate) fn settle_intake(&mut self, state: &mut State) {
+    pub(crate) fn settle_intake(&mut self, state: &mut ConnectionState) {
         let Some(producer) = producer_of(state) else {
             return;
         };
@@ -255,10 +189,10 @@ impl Core {
     /// Whether a message is to be taken. If so, it counts as taken.
     fn judge(
         &self,
-        state: &mut State,
+        state: &mut ConnectionState,
         format: Format,
         bytes: &[u8],
-    ) -> Result<Verdict, EnvelopeError> {
+    ) -> Result<ProducerVerdict, EnvelopeError> {
         let shared = &self.shared.intake;
         let number = match producer_of(state) {
             Some(_) => message_number(format, bytes)?,
@@ -272,7 +206,7 @@ impl Core {
         if let (Some(number), Some(producer)) = (number, producer_of(state)) {
             let verdict = shared.producers().accept(producer.handle, number);
             producer.note(verdict);
-            if verdict != Verdict::Take {
+            if verdict != ProducerVerdict::Take {
                 return Ok(verdict);
             }
         }
@@ -280,32 +214,19 @@ impl Core {
             Some((seen, id))
                 if !id.is_empty() && !seen.is_new(state.owner, scope_of(state), &id) =>
             {
-                Ok(Verdict::Repeat)
+                Ok(ProducerVerdict::Repeat)
             }
-            _ => Ok(Verdict::Take),
+            _ => Ok(ProducerVerdict::Take),
         }
     }
 }
 
-impl OpenProducer {
-    fn note(&mut self, verdict: Verdict) {
-        match verdict {
-            Verdict::Take | Verdict::Repeat => self.owes_ack = true,
-            Verdict::Gap { expected } => {
-                let (_, refused) = self.gap.unwrap_or_default();
-                self.gap = Some((expected, refused + 1));
-            }
-            Verdict::Superseded => {}
-        }
-    }
-}
-
-fn producer_of(state: &mut State) -> Option<&mut OpenProducer> {
+fn producer_of(state: &mut ConnectionState) -> Option<&mut OpenProducer> {
     state.intake.as_deref_mut()?.producer.as_mut()
 }
 
 /// Its user, or else the connection alone. No user's name begins as that of a connection does.
-fn scope_of(state: &mut State) -> &str {
+fn scope_of(state: &mut ConnectionState) -> &str {
     let intake = state.intake.get_or_insert_default();
     let (user, key) = (&state.user, state.key);
     intake.scope.get_or_insert_with(|| match user {
@@ -313,6 +234,3 @@ fn scope_of(state: &mut State) -> &str {
         None => format!("connection {key}").into(),
     })
 }
-
-/// Producers forgotten in one sweep at most, because others wait for the lock.
-const SWEPT_MAX: usize = 1_000;

@@ -1,23 +1,18 @@
 //! What users of the engine implement, and what it gives them to act with.
 
-use crate::config::Protocol;
-use crate::session::calls::{Call, Responder, call_error};
-use crate::session::send::Payload;
-use crate::session::snapshots::SyncRequest;
-use crate::state::connection::State;
-use crate::state::core::{Core, wire_now};
-use std::sync::Arc;
-use tidewire_net::{ConnectionId, Io};
-use tidewire_wire::close::CloseCode;
+use crate::model::calls::{Call, call_error};
+use crate::model::queries::SyncRequest;
+use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
+use crate::session::context::Context;
+use crate::state::calls::Responder;
+use std::cell::Cell;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::frame::OpCode;
-use tidewire_wire::session::BATCH_MESSAGES_MAX;
 
 /// The part of a server that is not the protocol. One value per shard, called on the shard's thread, so
 /// that no call may block.
 pub trait Application: Send + 'static {
     /// The shard starts. `shard` wakes it from other threads.
-    fn on_start(&mut self, shard: crate::handle::ShardWaker) {
+    fn on_start(&mut self, shard: ShardWaker) {
         let _ = shard;
     }
 
@@ -85,136 +80,69 @@ pub trait Application: Send + 'static {
     fn on_turn(&mut self) {}
 }
 
-/// A message as it was received. Compressed ones are given inflated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Message<'a> {
-    /// How the bytes are to be read.
-    pub encoding: Encoding,
-    /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a type,
-    /// not to be valid JSON throughout, nor to be nested less deep than any limit: a parser has to see
-    /// to that itself.
-    pub bytes: &'a [u8],
-}
-
-/// How the bytes of a message are to be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    /// UTF-8 text; in version 1, JSON.
-    Text,
-    /// Bytes without a meaning to the engine; only without version 1.
-    Binary,
-    /// MessagePack, without the prefix that marks it in a frame.
-    MessagePack,
-}
-
-/// A message to be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outgoing {
-    /// Text, sent as it is.
-    Text(Arc<str>),
-    /// Bytes, sent as they are.
-    Binary(Arc<[u8]>),
-}
-
-/// Names a connection of a server, for as long as it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionKey {
-    pub(crate) shard: u32,
-    pub(crate) id: ConnectionId,
-}
-
-/// Who connected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
-    /// Names the connection in every later call.
-    pub connection: ConnectionKey,
-    /// The `sub` claim of the token; `None` without authentication.
-    pub user: Option<String>,
-    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client that it
-    /// forwards; then the port is 0 if the proxy does not tell it.
-    pub address: Option<std::net::SocketAddr>,
-}
-
-/// Why a session is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CloseReason {
-    /// The peer closed, with this code if it gave one.
-    ByPeer(Option<CloseCode>),
-    /// This side closed, with this code.
-    ByUs(CloseCode),
-    /// The connection broke without a closing handshake.
-    Lost,
-}
-
-/// What an application can do while it is called for a connection.
+/// An application, and whether it is being called.
 #[derive(Debug)]
-pub struct Context<'a> {
-    pub(crate) io: &'a mut Io,
-    pub(crate) core: &'a mut Core,
-    pub(crate) state: &'a mut State,
+pub(crate) struct Marked<A> {
+    application: A,
+    pub(crate) is_called: Cell<bool>,
 }
 
-impl Context<'_> {
-    /// The connection this call is about.
-    #[must_use]
-    pub fn connection(&self) -> ConnectionKey {
-        self.state.key
-    }
-
-    /// Answers with a text message.
-    pub fn send_text(&mut self, text: &str) {
-        self.send(Message {
-            encoding: Encoding::Text,
-            bytes: text.as_bytes(),
-        });
-    }
-
-    /// Answers with a binary message.
-    pub fn send_binary(&mut self, bytes: &[u8]) {
-        self.send(Message {
-            encoding: Encoding::Binary,
-            bytes,
-        });
-    }
-
-    /// Answers with a message in its encoding; the bytes of a text must be UTF-8. Once this side has
-    /// sent a close, nothing leaves any more.
-    #[inline]
-    pub fn send(&mut self, message: Message<'_>) {
-        let payload = match message.encoding {
-            Encoding::Text => Payload::new(OpCode::Text, message.bytes),
-            Encoding::Binary => Payload::new(OpCode::Binary, message.bytes),
-            Encoding::MessagePack => Payload::messagepack(message.bytes),
-        };
-        self.core.send(self.io, self.state, payload);
-    }
-
-    /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the client's
-    /// hello said that it takes them, else one by one.
-    pub fn send_batch(&mut self, messages: &[&str]) {
-        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
-        let takes_batches = is_v1 && self.state.session.client_takes_batches();
-        if !takes_batches || messages.len() < 2 {
-            return messages.iter().for_each(|text| self.send_text(text));
-        }
-        for messages in messages.chunks(BATCH_MESSAGES_MAX) {
-            let now = wire_now(self.io);
-            let id = self.core.new_id(now.unix_ms);
-            let bytes: Vec<&[u8]> = messages.iter().map(|text| text.as_bytes()).collect();
-            let mut batch = Vec::new();
-            match self.state.session.encode_batch(&bytes, id, now, &mut batch) {
-                Ok(opcode) => {
-                    self.core
-                        .send(self.io, self.state, Payload::new(opcode, &batch));
-                }
-                // A message that MessagePack cannot hold.
-                Err(_) => messages.iter().for_each(|text| self.send_text(text)),
-            }
+impl<A: Application> Marked<A> {
+    pub(crate) fn new(application: A) -> Self {
+        Self {
+            application,
+            is_called: Cell::new(false),
         }
     }
 
-    /// Ends the session of this call with a code and a reason.
-    pub fn close(&mut self, code: CloseCode, reason: &'static str) {
-        self.state.close = Some((code, reason));
+    #[inline(always)]
+    fn call<T>(&mut self, call: impl FnOnce(&mut A) -> T) -> T {
+        self.is_called.set(true);
+        let result = call(&mut self.application);
+        self.is_called.set(false);
+        result
+    }
+
+    pub(crate) fn on_start(&mut self, shard: ShardWaker) {
+        self.call(|application| application.on_start(shard));
+    }
+
+    pub(crate) fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        self.call(|application| application.on_connect(context, peer));
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        self.call(|application| application.on_message(context, message));
+    }
+
+    pub(crate) fn on_call(
+        &mut self,
+        context: &mut Context<'_>,
+        call: Call<'_>,
+        responder: Responder,
+    ) {
+        self.call(|application| application.on_call(context, call, responder));
+    }
+
+    pub(crate) fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        self.call(|application| application.on_sync(context, request))
+    }
+
+    pub(crate) fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        self.call(|application| application.on_close(connection, reason));
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_called.set(true);
+        let is_ready = self.application.is_ready();
+        self.is_called.set(false);
+        is_ready
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_turn(&mut self) {
+        self.call(Application::on_turn);
     }
 }

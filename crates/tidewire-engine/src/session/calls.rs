@@ -6,166 +6,21 @@
 //!
 //! [`Application::on_call`]: crate::Application::on_call
 
-use crate::handle::Handle;
-use crate::session::application::{ConnectionKey, Context};
-use crate::shard::Mail;
-use crate::state::calls::Inbox;
-use crate::topics::publication::is_payload;
-use std::fmt;
+use crate::config::Protocol;
+use crate::model::calls::{Call, CallFailure, NewCall, TIMEOUT_MAX, call_error};
+use crate::session::Turn;
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::state::calls::{
+    CallOutcome, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked,
+};
+use crate::state::connection::{ConnectionState, Phase};
+use crate::state::core::Core;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
-use tidewire_net::MailboxError;
+use std::sync::atomic::AtomicBool;
+use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{CallError, CallResult, TYPE_BYTES_MAX};
-
-/// What a client asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Call<'a> {
-    /// What it is about: 1 to 128 bytes, the application's words.
-    pub t: &'a str,
-    /// One JSON value, checked; `null` if the client gave none.
-    pub payload: &'a str,
-    /// How long an answer is waited for, in milliseconds: what the client asked for, and at most
-    /// [`call_timeout_ms`](crate::Limits::call_timeout_ms).
-    pub timeout_ms: u64,
-}
-
-/// Answers one call of a client, once, from any thread. Clones answer the same call. When the last of them is dropped
-/// without an answer, the client gets `HANDLER_ERROR`; when the call's time is over, `TIMEOUT`.
-#[derive(Debug, Clone)]
-pub struct Responder(pub(crate) Arc<Unanswered>);
-
-/// A call to a client.
-///
-/// ```
-/// use std::time::Duration;
-/// use tidewire_engine::NewCall;
-///
-/// let call = NewCall::new("confirm", r#"{"order":17}"#).with_timeout(Duration::from_secs(30));
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewCall {
-    pub(crate) t: String,
-    pub(crate) payload: String,
-    pub(crate) timeout: Duration,
-}
-
-/// Why a call to a client has no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum CallFailure {
-    /// There is no such connection, or it ended before the answer came. Whether the client did what was asked is not
-    /// known.
-    #[error("the connection is gone")]
-    Closed,
-    /// The client did not answer in time. Whether it did what was asked is not known.
-    #[error("the client did not answer in time")]
-    TimedOut,
-    /// The client answered with an error.
-    #[error("the client refused: {}: {}", .0.code, .0.message)]
-    Refused(CallError),
-    /// The client's hello did not say that it takes calls.
-    #[error("the client takes no calls")]
-    Unsupported,
-    /// The shard has not caught up, or the connection has as many open calls as it may; try again.
-    #[error("the server or the connection has no room for another call now")]
-    Busy,
-    /// The server has stopped.
-    #[error("the server has stopped")]
-    Stopped,
-    /// The caller's fault: nothing was sent.
-    #[error("{0}")]
-    Invalid(&'static str),
-}
-
-/// What a [`Responder`] has to do.
-#[derive(Debug)]
-pub(crate) struct Unanswered {
-    pub(crate) inbox: Arc<Inbox>,
-    pub(crate) connection: ConnectionKey,
-    pub(crate) number: u64,
-    pub(crate) correlation_id: Arc<str>,
-    pub(crate) is_answered: AtomicBool,
-}
-
-/// Who hears what became of a call to a client: exactly once, also if the call is lost on its way.
-pub(crate) struct Outcome {
-    done: Option<Done>,
-    if_dropped: CallFailure,
-}
-
-type Done = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
-
-/// A call on its way to its shard.
-#[derive(Debug)]
-pub(crate) struct Posted {
-    pub(crate) call: NewCall,
-    pub(crate) outcome: Outcome,
-}
-
-impl Responder {
-    /// Answers with one JSON value or an error; `false` if the call had been answered before. A text that is not
-    /// JSON, or is nested deeper than 61 levels, and an error without a code reach the client as `HANDLER_ERROR`. An
-    /// answer after the call's time, or to a connection that is gone, is dropped and counted.
-    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
-    pub fn respond(&self, answer: Result<String, CallError>) -> bool {
-        let is_first = self.0.take();
-        if is_first {
-            self.0.send(Some(checked(answer)));
-        }
-        is_first
-    }
-
-    /// The connection that asks.
-    #[must_use]
-    pub fn connection(&self) -> ConnectionKey {
-        self.0.connection
-    }
-}
-
-/// Those of the same call are equal.
-impl PartialEq for Responder {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Responder {}
-
-impl NewCall {
-    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text. Both are checked when it is sent. It has
-    /// 10 seconds.
-    #[must_use]
-    pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
-        Self {
-            t: t.into(),
-            payload: payload.into(),
-            timeout: TIMEOUT_DEFAULT,
-        }
-    }
-
-    /// How long the answer is waited for, once the shard has taken the call. At most a day, to which more is lowered.
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    fn check(&self) -> Result<(), CallFailure> {
-        if self.t.is_empty() || self.t.len() > TYPE_BYTES_MAX {
-            Err(CallFailure::Invalid(
-                "the type of a call has 1 to 128 bytes",
-            ))
-        } else if !is_payload(&self.payload) {
-            Err(CallFailure::Invalid(
-                "the payload of a call is not JSON, or is nested deeper than 61 levels",
-            ))
-        } else {
-            Ok(())
-        }
-    }
-}
+use tidewire_wire::session::{Call as WireCall, CallError, CallResult, Reply};
 
 impl Context<'_> {
     /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to this connection.
@@ -193,7 +48,7 @@ impl Context<'_> {
         call: NewCall,
         done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
     ) {
-        let outcome = Outcome::new(done, CallFailure::Closed);
+        let outcome = CallOutcome::new(done, CallFailure::Closed);
         match call.check() {
             Ok(()) => self.core.start_call(self.io, self.state, call, outcome),
             Err(failure) => outcome.end(Err(failure)),
@@ -201,147 +56,236 @@ impl Context<'_> {
     }
 }
 
-impl Handle {
-    /// Asks a client something. `done` hears the answer, one JSON value, or why there is none, exactly once: on the
-    /// connection's shard or, before this returns, on the calling thread. It must not block.
-    ///
-    /// ```no_run
-    /// # use tidewire_engine::{ConnectionKey, Handle, NewCall};
-    /// # fn ask(handle: &Handle, connection: ConnectionKey) {
-    /// handle.call(connection, NewCall::new("confirm", r#"{"order":17}"#), |answer| match answer {
-    ///     Ok(json) => println!("the client says {json}"),
-    ///     Err(failure) => println!("no answer: {failure}"),
-    /// });
-    /// # }
-    /// ```
-    pub fn call(
-        &self,
-        connection: ConnectionKey,
-        call: NewCall,
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
-    ) {
-        let outcome = Outcome::new(done, CallFailure::Stopped);
-        if let Err(failure) = call.check() {
-            return outcome.end(Err(failure));
+impl<A: Application> Turn<'_, A> {
+    /// `call_request` from a client.
+    pub(crate) fn handle_call(&mut self, state: &mut ConnectionState, call: &WireCall, id: String) {
+        // An answer could not be sent any more.
+        if state.phase != Phase::Open {
+            return;
         }
-        let Some(mailbox) = self.mailboxes.get(connection.shard as usize) else {
-            return outcome.end(Err(CallFailure::Closed));
+        let Ok(payload) = std::str::from_utf8(&call.payload) else {
+            return self.refuse(state, "the payload of a call is not UTF-8");
         };
-        let posted = Box::new(Posted { call, outcome });
-        if let Err(MailboxError::Full(Mail::Call(_, posted))) =
-            mailbox.try_send(Mail::Call(connection.id, posted))
-        {
-            posted.outcome.end(Err(CallFailure::Busy));
-        }
+        let longest_ms = self.core.shared.config.limits.call_timeout_ms;
+        let longest_ms = longest_ms.min(TIMEOUT_MAX.as_millis() as u64);
+        let timeout_ms = call.timeout_ms.unwrap_or(longest_ms).min(longest_ms);
+        let due_ms = self.now.monotonic_ms.saturating_add(timeout_ms);
+        let responder = match self.core.open_call(state, id, due_ms) {
+            Ok(responder) => responder,
+            Err(refusal) => {
+                self.core.counters.calls_refused.add(1);
+                return self.reply(state, &refusal);
+            }
+        };
+        let call = Call {
+            t: &call.t,
+            payload,
+            timeout_ms,
+        };
+        let mut context = Context {
+            io: self.io,
+            core: self.core,
+            state,
+        };
+        self.app.on_call(&mut context, call, responder);
     }
 
-    /// Asks a client something and waits for the answer, one JSON value. Never on a shard's own thread.
-    ///
-    /// # Errors
-    /// [`CallFailure`].
-    pub fn call_wait(
-        &self,
-        connection: ConnectionKey,
-        call: NewCall,
-    ) -> Result<String, CallFailure> {
-        let (answer, answers) = sync_channel(1);
-        let wait = call.timeout.min(TIMEOUT_MAX) + SHARD_TIME_MAX;
-        self.call(connection, call, move |outcome| {
-            // Whoever asked has given up.
-            let _ = answer.send(outcome);
+    /// `call_response` from a client.
+    pub(crate) fn handle_call_response(
+        &mut self,
+        state: &mut ConnectionState,
+        result: CallResult,
+        id: &str,
+    ) {
+        let sent = id.parse().ok().and_then(|number: u64| {
+            let sent = state.calls.as_mut()?.sent.remove(&number)?;
+            self.core.calls.deadlines.remove(&(sent.due_ms, number));
+            Some(sent)
         });
-        answers
-            .recv_timeout(wait)
-            .unwrap_or(Err(CallFailure::TimedOut))
+        let Some(sent) = sent else {
+            return self.core.counters.call_responses_unexpected.add(1);
+        };
+        self.core.counters.calls_open.sub(1);
+        self.core.counters.calls_sent_answered.add(1);
+        let outcome = match result {
+            // The message was checked to be UTF-8, whichever its format.
+            Ok(payload) => Ok(String::from_utf8_lossy(&payload).into_owned()),
+            Err(error) => Err(CallFailure::Refused(error)),
+        };
+        sent.outcome.end(outcome);
     }
 }
 
-impl Unanswered {
-    /// Whether nobody has answered before.
-    fn take(&self) -> bool {
-        !self.is_answered.swap(true, Ordering::AcqRel)
+impl Core {
+    /// Takes note of a call of a client, or gives the reply that refuses it.
+    fn open_call(
+        &mut self,
+        state: &mut ConnectionState,
+        id: String,
+        due_ms: u64,
+    ) -> Result<Responder, Reply> {
+        let calls = state.calls.get_or_insert_default();
+        let id: Arc<str> = id.into();
+        if calls.received.contains_key(&id) {
+            return Err(Reply::Error {
+                code: ErrorCode::InvalidMessage,
+                message: "a call with this cid is open".into(),
+                retry_after_s: None,
+                refused: None,
+                correlation_id: Some(id.to_string()),
+            });
+        }
+        if calls.received.len() >= self.shared.config.limits.calls_per_connection_max {
+            let error = call_error(ErrorCode::LimitExceeded, "too many calls are open");
+            return Err(Reply::CallResponse {
+                result: Err(error),
+                correlation_id: id.to_string(),
+            });
+        }
+        let number = self.calls.next_number();
+        let call = ReceivedCall { number, due_ms };
+        calls.received.insert(Arc::clone(&id), call);
+        let waiting = OpenCall::ReceivedCall(state.key.id, Arc::clone(&id));
+        self.calls.deadlines.insert((due_ms, number), waiting);
+        self.counters.calls_received.add(1);
+        self.counters.calls_open.add(1);
+        Ok(Responder(Arc::new(PendingAnswer {
+            inbox: Arc::clone(&self.calls.inbox),
+            connection: state.key,
+            number,
+            correlation_id: id,
+            is_answered: AtomicBool::new(false),
+        })))
     }
 
-    fn send(&self, result: Option<CallResult>) {
-        self.inbox.push(crate::state::calls::Answer {
-            connection: self.connection.id,
-            correlation_id: Arc::clone(&self.correlation_id),
-            number: self.number,
+    /// Answers a call of a client, unless it is over.
+    pub(crate) fn answer_call(
+        &mut self,
+        io: &mut Io,
+        state: &mut ConnectionState,
+        (id, number): (&Arc<str>, u64),
+        result: CallResult,
+    ) {
+        if !self.end_received(state, id, number) {
+            return self.counters.call_answers_late.add(1);
+        }
+        if state.phase != Phase::Open {
+            self.counters.calls_abandoned.add(1);
+            return self.counters.call_answers_late.add(1);
+        }
+        self.counters.calls_answered.add(1);
+        let correlation_id = id.to_string();
+        let reply = Reply::CallResponse {
             result,
-        });
+            correlation_id,
+        };
+        self.reply(io, state, &reply);
     }
-}
 
-impl Drop for Unanswered {
-    fn drop(&mut self) {
-        if !*self.is_answered.get_mut() {
-            self.send(None);
+    /// Forgets a call of a client; whether it was open.
+    fn end_received(&mut self, state: &mut ConnectionState, id: &Arc<str>, number: u64) -> bool {
+        let Some(calls) = &mut state.calls else {
+            return false;
+        };
+        // Another call may have the same id by now.
+        let Some(call) = calls.received.get(id).filter(|call| call.number == number) else {
+            return false;
+        };
+        self.calls.deadlines.remove(&(call.due_ms, number));
+        calls.received.remove(id);
+        self.counters.calls_open.sub(1);
+        true
+    }
+
+    /// Sends a call to a client.
+    pub(crate) fn start_call(
+        &mut self,
+        io: &mut Io,
+        state: &mut ConnectionState,
+        call: NewCall,
+        outcome: CallOutcome,
+    ) {
+        if state.phase != Phase::Open || state.unannounced.is_some() {
+            return outcome.end(Err(CallFailure::Closed));
+        }
+        let config = &self.shared.config;
+        if config.protocol != Protocol::V1 || !state.session.client_takes_calls() {
+            return outcome.end(Err(CallFailure::Unsupported));
+        }
+        let calls = state.calls.get_or_insert_default();
+        if calls.sent.len() >= config.limits.calls_per_connection_max {
+            return outcome.end(Err(CallFailure::Busy));
+        }
+        let timeout_ms = call.timeout.min(TIMEOUT_MAX).as_millis() as u64;
+        let due_ms = io.now().monotonic_ms.saturating_add(timeout_ms);
+        let number = self.calls.next_number();
+        calls.sent.insert(number, SentCall { due_ms, outcome });
+        let waiting = OpenCall::SentCall(state.key.id);
+        self.calls.deadlines.insert((due_ms, number), waiting);
+        self.counters.calls_sent.add(1);
+        self.counters.calls_open.add(1);
+        let reply = Reply::CallRequest {
+            call: WireCall {
+                t: call.t,
+                payload: call.payload.into_bytes(),
+                timeout_ms: Some(timeout_ms),
+            },
+            correlation_id: number.to_string(),
+        };
+        self.reply(io, state, &reply);
+    }
+
+    /// Ends all calls of a connection that is gone.
+    pub(crate) fn end_calls(&mut self, state: &mut ConnectionState) {
+        let Some(calls) = state.calls.take() else {
+            return;
+        };
+        for call in calls.received.values() {
+            self.calls.deadlines.remove(&(call.due_ms, call.number));
+        }
+        let received = calls.received.len() as u64;
+        let sent = calls.sent.len() as u64;
+        self.counters.calls_abandoned.add(received);
+        self.counters.calls_sent_abandoned.add(sent);
+        self.counters.calls_open.sub(received + sent);
+        let failure = if self.shared.is_stopped() {
+            CallFailure::Stopped
+        } else {
+            CallFailure::Closed
+        };
+        for (number, call) in calls.sent {
+            self.calls.deadlines.remove(&(call.due_ms, number));
+            call.outcome.end(Err(failure.clone()));
+        }
+    }
+
+    pub(crate) fn time_out(
+        &mut self,
+        io: &mut Io,
+        state: &mut ConnectionState,
+        number: u64,
+        waiting: &OpenCall,
+    ) {
+        match waiting {
+            OpenCall::ReceivedCall(_, id) => {
+                if self.end_received(state, id, number) {
+                    self.counters.calls_timed_out.add(1);
+                    let words = "the application did not answer in time";
+                    let reply = Reply::CallResponse {
+                        result: Err(call_error(ErrorCode::Timeout, words)),
+                        correlation_id: id.to_string(),
+                    };
+                    self.reply(io, state, &reply);
+                }
+            }
+            OpenCall::SentCall(_) => {
+                let calls = state.calls.as_mut();
+                if let Some(call) = calls.and_then(|calls| calls.sent.remove(&number)) {
+                    self.counters.calls_open.sub(1);
+                    self.counters.calls_sent_timed_out.add(1);
+                    call.outcome.end(Err(CallFailure::TimedOut));
+                }
+            }
         }
     }
 }
-
-impl Outcome {
-    fn new(
-        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
-        if_dropped: CallFailure,
-    ) -> Self {
-        Self {
-            done: Some(Box::new(done)),
-            if_dropped,
-        }
-    }
-
-    pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
-        if let Some(done) = self.done.take() {
-            done(outcome);
-        }
-    }
-
-    /// The call has reached its shard.
-    pub(crate) fn arrive(&mut self) {
-        self.if_dropped = CallFailure::Closed;
-    }
-}
-
-impl Drop for Outcome {
-    fn drop(&mut self) {
-        if let Some(done) = self.done.take() {
-            done(Err(self.if_dropped.clone()));
-        }
-    }
-}
-
-impl fmt::Debug for Outcome {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Outcome(..)")
-    }
-}
-
-/// One of the protocol's own errors.
-pub(crate) fn call_error(code: ErrorCode, message: impl Into<String>) -> CallError {
-    CallError {
-        code: code.as_str().to_owned(),
-        message: message.into(),
-    }
-}
-
-/// An answer of the application as it can be sent.
-fn checked(answer: Result<String, CallError>) -> CallResult {
-    let problem = match answer {
-        Ok(json) if is_payload(&json) => return Ok(json.into_bytes()),
-        Ok(_) => "the application's answer is not JSON that a client can read",
-        Err(error) if error.code.is_empty() => "the application's error has no code",
-        Err(error) => return Err(error),
-    };
-    tracing::error!(problem, "a call was not answered as it should be");
-    Err(call_error(ErrorCode::HandlerError, problem))
-}
-
-/// What a call to a client has unless it says otherwise.
-const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-
-/// The longest that any call is kept.
-pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How much later than the end of a call's time its shard may come to it.
-const SHARD_TIME_MAX: Duration = Duration::from_secs(2);

@@ -1,15 +1,14 @@
 //! What a new subscriber gets before the live publications of a topic: what it has missed, page by page, so that a long
 //! history and a costly filter keep nobody else waiting. The subscriber joins the topic when it has caught up.
 
-use crate::handle::topics::ended;
 use crate::limits::work::cost;
-use crate::session::jobs::Job;
-use crate::session::membership::{Wanted, subscription_bytes};
-use crate::session::presence::Announcement;
-use crate::state::connection::State;
+use crate::model::Position;
+use crate::session::access::ended;
+use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
+use crate::state::jobs::{Announcement, CatchUp, Job};
+use crate::state::topics::subscription_bytes;
 use crate::topics::broker::Missed;
-use crate::topics::history::Position;
 use crate::topics::name::is_pattern;
 use crate::topics::publication::Publication;
 use std::sync::Arc;
@@ -17,43 +16,12 @@ use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{GapRange, GapReason, PublicationGap, Reply};
 
-/// A subscriber on its way into a topic with history.
-#[derive(Debug)]
-pub(crate) struct CatchUp {
-    name: Arc<str>,
-    wanted: Wanted,
-    /// Everything up to here has been sent, or is not wanted.
-    at: Position,
-    /// The newest publication, for a subscriber that does not get all that came before.
-    first: Option<Arc<Publication>>,
-}
-
-impl CatchUp {
-    pub(crate) fn new(
-        name: &Arc<str>,
-        wanted: &Wanted,
-        at: Position,
-        first: Option<Arc<Publication>>,
-    ) -> Self {
-        Self {
-            name: Arc::clone(name),
-            wanted: wanted.clone(),
-            at,
-            first,
-        }
-    }
-
-    pub(crate) fn is_of(&self, topic: &str) -> bool {
-        *self.name == *topic
-    }
-}
-
 impl Core {
     /// Sends a page of what was missed; what is left. With nothing left the session has joined the topic.
     pub(crate) fn step_catch_up(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         mut catch_up: Box<CatchUp>,
     ) -> Option<Box<CatchUp>> {
         if !state.can_subscribe() {
@@ -77,7 +45,12 @@ impl Core {
     }
 
     /// Sends a page and, if nothing comes behind it, joins the topic; whether it has.
-    fn send_page(&mut self, io: &mut Io, state: &mut State, catch_up: &mut CatchUp) -> bool {
+    fn send_page(
+        &mut self,
+        io: &mut Io,
+        state: &mut ConnectionState,
+        catch_up: &mut CatchUp,
+    ) -> bool {
         let missed = Missed {
             since: Some(catch_up.at),
             or_newest: false,
@@ -105,7 +78,7 @@ impl Core {
     fn replay(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         catch_up: &CatchUp,
         publication: &Publication,
     ) {
@@ -127,7 +100,7 @@ impl Core {
     fn tell_lost(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         catch_up: &CatchUp,
         position: Position,
     ) {
@@ -153,7 +126,7 @@ impl Core {
     fn finish_catch_up(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         catch_up: &CatchUp,
         seq: u64,
     ) -> bool {

@@ -1,49 +1,23 @@
 //! Encrypted connections: the key exchange, what comes in, and when keys change.
 
 use crate::config::Encryption;
+use crate::model::Encoding;
 use crate::session::Turn;
-use crate::session::application::{Application, Encoding};
-use crate::state::connection::{Phase, State};
+use crate::session::application::Application;
+use crate::state::connection::{ConnectionState, Phase};
 use crate::state::core::{Core, emptied};
+use crate::state::layers::EncryptionLayer;
 use rand::Rng;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
 use tidewire_wire::format::{Format, Framing, MESSAGEPACK_PREFIX, identify};
-use tidewire_wire::frame::{OpCode, write_header};
-use tidewire_wire::secure::{
-    ExchangeError, ExchangeKeyPair, OpenError, SEALED_OVERHEAD_BYTES, SealError, SessionCipher,
-};
+use tidewire_wire::secure::{ExchangeError, ExchangeKeyPair, OpenError, SessionCipher};
 use tidewire_wire::session::{
     EncryptionVersion, HelloEncryption, KeyOffer, Now, Reply, ServerSession, SystemEvent,
 };
 use zeroize::Zeroizing;
-
-/// The encryption of one connection.
-#[derive(Debug)]
-pub(crate) struct EncryptionLayer {
-    pub(crate) cipher: SessionCipher,
-    /// What the first hello settled, for those that follow.
-    hello: HelloEncryption,
-}
-
-impl EncryptionLayer {
-    /// Appends the frame of an encrypted message; how many bytes its payload has.
-    pub(crate) fn write_frame(
-        &mut self,
-        plain: &[u8],
-        buffer: &mut Vec<u8>,
-    ) -> Result<usize, SealError> {
-        let before = buffer.len();
-        let sealed_bytes = plain.len() + SEALED_OVERHEAD_BYTES;
-        write_header(buffer, true, OpCode::Binary, sealed_bytes, None);
-        self.cipher
-            .seal(plain, buffer)
-            .inspect_err(|_| buffer.truncate(before))?;
-        Ok(sealed_bytes)
-    }
-}
 
 impl<A: Application> Turn<'_, A> {
     /// Whether this frame may be read as it is. Those that have to be encrypted and are not are refused, and
@@ -51,7 +25,7 @@ impl<A: Application> Turn<'_, A> {
     #[inline]
     pub(crate) fn may_be_plain(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         encoding: Encoding,
         bytes: &[u8],
     ) -> bool {
@@ -61,8 +35,13 @@ impl<A: Application> Turn<'_, A> {
         self.check_plain(state, encoding, bytes)
     }
 
-    fn check_plain(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) -> bool {
-        let version = encryption(state).map(|layer| layer.cipher.version());
+    fn check_plain(
+        &mut self,
+        state: &mut ConnectionState,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) -> bool {
+        let version = state.encryption().map(|layer| layer.cipher.version());
         if is_sealed(encoding, bytes) && version.is_some() {
             return true;
         }
@@ -80,7 +59,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Says that only encrypted messages are taken, and closes.
-    pub(crate) fn require_encryption(&mut self, state: &mut State) {
+    pub(crate) fn require_encryption(&mut self, state: &mut ConnectionState) {
         let error = Reply::error(
             ErrorCode::EncryptionRequired,
             "this connection takes encrypted messages only",
@@ -92,11 +71,11 @@ impl<A: Application> Turn<'_, A> {
     /// The answer to a hello without a key, or to one after the first.
     pub(crate) fn reply_hello(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         correlation_id: Option<String>,
         producer: Option<String>,
     ) {
-        let encryption = encryption(state).map(|layer| Box::new(layer.hello));
+        let encryption = state.encryption().map(|layer| Box::new(layer.hello));
         if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
             return self.require_encryption(state);
         }
@@ -115,7 +94,7 @@ impl<A: Application> Turn<'_, A> {
     /// The first hello, with a key: everything after the answer is encrypted.
     pub(crate) fn exchange_keys(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         offer: &KeyOffer,
         correlation_id: Option<String>,
         producer: Option<String>,
@@ -154,8 +133,8 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// `E:` from the client: what is inside is any other form.
-    pub(crate) fn handle_encrypted(&mut self, state: &mut State, bytes: &[u8]) {
-        let Some(layer) = encryption(state) else {
+    pub(crate) fn handle_encrypted(&mut self, state: &mut ConnectionState, bytes: &[u8]) {
+        let Some(layer) = state.encryption() else {
             return self.refuse(state, "no encryption was negotiated");
         };
         let mut plain = std::mem::take(&mut self.core.decrypted);
@@ -174,8 +153,13 @@ impl<A: Application> Turn<'_, A> {
     /// A message that the rate limit refused. One of version 2 is opened all the same, because it counts for the
     /// next one, and because it may change the key.
     #[cold]
-    pub(crate) fn pass_over(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
-        let Some(layer) = encryption(state).filter(|_| is_sealed(encoding, bytes)) else {
+    pub(crate) fn pass_over(
+        &mut self,
+        state: &mut ConnectionState,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) {
+        let Some(layer) = state.encryption().filter(|_| is_sealed(encoding, bytes)) else {
             return;
         };
         if layer.cipher.version() == EncryptionVersion::One {
@@ -189,7 +173,7 @@ impl<A: Application> Turn<'_, A> {
         self.core.decrypted = emptied(plain);
     }
 
-    fn pass_over_update(&mut self, state: &mut State, plain: &[u8]) {
+    fn pass_over_update(&mut self, state: &mut ConnectionState, plain: &[u8]) {
         let (format, message) = match identify(plain) {
             Framing::Json => (Format::Json, plain),
             Framing::MessagePack => (Format::MessagePack, &plain[MESSAGEPACK_PREFIX.len()..]),
@@ -214,8 +198,8 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// In version 2 nothing after such a message can be trusted to be whole.
-    fn refuse_sealed(&mut self, state: &mut State, error: OpenError) {
-        let version = encryption(state).map(|layer| layer.cipher.version());
+    fn refuse_sealed(&mut self, state: &mut ConnectionState, error: OpenError) {
+        let version = state.encryption().map(|layer| layer.cipher.version());
         self.refuse(state, &error.to_string());
         if version == Some(EncryptionVersion::Two) {
             self.start_close(state, CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC);
@@ -223,8 +207,10 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// `key_update`: the client's next message has its next key.
-    pub(crate) fn update_keys(&mut self, state: &mut State, request: bool) {
-        let is_updated = encryption(state).is_some_and(|layer| layer.cipher.update_opening_key());
+    pub(crate) fn update_keys(&mut self, state: &mut ConnectionState, request: bool) {
+        let is_updated = state
+            .encryption()
+            .is_some_and(|layer| layer.cipher.update_opening_key());
         if !is_updated {
             let error = Reply::error(
                 ErrorCode::InvalidMessage,
@@ -256,7 +242,7 @@ impl Core {
     }
 
     /// Says `key_update` under the old key and seals what follows with the next.
-    pub(crate) fn renew_sealing_key(&mut self, io: &mut Io, state: &mut State, now: Now) {
+    pub(crate) fn renew_sealing_key(&mut self, io: &mut Io, state: &mut ConnectionState, now: Now) {
         if state.phase != Phase::Open {
             return;
         }
@@ -268,7 +254,7 @@ impl Core {
         let Some(buffer) = io.buffer(state.key.id) else {
             return;
         };
-        let Some(layer) = encryption(state) else {
+        let Some(layer) = state.encryption() else {
             return;
         };
         if let Ok(sent_bytes) = layer.write_frame(&message, buffer)
@@ -278,10 +264,6 @@ impl Core {
             self.counters.key_updates.add(1);
         }
     }
-}
-
-pub(crate) fn encryption(state: &mut State) -> Option<&mut EncryptionLayer> {
-    state.layers.as_deref_mut()?.encryption.as_mut()
 }
 
 fn is_sealed(encoding: Encoding, bytes: &[u8]) -> bool {

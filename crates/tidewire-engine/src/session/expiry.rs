@@ -3,81 +3,21 @@
 //! `exp` is a time of day, and a session's timer runs on the monotonic clock. A token is converted once, when it is
 //! accepted: a clock that is set later moves no session's end, and counts for the next token.
 
-use crate::auth::{AuthConfig, Claims};
+use crate::auth::Claims;
 use crate::config::Protocol;
 use crate::limits::work::cost;
 use crate::session::Turn;
 use crate::session::application::Application;
-use crate::state::connection::{Phase, State};
+use crate::state::connection::{ConnectionState, Phase};
 use crate::state::core::Core;
+use crate::state::expiry::Expiry;
+use crate::state::jobs::Refresh;
 use crate::topics::access::AccessRules;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{Now, Reply, Token};
-
-/// When a session ends with its token, in milliseconds on the monotonic clock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Expiry {
-    /// The token's `exp`.
-    expires_ms: u64,
-    /// When the session ends: some time later.
-    ends_ms: u64,
-    /// When the client is warned; `u64::MAX` once it has been, or if it is not.
-    warns_ms: u64,
-}
-
-/// An `auth_refresh`: another token for a session.
-#[derive(Debug)]
-pub(crate) struct Refresh {
-    token: Token,
-    correlation_id: Option<String>,
-}
-
-impl Expiry {
-    /// Of a token that expires at `expires_at_s`, in seconds since 1970, and was accepted now.
-    fn new(auth: &AuthConfig, expires_at_s: u64, now: Now) -> Self {
-        let grace_ms = auth.grace_s.max(auth.leeway_s).saturating_mul(1_000);
-        let expires_at_ms = expires_at_s.saturating_mul(1_000);
-        let expires_ms = monotonic(expires_at_ms, now);
-        let left_ms = expires_ms.saturating_sub(now.monotonic_ms);
-        // A client whose tokens are short-lived is not asked for another one as soon as it has given one.
-        let lead_ms = auth.warning_s.saturating_mul(1_000).min(left_ms / 2);
-        let warns_ms = expires_ms.saturating_sub(lead_ms).max(now.monotonic_ms);
-        Self {
-            expires_ms,
-            ends_ms: monotonic(expires_at_ms.saturating_add(grace_ms), now),
-            warns_ms: if auth.warning_s == 0 {
-                u64::MAX
-            } else {
-                warns_ms
-            },
-        }
-    }
-
-    /// When there is something to do.
-    pub(crate) fn due_ms(&self) -> u64 {
-        self.ends_ms.min(self.warns_ms)
-    }
-
-    fn expires_in_ms(&self, now: Now) -> u64 {
-        self.expires_ms.saturating_sub(now.monotonic_ms)
-    }
-
-    fn ends_in_ms(&self, now: Now) -> u64 {
-        self.ends_ms.saturating_sub(now.monotonic_ms)
-    }
-}
-
-impl Refresh {
-    pub(crate) fn new(token: Token, correlation_id: Option<String>) -> Self {
-        Self {
-            token,
-            correlation_id,
-        }
-    }
-}
+use tidewire_wire::session::{Now, Reply};
 
 impl Core {
     /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it does not end with it.
@@ -90,7 +30,7 @@ impl Core {
     /// Checks another token for a session: when it expires, and the rights that go with it.
     fn check_token(
         &mut self,
-        state: &State,
+        state: &ConnectionState,
         token: &str,
         now: Now,
     ) -> Result<(u64, Arc<AccessRules>), Cow<'static, str>> {
@@ -111,7 +51,7 @@ impl Core {
 
 impl<A: Application> Turn<'_, A> {
     /// Ends a session whose token has expired, and warns one whose token is about to; whether it has ended.
-    pub(crate) fn check_expiry(&mut self, state: &mut State) -> bool {
+    pub(crate) fn check_expiry(&mut self, state: &mut ConnectionState) -> bool {
         let (now, is_v1) = (self.now, self.core.shared.config.protocol == Protocol::V1);
         let Some(expiry) = state.expiry.as_deref_mut() else {
             return false;
@@ -139,7 +79,7 @@ impl<A: Application> Turn<'_, A> {
         false
     }
 
-    fn expire(&mut self, state: &mut State) {
+    fn expire(&mut self, state: &mut ConnectionState) {
         const WORDS: &str = "the token has expired";
         self.core.counters.sessions_expired.add(1);
         tracing::info!(
@@ -157,7 +97,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Takes another token for a session, or says why not.
-    pub(crate) fn refresh(&mut self, state: &mut State, refresh: Refresh) {
+    pub(crate) fn refresh(&mut self, state: &mut ConnectionState, refresh: Refresh) {
         if state.phase != Phase::Open {
             return;
         }
@@ -205,7 +145,7 @@ impl<A: Application> Turn<'_, A> {
 
     fn refuse_token(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         words: Cow<'static, str>,
         correlation_id: Option<String>,
     ) {
@@ -236,76 +176,3 @@ impl<A: Application> Turn<'_, A> {
 
 /// How often it is looked whether a session that is to be warned is encrypted by now.
 const ENCRYPTION_WAIT_MS: u64 = 1_000;
-
-/// A time in milliseconds since 1970 on the monotonic clock.
-fn monotonic(unix_ms: u64, now: Now) -> u64 {
-    match unix_ms.checked_sub(now.unix_ms) {
-        Some(ahead_ms) => now.monotonic_ms.saturating_add(ahead_ms),
-        None => now.monotonic_ms.saturating_sub(now.unix_ms - unix_ms),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::auth::KeyMaterial;
-
-    fn expiry(grace_s: u64, warning_s: u64, expires_at_s: u64, now: Now) -> Expiry {
-        let auth = AuthConfig {
-            grace_s,
-            warning_s,
-            ..AuthConfig::new(KeyMaterial::Hs256(vec![7; 32]))
-        };
-        Expiry::new(&auth, expires_at_s, now)
-    }
-
-    /// A moment, with a time of day that has nothing to do with the other clock.
-    fn at(monotonic_ms: u64, unix_ms: u64) -> Now {
-        Now {
-            monotonic_ms,
-            unix_ms,
-        }
-    }
-
-    #[test]
-    fn the_time_of_day_counts_when_the_token_is_accepted() {
-        let of_day = |unix_ms| expiry(10, 60, 2_000, at(500_000, unix_ms));
-        let expected = |expires_ms| Expiry {
-            expires_ms,
-            ends_ms: expires_ms + 10_000,
-            warns_ms: expires_ms - 60_000,
-        };
-        assert_eq!(of_day(1_000_000), expected(1_500_000));
-        // The clock was set, an hour forward and a quarter of one back, before another token came.
-        assert_eq!(of_day(1_600_000), expected(900_000));
-        assert_eq!(of_day(100_000), expected(2_400_000));
-        // It is set while a session runs: nothing of the session's times refers to it.
-        let expiry = of_day(1_000_000);
-        let later = at(600_000, 9_000_000);
-        assert_eq!(expiry.expires_in_ms(later), 900_000);
-        assert_eq!(expiry.ends_in_ms(later), 910_000);
-    }
-
-    #[test]
-    fn a_token_that_the_leeway_alone_lets_in_has_its_grace() {
-        // It expired two seconds ago, and the clocks may be five apart.
-        let now = at(500_000, 1_002_000);
-        let expired = expiry(0, 60, 1_000, now);
-        assert_eq!((expired.ends_ms, expired.warns_ms), (503_000, 500_000));
-        assert_eq!(expired.expires_in_ms(now), 0);
-        let expired = expiry(10, 60, 1_000, now);
-        assert_eq!(expired.ends_ms, 508_000);
-        // The monotonic clock may have started after the token's end.
-        let young = expiry(10, 0, 1_000, at(5, 1_002_000));
-        assert_eq!((young.expires_ms, young.ends_ms), (0, 8_005));
-        assert_eq!(young.due_ms(), 8_005);
-    }
-
-    #[test]
-    fn the_largest_numbers_are_harmless() {
-        let now = at(500_000, 1_002_000);
-        let never = expiry(u64::MAX, u64::MAX, u64::MAX, now);
-        assert!(never.warns_ms >= now.monotonic_ms && never.warns_ms < never.expires_ms);
-        assert!(never.ends_ms >= never.expires_ms);
-    }
-}

@@ -4,106 +4,27 @@
 //! in bytes.
 
 use crate::limits::work::cost;
+use crate::model::Position;
 use crate::session::Turn;
 use crate::session::application::Application;
-use crate::session::jobs::Job;
-use crate::state::connection::State;
+use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
+use crate::state::jobs::{HistoryJob, Job};
 use crate::topics::broker::{Missed, PageQuery};
-use crate::topics::history::{Page, Position};
+use crate::topics::history::Page;
 use crate::topics::name::check_topic;
 use crate::topics::publication::Publication;
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
-use tidewire_wire::session::{
-    HISTORY_PAYLOAD_LEVELS_MAX, HistoryPage, HistoryPosition, HistoryQuery, Reply,
-};
-
-/// A request that is not answered yet.
-#[derive(Debug)]
-pub(crate) struct HistoryJob {
-    name: Arc<str>,
-    since: Option<HistoryPosition>,
-    limit: usize,
-    newest_first: bool,
-    /// The answer so far; `None` before the request has been checked.
-    answer: Option<HistoryPage>,
-    /// Of the publications in the answer.
-    bytes: usize,
-    /// The publication that was looked at last, or the position that was asked from.
-    at: Option<u64>,
-    correlation_id: Option<String>,
-}
-
-impl HistoryJob {
-    fn refused(&self, code: ErrorCode, words: impl std::fmt::Display) -> Reply {
-        Reply::Error {
-            code,
-            message: format!("{}: {words}", self.name).into(),
-            retry_after_s: None,
-            refused: None,
-            correlation_id: self.correlation_id.clone(),
-        }
-    }
-
-    /// Begins the answer at a page; false if it ends there, because what was asked from is not known any more.
-    fn begin(&mut self, page: &Page<Arc<Publication>>, position: Position) -> bool {
-        let since = self.since.take();
-        let is_known = |since: &HistoryPosition| {
-            Position::parse_epoch(&since.epoch) == Some(position.epoch)
-                && since.offset <= position.offset
-        };
-        let before_oldest = page.oldest.saturating_sub(1);
-        let (begins, complete) = match &since {
-            None => (true, true),
-            Some(since) if !is_known(since) => (false, false),
-            Some(since) if self.newest_first => {
-                let before = since.offset.saturating_sub(1);
-                (true, before == 0 || before >= before_oldest)
-            }
-            Some(since) => (true, since.offset >= before_oldest),
-        };
-        self.at = since.map(|since| since.offset);
-        self.answer = Some(HistoryPage {
-            topic: self.name.to_string(),
-            epoch: position.epoch,
-            offset: position.offset,
-            oldest: page.oldest,
-            publications: Vec::new(),
-            more: false,
-            complete,
-        });
-        begins
-    }
-
-    /// Whether a page continues where the last one ended: no publication between them was dropped meanwhile.
-    fn joins(&self, page: &Page<Arc<Publication>>, position: Position) -> bool {
-        let Some(answer) = &self.answer else {
-            return false;
-        };
-        let is_lost = !self.newest_first
-            && !answer.publications.is_empty()
-            && self.at.is_some_and(|at| at + 1 < page.oldest);
-        answer.epoch == position.epoch && !is_lost
-    }
-
-    /// Whether a publication of `bytes` bytes fits into the answer.
-    fn has_room(&self, bytes: usize) -> bool {
-        let count = self
-            .answer
-            .as_ref()
-            .map_or(0, |page| page.publications.len());
-        count < self.limit && (count == 0 || self.bytes + bytes <= ANSWER_BYTES)
-    }
-}
+use tidewire_wire::session::{HISTORY_PAYLOAD_LEVELS_MAX, HistoryQuery, Reply};
 
 impl<A: Application> Turn<'_, A> {
     /// `history_request` from a client.
     pub(crate) fn handle_history_request(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         query: HistoryQuery,
         correlation_id: Option<String>,
     ) {
@@ -127,7 +48,7 @@ impl Core {
     pub(crate) fn step_history(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         mut job: Box<HistoryJob>,
     ) -> Option<Box<HistoryJob>> {
         if !state.can_subscribe() {
@@ -169,7 +90,7 @@ impl Core {
     }
 
     /// Checks that the client may read the topic. The error is the answer to send.
-    fn check_history(&mut self, state: &State, job: &HistoryJob) -> Result<(), Reply> {
+    fn check_history(&mut self, state: &ConnectionState, job: &HistoryJob) -> Result<(), Reply> {
         self.meter.spend(cost::CHECK + state.access.cost());
         if let Err(error) = check_topic(&job.name) {
             return Err(job.refused(ErrorCode::InvalidSubscription, error));
@@ -185,7 +106,7 @@ impl Core {
     fn history_page(
         &mut self,
         io: &Io,
-        state: &State,
+        state: &ConnectionState,
         job: &HistoryJob,
     ) -> Option<(Page<Arc<Publication>>, Position)> {
         self.meter.spend(cost::SUBSCRIBE);
@@ -236,7 +157,7 @@ impl Core {
         true
     }
 
-    fn answer_history(&mut self, io: &mut Io, state: &mut State, job: HistoryJob) {
+    fn answer_history(&mut self, io: &mut Io, state: &mut ConnectionState, job: HistoryJob) {
         let Some(mut page) = job.answer else { return };
         self.meter.spend(cost::SEND);
         if state.session.format() == Format::MessagePack {
@@ -284,9 +205,6 @@ fn is_deeper(json: &[u8], levels_max: usize) -> bool {
 
 /// Publications that are taken out of a history at a time.
 const PAGE: usize = 64;
-
-/// Bytes of publications that one answer has, unless its first one alone is larger.
-const ANSWER_BYTES: usize = 512 * 1024;
 
 #[cfg(test)]
 mod tests {

@@ -2,70 +2,24 @@
 
 use crate::limits::owner::OwnerId;
 use crate::limits::work::cost;
-use crate::session::application::ConnectionKey;
-use crate::session::membership::SessionTopics;
 use crate::session::presence::who;
-use crate::state::connection::State;
+use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
+use crate::state::topics::{Holder, Leaver, SessionTopics};
 use crate::topics::local::Slot;
-use std::collections::{HashSet, VecDeque};
+use crate::topics::member::member_key;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 
-/// Whose topics these are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Holder {
-    pub(crate) key: ConnectionKey,
-    pub(crate) owner: OwnerId,
-}
-
-impl Holder {
-    pub(crate) fn of(state: &State) -> Self {
-        Self {
-            key: state.key,
-            owner: state.owner,
-        }
-    }
-}
-
-/// The sessions of a shard that have ended and are still in some of their topics. Nothing is delivered to them.
-#[derive(Debug, Default)]
-pub(crate) struct Leavers {
-    queue: VecDeque<Leaver>,
-    /// By what names them in the tables of topics.
-    keys: HashSet<u32>,
-}
-
-#[derive(Debug)]
-struct Leaver {
-    holder: Holder,
-    who: Arc<str>,
-    topics: Box<SessionTopics>,
-}
-
-impl Leavers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
-    fn forget(&mut self, leaver: &Leaver) {
-        self.keys.remove(&member_key(leaver.holder.key.id));
-    }
-
-    pub(crate) fn contain(&self, id: ConnectionId) -> bool {
-        self.keys.contains(&member_key(id))
-    }
-}
-
 impl Core {
     /// Takes a session that has ended out of everything: at once, or out of many topics in the turns to come.
-    pub(crate) fn leave_topics(&mut self, io: &Io, state: &mut State) {
+    pub(crate) fn leave_topics(&mut self, io: &Io, state: &mut ConnectionState) {
         self.leave_groups(io, state, None);
         let Some(topics) = state.topics.take() else {
             return;
         };
         let mut leaver = Leaver {
-            holder: Holder::of(state),
+            holder: state.holder(),
             who: who(state),
             topics,
         };
@@ -147,15 +101,3 @@ impl Core {
 
 /// Of so many topics a session is taken out in one step, which is some hundred microseconds of work.
 const LEFT_AT_ONCE_MAX: usize = 100;
-
-/// What names a connection in the tables of topics: its place in the shard's table, and the lowest 8 bits of its
-/// generation. So a connection can go on leaving after its place was given to another.
-pub(crate) fn member_key(id: ConnectionId) -> u32 {
-    id.generation() << MEMBER_INDEX_BITS | id.index() as u32
-}
-
-/// A shard has fewer connections than 2 to the power of this.
-const MEMBER_INDEX_BITS: u32 = 24;
-
-/// The highest place in the shard's table that a connection can have.
-pub(crate) const MEMBER_INDEX_MAX: usize = (1 << MEMBER_INDEX_BITS) - 1;

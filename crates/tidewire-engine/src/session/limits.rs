@@ -1,11 +1,15 @@
 //! The rate limit: which messages come in, and how the peer is told of those that do not.
 
+use crate::clock::wire_now;
 use crate::config::Protocol;
-use crate::limits::rate::Verdict;
+use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
+use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Turn;
 use crate::session::application::Application;
-use crate::state::connection::{Phase, State};
+use crate::state::connection::{ConnectionState, Phase};
+use crate::state::core::Core;
+use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
@@ -14,26 +18,26 @@ impl<A: Application> Turn<'_, A> {
     /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
     /// an answer to each would double the load.
     #[inline]
-    pub(crate) fn admit(&mut self, state: &mut State) -> bool {
+    pub(crate) fn admit(&mut self, state: &mut ConnectionState) -> bool {
         match state
             .bucket
             .take(&self.core.shared.rate_limit, self.now.monotonic_ms)
         {
-            Verdict::Allowed => true,
+            RateVerdict::Allowed => true,
             verdict => self.admit_reluctantly(state, verdict),
         }
     }
 
     #[cold]
-    fn admit_reluctantly(&mut self, state: &mut State, verdict: Verdict) -> bool {
+    fn admit_reluctantly(&mut self, state: &mut ConnectionState, verdict: RateVerdict) -> bool {
         match (verdict, self.core.shared.config.protocol) {
-            (Verdict::Allowed, _) | (Verdict::AllowedLow, Protocol::Raw) => true,
-            (Verdict::AllowedLow, Protocol::V1) => {
+            (RateVerdict::Allowed, _) | (RateVerdict::AllowedLow, Protocol::Raw) => true,
+            (RateVerdict::AllowedLow, Protocol::V1) => {
                 let warning = self.rate_warning(state);
                 self.reply(state, &warning);
                 true
             }
-            (Verdict::Refused { retry_after_ms }, protocol) => {
+            (RateVerdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
                 state.refusals.since_told += 1;
                 state.refusals.retry_after_ms = retry_after_ms;
@@ -52,7 +56,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Says how many messages were refused since it was said last; if that was just now, later.
-    pub(crate) fn tell_refusals(&mut self, state: &mut State) {
+    pub(crate) fn tell_refusals(&mut self, state: &mut ConnectionState) {
         if state.phase != Phase::Open {
             return;
         }
@@ -81,7 +85,7 @@ impl<A: Application> Turn<'_, A> {
         self.reply(state, &error);
     }
 
-    fn rate_warning(&self, state: &State) -> Reply {
+    fn rate_warning(&self, state: &ConnectionState) -> Reply {
         let limits = &self.core.shared.config.limits;
         Reply::RateLimitWarning {
             current_rate: limits.rate_limit_capacity - state.bucket.remaining(),
@@ -92,7 +96,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// What a message inflates to counts as well, so that compression is no way around the limit.
-    pub(crate) fn charge_inflated(&mut self, state: &mut State, bytes: usize) {
+    pub(crate) fn charge_inflated(&mut self, state: &mut ConnectionState, bytes: usize) {
         self.core.meter.spend(cost::inflated(bytes));
         state.bucket.charge(
             &self.core.shared.rate_limit,
@@ -103,3 +107,50 @@ impl<A: Application> Turn<'_, A> {
 
 /// So many bytes that a compressed message inflates to count as one message.
 const INFLATED_BYTES_PER_TOKEN: usize = 4096;
+
+impl Core {
+    /// Counts an error that is about to be told to a connection, and says whether it may be. After
+    /// [`ErrorVerdict::Open`] the caller tells it and calls [`Self::open_breaker`].
+    #[cold]
+    pub(crate) fn count_error(
+        &mut self,
+        io: &Io,
+        state: &mut ConnectionState,
+        code: ErrorCode,
+    ) -> ErrorVerdict {
+        let Some(limit) = self.shared.error_limit.filter(|_| counts(code)) else {
+            return ErrorVerdict::Tell;
+        };
+        let breaker = state.breaker.get_or_insert_default();
+        let verdict = breaker.count(limit, wire_now(io).monotonic_ms);
+        if verdict == ErrorVerdict::Open {
+            self.counters.breakers_opened.add(1);
+            tracing::info!(
+                connection = %state.key,
+                user = state.user.as_deref(),
+                code = code.as_str(),
+                "a connection is closed because too much of it had to be refused",
+            );
+        }
+        verdict
+    }
+
+    /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
+    #[cold]
+    pub(crate) fn open_breaker(&mut self, io: &mut Io, state: &mut ConnectionState) {
+        debug_assert_eq!(state.phase, Phase::Open);
+        let retry_after_s = self.shared.error_limit.map(ErrorLimit::retry_after_s);
+        let error = Reply::Error {
+            code: ErrorCode::CircuitBreakerOpen,
+            message: "too many messages of this connection had to be refused".into(),
+            retry_after_s,
+            refused: None,
+            correlation_id: None,
+        };
+        self.say(io, state, &error);
+        state.close = Some((
+            CloseCode::TOO_MANY_ERRORS,
+            "too many messages had to be refused",
+        ));
+    }
+}

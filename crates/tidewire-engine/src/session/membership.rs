@@ -1,85 +1,20 @@
 //! Subscriptions of a session: into topics, and out of them.
 
-use super::catch_up::CatchUp;
 use crate::limits::owner::OwnerId;
-use crate::session::leave::Holder;
 use crate::session::presence::who;
-use crate::session::subscribe::Answer;
-use crate::state::connection::State;
+use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
+use crate::state::jobs::{CatchUp, SubscriptionAnswer};
+use crate::state::topics::{Holder, SessionTopics, Wanted, subscription_bytes};
 use crate::topics::broker::{Missed, Moment};
-use crate::topics::filter::Filter;
-use crate::topics::groups::SessionGroup;
-use crate::topics::history::Position;
 use crate::topics::lag::Lossy;
 use crate::topics::local::{Form, GroupKey, Slot};
 use crate::topics::name::is_pattern;
-use crate::topics::round::Received;
 use rand::Rng;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Overload, TopicRecovery};
-
-/// What a session has of topics.
-#[derive(Debug, Default)]
-pub(crate) struct SessionTopics {
-    /// The shard's slots of those it is in, in no order.
-    pub(crate) slots: Vec<Slot>,
-    /// Its subscriptions with a policy of their own.
-    pub(crate) lossy: HashMap<Slot, Lossy>,
-    /// Those of them for which something waits, in the order in which it leaves.
-    pub(crate) lagging: VecDeque<Slot>,
-    /// What waits for them, in bytes.
-    pub(crate) lagging_bytes: usize,
-    /// What its subscriptions and groups are charged, in bytes.
-    pub(crate) charged_bytes: usize,
-    /// What it says about itself, by topic, in bytes.
-    pub(crate) presence_bytes: HashMap<Slot, usize>,
-    /// What it has got of the publications that come by several subscriptions.
-    pub(crate) received: Received,
-    /// How many of its subscriptions are patterns.
-    pub(crate) patterns: usize,
-    /// Its queue groups. The index is part of the numbers of deliveries.
-    pub(crate) groups: BTreeMap<u32, SessionGroup>,
-    /// The index of the next one, so that none is used twice.
-    pub(crate) next_group: u32,
-    /// Where it published last, which it may.
-    pub(crate) published_to: Option<Arc<str>>,
-    /// Those that the application has subscribed it to, whatever its rights are.
-    pub(crate) granted: HashSet<Arc<str>>,
-}
-
-impl SessionTopics {
-    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes, and those of many are
-    /// dropped together.
-    pub(crate) fn forget_lossy(&mut self, lossy: &Lossy) {
-        self.lagging_bytes -= lossy.bytes();
-        if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
-            let (lossy, mut seen) = (&self.lossy, HashSet::new());
-            self.lagging
-                .retain(|slot| lossy.contains_key(slot) && seen.insert(*slot));
-        }
-    }
-
-    pub(crate) fn subscriptions(&self) -> usize {
-        self.slots.len() + self.groups.len()
-    }
-}
-
-/// How a topic is wanted.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
-    pub(crate) filter: Option<Arc<Filter>>,
-    /// The topic's own if it is missing.
-    pub(crate) overload: Option<Overload>,
-    pub(crate) presence: Option<Arc<str>>,
-    /// Whether missed publications are wanted, from where on.
-    pub(crate) since: Option<Position>,
-    /// How many of the newest publications are wanted, if not those after `since`.
-    pub(crate) replay: u64,
-}
 
 impl Core {
     /// Puts a session into a topic or pattern whose name is known to be one, and notes in the answer what became of
@@ -87,10 +22,10 @@ impl Core {
     pub(crate) fn enter_into(
         &mut self,
         io: &Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         name: &Arc<str>,
         wanted: &Wanted,
-        answer: &mut Answer,
+        answer: &mut SubscriptionAnswer,
     ) -> Result<(), &'static str> {
         let is_pattern = is_pattern(name);
         let (slot, is_new) = self.topics.enter(name, is_pattern);
@@ -140,7 +75,7 @@ impl Core {
     /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as it is.
     fn change_subscription(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         slot: Slot,
         name: &Arc<str>,
         wanted: &Wanted,
@@ -151,7 +86,7 @@ impl Core {
         // What is on its way to it still is; and the last one takes the slot with it.
         let seq = self.topics.seen(slot);
         let waiting = take_waiting(state, slot);
-        let holder = Holder::of(state);
+        let holder = state.holder();
         if let Some(topics) = &mut state.topics {
             self.move_out(holder, topics, slot);
         }
@@ -160,7 +95,11 @@ impl Core {
     }
 
     /// Charges a session for memory. The words of an error are for the client.
-    pub(crate) fn reserve(&mut self, state: &mut State, bytes: usize) -> Result<(), &'static str> {
+    pub(crate) fn reserve(
+        &mut self,
+        state: &mut ConnectionState,
+        bytes: usize,
+    ) -> Result<(), &'static str> {
         let topics = state.topics.get_or_insert_default();
         let limits = &self.shared.hub.limits;
         if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
@@ -172,7 +111,7 @@ impl Core {
     }
 
     /// [`Self::release`] for a session that goes on.
-    pub(crate) fn give_back(&mut self, state: &mut State, bytes: usize) {
+    pub(crate) fn give_back(&mut self, state: &mut ConnectionState, bytes: usize) {
         if let Some(topics) = &mut state.topics {
             self.release(state.owner, topics, bytes);
         }
@@ -208,7 +147,7 @@ impl Core {
 
     pub(crate) fn check_limits(
         &self,
-        state: &State,
+        state: &ConnectionState,
         slot: Slot,
         is_member: bool,
     ) -> Result<(), &'static str> {
@@ -298,7 +237,7 @@ impl Core {
     /// subscription before still waits.
     pub(crate) fn join(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         slot: Slot,
         name: &Arc<str>,
         wanted: &Wanted,
@@ -362,7 +301,7 @@ impl Core {
     }
 
     /// Takes a session out of a topic, if it is in it.
-    pub(crate) fn leave(&mut self, io: &Io, state: &mut State, name: &str) -> bool {
+    pub(crate) fn leave(&mut self, io: &Io, state: &mut ConnectionState, name: &str) -> bool {
         if state.jobs.cancel(name) {
             return true;
         }
@@ -372,7 +311,7 @@ impl Core {
         if !self.topics.is_member(slot, state.key.id) {
             return false;
         }
-        let holder = Holder::of(state);
+        let holder = state.holder();
         let Some(topics) = &mut state.topics else {
             return false;
         };
@@ -393,28 +332,9 @@ impl Core {
 }
 
 /// What waits for a subscription that lags, if anything.
-fn take_waiting(state: &mut State, slot: Slot) -> Option<Lossy> {
+fn take_waiting(state: &mut ConnectionState, slot: Slot) -> Option<Lossy> {
     let topics = state.topics.as_mut()?;
     let lossy = topics.lossy.remove(&slot)?;
     topics.forget_lossy(&lossy);
     Some(lossy).filter(|lossy| !lossy.is_empty())
 }
-
-/// About what a subscription takes on its shard and in the hub, in bytes.
-pub(crate) fn subscription_bytes(name: &str, filter: Option<&Filter>) -> usize {
-    let text = if is_pattern(name) {
-        PATTERN_BYTES + 4 * name.len()
-    } else {
-        2 * name.len()
-    };
-    SUBSCRIPTION_BYTES + text + filter.map_or(0, Filter::bytes)
-}
-
-/// What a subscription takes besides its name.
-const SUBSCRIPTION_BYTES: usize = 400;
-
-/// What a pattern takes besides, in two trees.
-const PATTERN_BYTES: usize = 600;
-
-/// Places of subscriptions that have ended in the list of those that lag, at most.
-const LAGGING_SLACK: usize = 64;

@@ -1,11 +1,15 @@
 //! What happens to one connection: its messages, its control frames, its clock and its end.
 
+pub(crate) mod access;
 pub(crate) mod acknowledge;
 pub(crate) mod application;
 pub(crate) mod calls;
 pub(crate) mod catch_up;
+pub(crate) mod context;
+pub(crate) mod deliver;
 pub(crate) mod encryption;
 pub(crate) mod expiry;
+pub(crate) mod groups;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod leave;
@@ -22,10 +26,10 @@ pub(crate) mod subscribe;
 
 use crate::config::{Encryption, Protocol};
 use crate::counters::Counters;
-use crate::session::application::{Application, CloseReason, Context, Encoding, Message, Peer};
-use crate::session::encryption::encryption;
-use crate::shard::containment::Marked;
-use crate::state::connection::{Phase, State, Unannounced};
+use crate::model::{CloseReason, Encoding, Message, Peer};
+use crate::session::application::{Application, Marked};
+use crate::session::context::Context;
+use crate::state::connection::{ConnectionState, Phase, Unannounced};
 use crate::state::core::{Core, emptied};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
@@ -73,7 +77,7 @@ impl<A: Application> Drop for Turn<'_, A> {
 
 impl<A: Application> Turn<'_, A> {
     #[inline]
-    pub(crate) fn handle_event(&mut self, state: &mut State, event: Event<'_>) {
+    pub(crate) fn handle_event(&mut self, state: &mut ConnectionState, event: Event<'_>) {
         let (encoding, bytes) = match event {
             Event::Text(text) => (Encoding::Text, text.as_bytes()),
             Event::Binary(bytes) => (Encoding::Binary, bytes),
@@ -91,12 +95,12 @@ impl<A: Application> Turn<'_, A> {
 
     /// [`Self::handle_message`] for messages that were inflated, so that the fast path keeps its own copy.
     #[inline(never)]
-    fn handle_inflated(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+    fn handle_inflated(&mut self, state: &mut ConnectionState, encoding: Encoding, bytes: &[u8]) {
         self.handle_message(state, encoding, bytes);
     }
 
     #[inline(always)]
-    fn handle_message(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+    fn handle_message(&mut self, state: &mut ConnectionState, encoding: Encoding, bytes: &[u8]) {
         match self.core.shared.config.protocol {
             Protocol::Raw => self.deliver(state, Message { encoding, bytes }),
             Protocol::V1 => self.handle_v1(state, encoding, bytes),
@@ -105,11 +109,11 @@ impl<A: Application> Turn<'_, A> {
 
     /// A message of permessage-deflate.
     #[inline(never)]
-    fn handle_compressed(&mut self, state: &mut State, message: Compressed<'_>) {
+    fn handle_compressed(&mut self, state: &mut ConnectionState, message: Compressed<'_>) {
         self.tally.received += 1;
         self.tally.received_bytes += message.bytes.len() as u64;
         let is_admitted = self.admit(state);
-        let counts_messages = encryption(state).is_some();
+        let counts_messages = state.encryption().is_some();
         let layers = state.layers.as_deref_mut();
         let Some(deflate) = layers.and_then(|layers| layers.deflate.as_mut()) else {
             return;
@@ -150,7 +154,12 @@ impl<A: Application> Turn<'_, A> {
 
     /// Ends a connection whose peer broke RFC 6455; `counts` if the message was not refused before.
     #[cold]
-    pub(crate) fn end_for(&mut self, state: &mut State, error: ProtocolError, counts: bool) {
+    pub(crate) fn end_for(
+        &mut self,
+        state: &mut ConnectionState,
+        error: ProtocolError,
+        counts: bool,
+    ) {
         if error != ProtocolError::MessageTooLarge {
             self.core.counters.protocol_errors.add(1);
         } else if counts {
@@ -159,7 +168,7 @@ impl<A: Application> Turn<'_, A> {
         self.end(state, error.close_code(), &error.to_string());
     }
 
-    fn handle_control(&mut self, state: &mut State, event: &Event<'_>) {
+    fn handle_control(&mut self, state: &mut ConnectionState, event: &Event<'_>) {
         let id = state.key.id;
         match event {
             Event::Ping(payload) => {
@@ -188,7 +197,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Tells the application of a new session or, if it has to be encrypted, waits for that.
-    pub(crate) fn announce_when_encrypted(&mut self, state: &mut State, peer: Peer) {
+    pub(crate) fn announce_when_encrypted(&mut self, state: &mut ConnectionState, peer: Peer) {
         let config = &self.core.shared.config;
         if config.encryption != Encryption::Required {
             return self.announce(state, &peer);
@@ -200,13 +209,13 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Has the timer of an open session run when there is something to do.
-    pub(crate) fn set_timer(&mut self, state: &State) {
+    pub(crate) fn set_timer(&mut self, state: &ConnectionState) {
         let due_ms = state.due_ms(&self.core.shared.profile);
         self.io.set_timer(state.key.id, due_ms);
     }
 
     /// Tells the application of a session.
-    pub(crate) fn announce(&mut self, state: &mut State, peer: &Peer) {
+    pub(crate) fn announce(&mut self, state: &mut ConnectionState, peer: &Peer) {
         let mut context = Context {
             io: self.io,
             core: self.core,
@@ -226,7 +235,7 @@ impl<A: Application> Turn<'_, A> {
 
     /// Hands a message to the application.
     #[inline]
-    pub(crate) fn deliver(&mut self, state: &mut State, message: Message<'_>) {
+    pub(crate) fn deliver(&mut self, state: &mut ConnectionState, message: Message<'_>) {
         self.tally.delivered += 1;
         let mut context = Context {
             io: self.io,
@@ -237,7 +246,12 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Sends a close and waits for the answer; messages are still taken until it comes.
-    pub(crate) fn start_close(&mut self, state: &mut State, code: CloseCode, reason: &str) {
+    pub(crate) fn start_close(
+        &mut self,
+        state: &mut ConnectionState,
+        code: CloseCode,
+        reason: &str,
+    ) {
         if state.phase != Phase::Open {
             return;
         }
@@ -261,7 +275,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Sends a close after which nothing that comes can matter.
-    pub(crate) fn end(&mut self, state: &mut State, code: CloseCode, reason: &str) {
+    pub(crate) fn end(&mut self, state: &mut ConnectionState, code: CloseCode, reason: &str) {
         if !matches!(state.phase, Phase::Closing(_))
             && let Some(buffer) = self.io.buffer_in(state.key.id, Priority::Background)
         {
@@ -270,14 +284,14 @@ impl<A: Application> Turn<'_, A> {
         self.finish(state, CloseReason::ByUs(code));
     }
 
-    fn finish(&mut self, state: &mut State, reason: CloseReason) {
+    fn finish(&mut self, state: &mut ConnectionState, reason: CloseReason) {
         state.phase = Phase::Over;
         state.ended = Some(reason);
         self.core.leave_topics(self.io, state);
         self.io.close(state.key.id);
     }
 
-    pub(crate) fn handle_timer(&mut self, state: &mut State) {
+    pub(crate) fn handle_timer(&mut self, state: &mut ConnectionState) {
         let id = state.key.id;
         match state.phase {
             Phase::Opening => {
@@ -314,7 +328,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Pings a silent peer, and ends its session if it stays silent.
-    fn check_idle(&mut self, state: &mut State) {
+    fn check_idle(&mut self, state: &mut ConnectionState) {
         let outbox_bytes = self.io.queued_bytes(state.key.id);
         let takes_some = outbox_bytes < state.pauses.outbox_bytes_seen;
         state.pauses.outbox_bytes_seen = outbox_bytes;

@@ -1,17 +1,20 @@
 //! Presence on the wire: who comes, who goes, and who asks.
 
+use crate::clock::wire_now;
 use crate::limits::owner::OwnerId;
-use crate::limits::rate::Verdict;
-use crate::limits::work::cost;
+use crate::limits::rate::RateVerdict;
+use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
+use crate::model::ConnectionKey;
 use crate::session::Turn;
-use crate::session::application::{Application, ConnectionKey};
-use crate::shard::FANOUT_BYTES_PER_TURN;
-use crate::state::connection::State;
-use crate::state::core::{Core, wire_now};
-use crate::topics::hub::Origin;
+use crate::session::application::Application;
+use crate::state::connection::ConnectionState;
+use crate::state::core::Core;
+use crate::state::jobs::Announcement;
+use crate::state::topics::Departure;
 use crate::topics::local::Slot;
 use crate::topics::name::check_topic;
-use crate::topics::presence::Change;
+use crate::topics::outlet::Origin;
+use crate::topics::presence::PresenceChange;
 use crate::topics::publication::Publication;
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -25,7 +28,7 @@ impl<A: Application> Turn<'_, A> {
     /// `presence_request` from a client.
     pub(crate) fn handle_presence_request(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         request: PresenceQuery,
         correlation_id: Option<String>,
     ) {
@@ -105,29 +108,13 @@ struct Room {
     bytes: usize,
 }
 
-/// The topics that a session is present on from now on, to be told to their subscribers.
-#[derive(Debug)]
-pub(crate) struct Announcement {
-    topics: std::vec::IntoIter<Arc<str>>,
-    data: Option<Arc<str>>,
-}
-
-impl Announcement {
-    pub(crate) fn new(topics: Vec<Arc<str>>, data: Option<Arc<str>>) -> Self {
-        Self {
-            topics: topics.into_iter(),
-            data,
-        }
-    }
-}
-
 impl Core {
     /// Makes a session present on one topic; what is left. What that tells others counts against the rate limit, as
     /// if the client had published it to each topic.
     pub(crate) fn step_announcement(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         mut announcement: Announcement,
     ) -> Option<Announcement> {
         if !state.can_subscribe() {
@@ -138,7 +125,7 @@ impl Core {
         let verdict = state
             .bucket
             .take_many(limit, messages, io.now().monotonic_ms);
-        if matches!(verdict, Verdict::Refused { .. }) {
+        if matches!(verdict, RateVerdict::Refused { .. }) {
             self.work_waits = true;
             return Some(announcement);
         }
@@ -162,7 +149,7 @@ impl Core {
     /// Charges a session for what it says about itself on a topic, in the place of what it said before.
     fn charge_presence(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         slot: Slot,
         data: Option<&str>,
     ) -> Result<(), &'static str> {
@@ -188,7 +175,7 @@ impl Core {
         self.meter.start();
         let origin = Origin::Shard(self.index);
         while !self.meter.is_spent()
-            && self.fanout_bytes <= FANOUT_BYTES_PER_TURN
+            && self.fanout_bytes <= PUBLISH_BYTES_PER_TURN
             && !self.shared.hub.is_busy(origin)
             && let Some(departure) = self.departures.pop_front()
         {
@@ -214,7 +201,7 @@ impl Core {
         connection: ConnectionKey,
     ) {
         let hub = &self.shared.hub;
-        if hub.leave_presence(topic, who, connection) == Change::Left {
+        if hub.leave_presence(topic, who, connection) == PresenceChange::Left {
             self.tell_presence(io, who, topic, SystemType::PresenceLeave, None);
         }
     }
@@ -223,16 +210,18 @@ impl Core {
     fn join_presence(
         &mut self,
         io: &Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         name: &Arc<str>,
         data: Option<Arc<str>>,
     ) {
         let hub = &self.shared.hub;
         let change = hub.join_presence(name, &who(state), state.key, data.clone());
         let event = match change {
-            Change::Joined => SystemType::PresenceJoin,
-            Change::Updated => SystemType::PresenceUpdate,
-            Change::Left | Change::Unchanged => return self.meter.spend(cost::PRESENCE_EVENT / 2),
+            PresenceChange::Joined => SystemType::PresenceJoin,
+            PresenceChange::Updated => SystemType::PresenceUpdate,
+            PresenceChange::Left | PresenceChange::Unchanged => {
+                return self.meter.spend(cost::PRESENCE_EVENT / 2);
+            }
         };
         self.tell_presence(io, &who(state), name, event, data.as_deref());
     }
@@ -274,7 +263,7 @@ impl Core {
 }
 
 /// Whom presence is told of: the user or, without authentication, the connection.
-pub(crate) fn who(state: &State) -> Arc<str> {
+pub(crate) fn who(state: &ConnectionState) -> Arc<str> {
     match &state.user {
         Some(user) => Arc::clone(user),
         None => state.session.connection_id().to_string().into(),
@@ -285,14 +274,6 @@ pub(crate) fn who(state: &State) -> Arc<str> {
 fn event_messages(data: Option<&str>) -> u32 {
     let bytes = data.map_or(0, str::len);
     1 + u32::try_from(bytes / BYTES_PER_MESSAGE).unwrap_or(u32::MAX - 1)
-}
-
-/// A session that has ended and was present on a topic.
-#[derive(Debug)]
-pub(crate) struct Departure {
-    topic: Arc<str>,
-    who: Arc<str>,
-    connection: ConnectionKey,
 }
 
 /// Users that one answer names at most, of all its topics together.

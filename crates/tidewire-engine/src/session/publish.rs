@@ -1,15 +1,14 @@
 //! Publishing: by clients, by the application on its shard, and from any thread.
 
-use crate::handle::Handle;
 use crate::limits::owner::OwnerId;
 use crate::session::Turn;
-use crate::session::application::{Application, ConnectionKey, Context};
-use crate::state::connection::State;
-use crate::state::core::{Core, unix_ms};
-use crate::topics::broker::Moment;
-use crate::topics::hub::{Origin, PublishError, Published};
-use crate::topics::outlet::Target;
-use crate::topics::publication::{Draft, NewPublication};
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::state::connection::ConnectionState;
+use crate::state::core::Core;
+use crate::topics::error::PublishError;
+use crate::topics::outlet::Origin;
+use crate::topics::publication::{Draft, NewPublication, Published};
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::{ErrorCode, Fault};
@@ -20,7 +19,7 @@ impl<A: Application> Turn<'_, A> {
     /// `publish_request` from a client. Whether it is done with: published, or refused for good.
     pub(crate) fn handle_publish(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         format: Format,
         bytes: &[u8],
     ) -> bool {
@@ -46,7 +45,7 @@ impl<A: Application> Turn<'_, A> {
 
     fn answer_publication(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         (topic, published): (Arc<str>, Published),
         correlation_id: Option<String>,
     ) {
@@ -64,7 +63,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Whether it is refused for good.
-    fn refuse_publication(&mut self, state: &mut State, refusal: Refusal) -> bool {
+    fn refuse_publication(&mut self, state: &mut ConnectionState, refusal: Refusal) -> bool {
         self.core.counters.publications_refused.add(1);
         let (code, reason) = (refusal.code, &refusal.message);
         tracing::debug!(
@@ -91,7 +90,7 @@ impl Core {
     fn publish_for(
         &mut self,
         io: &Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         request: &PublishRequest<'_>,
     ) -> Result<(Arc<str>, Published), (ErrorCode, String)> {
         let topic = self.topic_to_publish(state, &request.topic)?;
@@ -120,7 +119,7 @@ impl Core {
     /// The topic that a client names, if it may publish to it. The last one is remembered.
     fn topic_to_publish(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         name: &str,
     ) -> Result<Arc<str>, (ErrorCode, String)> {
         let topics = state.topics.get_or_insert_default();
@@ -179,93 +178,6 @@ impl Context<'_> {
             &publication.draft(),
             OwnerId::SERVER,
         )
-    }
-}
-
-impl Handle {
-    /// Publishes to a topic: every subscriber gets it, in the same order as what others publish to it.
-    ///
-    /// # Errors
-    /// [`PublishError`]; nobody got it.
-    pub fn publish(
-        &self,
-        topic: &str,
-        publication: &NewPublication,
-    ) -> Result<Published, PublishError> {
-        self.check(publication)?;
-        let moment = Moment {
-            now_ms: unix_ms(),
-            random_epoch: self.shared.hub.random_epoch(),
-            owner: OwnerId::SERVER,
-        };
-        let hub = &self.shared.hub;
-        hub.publish(&topic.into(), &publication.draft(), Origin::Outside, moment)
-    }
-
-    /// Sends to every session of a user, the `sub` of its token. A user without sessions takes nothing, without an
-    /// error.
-    ///
-    /// # Errors
-    /// [`PublishError`]; nobody got it.
-    pub fn publish_to_user(
-        &self,
-        user: &str,
-        publication: &NewPublication,
-    ) -> Result<(), PublishError> {
-        self.send_to(&Target::User(user.into()), None, publication)
-    }
-
-    /// Sends to one connection. One that is gone meanwhile takes nothing, without an error.
-    ///
-    /// # Errors
-    /// [`PublishError`]; it did not get it.
-    pub fn publish_to_connection(
-        &self,
-        connection: ConnectionKey,
-        publication: &NewPublication,
-    ) -> Result<(), PublishError> {
-        let target = Target::Connection(connection.id);
-        self.send_to(&target, Some(connection.shard), publication)
-    }
-
-    /// Sends to every session.
-    ///
-    /// # Errors
-    /// [`PublishError`]; nobody got it.
-    pub fn publish_to_everyone(&self, publication: &NewPublication) -> Result<(), PublishError> {
-        self.send_to(&Target::Everyone, None, publication)
-    }
-
-    fn send_to(
-        &self,
-        target: &Target,
-        shard: Option<u32>,
-        publication: &NewPublication,
-    ) -> Result<(), PublishError> {
-        self.check(publication)?;
-        let draft = publication.draft();
-        self.shared
-            .hub
-            .send(target, shard, &draft, Origin::Outside, unix_ms())
-    }
-
-    fn check(&self, publication: &NewPublication) -> Result<(), PublishError> {
-        if self.shared.is_stopped() {
-            return Err(PublishError::Stopped);
-        }
-        publication.check_payload()
-    }
-}
-
-impl PublishError {
-    /// How a client is told.
-    fn code(&self) -> ErrorCode {
-        match self {
-            Self::Topic(_) | Self::Type | Self::Payload => ErrorCode::InvalidMessage,
-            Self::TooLarge { .. } => ErrorCode::MessageTooLarge,
-            Self::Busy => ErrorCode::QueueFull,
-            Self::Stopped => ErrorCode::ServerError,
-        }
     }
 }
 

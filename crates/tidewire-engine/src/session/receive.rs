@@ -1,13 +1,14 @@
 //! Protocol version 1 in the server: its own messages are answered, the others go to the application.
 
-use crate::limits::errors::Verdict;
+use crate::clock::wire_now;
+use crate::limits::errors::ErrorVerdict;
+use crate::model::{Encoding, Message};
 use crate::session::Turn;
-use crate::session::application::{Application, Encoding, Message};
-use crate::session::expiry::Refresh;
-use crate::session::jobs::{Batch, Job};
-use crate::session::send::Payload;
-use crate::state::connection::{Phase, State};
-use crate::state::core::{Core, emptied, wire_now};
+use crate::session::application::Application;
+use crate::state::connection::{ConnectionState, Phase};
+use crate::state::core::{Core, emptied};
+use crate::state::jobs::{BatchJob, Job, Refresh};
+use crate::topics::publication::Payload;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
@@ -21,7 +22,12 @@ use tidewire_wire::uuid::Uuid;
 
 impl<A: Application> Turn<'_, A> {
     #[inline]
-    pub(crate) fn handle_v1(&mut self, state: &mut State, encoding: Encoding, bytes: &[u8]) {
+    pub(crate) fn handle_v1(
+        &mut self,
+        state: &mut ConnectionState,
+        encoding: Encoding,
+        bytes: &[u8],
+    ) {
         if !self.may_be_plain(state, encoding, bytes) {
             return;
         }
@@ -33,7 +39,7 @@ impl<A: Application> Turn<'_, A> {
     }
 
     #[inline]
-    fn handle_json(&mut self, state: &mut State, text: &[u8]) {
+    fn handle_json(&mut self, state: &mut ConnectionState, text: &[u8]) {
         match classify_json(text) {
             Ok(Kind::Application) => {
                 self.handle_application(state, Format::Json, Encoding::Text, text);
@@ -43,7 +49,7 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
-    fn handle_message_pack(&mut self, state: &mut State, bytes: &[u8]) {
+    fn handle_message_pack(&mut self, state: &mut ConnectionState, bytes: &[u8]) {
         match classify_msgpack(bytes) {
             Ok(Kind::Application) => {
                 self.handle_application(state, Format::MessagePack, Encoding::MessagePack, bytes);
@@ -58,7 +64,7 @@ impl<A: Application> Turn<'_, A> {
     #[inline]
     fn handle_application(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         format: Format,
         encoding: Encoding,
         bytes: &[u8],
@@ -73,7 +79,7 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
-    fn handle_binary(&mut self, state: &mut State, bytes: &[u8]) {
+    fn handle_binary(&mut self, state: &mut ConnectionState, bytes: &[u8]) {
         match identify(bytes) {
             Framing::Encrypted => self.handle_encrypted(state, bytes),
             framing => self.handle_form(state, framing, bytes),
@@ -81,14 +87,19 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Any form but `E:`.
-    pub(crate) fn handle_form(&mut self, state: &mut State, framing: Framing, bytes: &[u8]) {
+    pub(crate) fn handle_form(
+        &mut self,
+        state: &mut ConnectionState,
+        framing: Framing,
+        bytes: &[u8],
+    ) {
         match framing {
             Framing::Zlib { prefix_bytes } => self.handle_zlib(state, &bytes[prefix_bytes..]),
             framing => self.handle_plain(state, framing, bytes),
         }
     }
 
-    fn handle_plain(&mut self, state: &mut State, framing: Framing, bytes: &[u8]) {
+    fn handle_plain(&mut self, state: &mut ConnectionState, framing: Framing, bytes: &[u8]) {
         match framing {
             Framing::Json => match std::str::from_utf8(bytes) {
                 Ok(text) => self.handle_json(state, text.as_bytes()),
@@ -104,7 +115,7 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
-    fn handle_zlib(&mut self, state: &mut State, compressed: &[u8]) {
+    fn handle_zlib(&mut self, state: &mut ConnectionState, compressed: &[u8]) {
         let limit = self.core.shared.config.limits.message_bytes_max;
         let mut inflated = std::mem::take(&mut self.core.inflated);
         match self.core.inflater.inflate(compressed, &mut inflated, limit) {
@@ -128,7 +139,7 @@ impl<A: Application> Turn<'_, A> {
 
     /// A message that is not one of version 1: counted, answered, and nothing else.
     #[cold]
-    pub(crate) fn refuse(&mut self, state: &mut State, why: &str) {
+    pub(crate) fn refuse(&mut self, state: &mut ConnectionState, why: &str) {
         self.core.counters.messages_refused_invalid.add(1);
         self.reply(
             state,
@@ -138,7 +149,7 @@ impl<A: Application> Turn<'_, A> {
 
     fn handle_system(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         system: SystemType,
         format: Format,
         bytes: &[u8],
@@ -178,7 +189,7 @@ impl<A: Application> Turn<'_, A> {
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.answer(state, request),
             SystemEvent::Batch(messages) => {
-                state.jobs.push(Job::Batch(Batch::new(messages, format)));
+                state.jobs.push(Job::Batch(BatchJob::new(messages, format)));
             }
         }
     }
@@ -186,7 +197,7 @@ impl<A: Application> Turn<'_, A> {
     /// One message of a batch. The batch was admitted as one message; each further one counts too.
     pub(crate) fn handle_inner(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         format: Format,
         message: &[u8],
         is_first: bool,
@@ -200,7 +211,7 @@ impl<A: Application> Turn<'_, A> {
         }
     }
 
-    fn answer(&mut self, state: &mut State, request: Request) {
+    fn answer(&mut self, state: &mut ConnectionState, request: Request) {
         let Request {
             kind,
             correlation_id,
@@ -239,22 +250,22 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Says one of the protocol's own messages, unless this side has said its last already.
-    pub(crate) fn reply(&mut self, state: &mut State, reply: &Reply) {
+    pub(crate) fn reply(&mut self, state: &mut ConnectionState, reply: &Reply) {
         self.core.reply(self.io, state, reply);
     }
 }
 
 impl Core {
     /// Says one of the protocol's own messages, unless this side has said its last already.
-    pub(crate) fn reply(&mut self, io: &mut Io, state: &mut State, reply: &Reply) {
+    pub(crate) fn reply(&mut self, io: &mut Io, state: &mut ConnectionState, reply: &Reply) {
         if state.phase != Phase::Open {
             return;
         }
         if let Reply::Error { code, .. } = reply {
             match self.count_error(io, state, *code) {
-                Verdict::Tell => {}
-                Verdict::Silence => return,
-                Verdict::Open => {
+                ErrorVerdict::Tell => {}
+                ErrorVerdict::Silence => return,
+                ErrorVerdict::Open => {
                     self.say(io, state, reply);
                     return self.open_breaker(io, state);
                 }
@@ -264,7 +275,7 @@ impl Core {
     }
 
     /// [`Self::reply`] in a session that is open.
-    pub(crate) fn say(&mut self, io: &mut Io, state: &mut State, reply: &Reply) {
+    pub(crate) fn say(&mut self, io: &mut Io, state: &mut ConnectionState, reply: &Reply) {
         let now = wire_now(io);
         let id = self.new_id(now.unix_ms);
         if state.layers.is_some() {

@@ -1,84 +1,18 @@
 //! Messages on their way out: through the layers of a connection into a frame.
 
-use crate::session::application::Outgoing;
-use crate::state::connection::{Phase, State};
-use crate::state::core::{Core, emptied, wire_now};
+use crate::clock::wire_now;
+use crate::state::connection::{ConnectionState, Phase};
+use crate::state::core::{Core, emptied};
 use crate::state::layers::DeflateLayer;
-use crate::topics::publication::Publication;
-use std::borrow::Cow;
+use crate::topics::publication::Payload;
 use tidewire_net::Io;
-use tidewire_wire::envelope::Priority;
-use tidewire_wire::format::{Deflater, MESSAGEPACK_PREFIX, ZLIB_PREFIX};
+use tidewire_wire::format::{Deflater, ZLIB_PREFIX};
 use tidewire_wire::frame::{self, OpCode};
-
-/// One message to one connection.
-#[derive(Clone, Copy)]
-pub(crate) struct Payload<'a> {
-    pub(crate) opcode: OpCode,
-    /// What marks its encoding, in front of the bytes.
-    pub(crate) prefix: &'a [u8],
-    pub(crate) bytes: &'a [u8],
-    /// Where its compressed forms are kept, if it goes to others as well.
-    pub(crate) publication: Option<&'a Publication>,
-    pub(crate) priority: Priority,
-}
-
-impl Outgoing {
-    pub(crate) fn payload(&self) -> Payload<'_> {
-        match self {
-            Self::Text(text) => Payload::new(OpCode::Text, text.as_bytes()),
-            Self::Binary(bytes) => Payload::new(OpCode::Binary, bytes),
-        }
-    }
-}
-
-impl<'a> Payload<'a> {
-    pub(crate) fn new(opcode: OpCode, bytes: &'a [u8]) -> Self {
-        Self {
-            opcode,
-            prefix: &[],
-            bytes,
-            publication: None,
-            priority: Priority::Normal,
-        }
-    }
-
-    /// MessagePack without its prefix.
-    pub(crate) fn messagepack(bytes: &'a [u8]) -> Self {
-        Self {
-            prefix: MESSAGEPACK_PREFIX,
-            ..Self::new(OpCode::Binary, bytes)
-        }
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.prefix.len() + self.bytes.len()
-    }
-
-    /// Appends the payload in a frame, as it is; how many bytes it has.
-    #[inline]
-    pub(crate) fn write_frame(&self, out: &mut Vec<u8>) -> usize {
-        frame::write_header(out, true, self.opcode, self.len(), None);
-        out.extend_from_slice(self.prefix);
-        out.extend_from_slice(self.bytes);
-        self.len()
-    }
-
-    /// The prefix and the bytes in one piece.
-    fn joined(&self) -> Cow<'a, [u8]> {
-        if self.prefix.is_empty() {
-            Cow::Borrowed(self.bytes)
-        } else {
-            Cow::Owned([self.prefix, self.bytes].concat())
-        }
-    }
-}
 
 impl Core {
     /// Sends a message, unless this side has said its last (RFC 6455, section 5.5.1).
     #[inline]
-    pub(crate) fn send(&mut self, io: &mut Io, state: &mut State, payload: Payload<'_>) {
+    pub(crate) fn send(&mut self, io: &mut Io, state: &mut ConnectionState, payload: Payload<'_>) {
         if state.phase != Phase::Open {
             return;
         }
@@ -93,7 +27,7 @@ impl Core {
     }
 
     #[inline(never)]
-    fn send_layered(&mut self, io: &mut Io, state: &mut State, payload: Payload<'_>) {
+    fn send_layered(&mut self, io: &mut Io, state: &mut ConnectionState, payload: Payload<'_>) {
         let session = &state.session;
         let takes_zlib = !session.is_established() || session.features().compression;
         let Some(layers) = &mut state.layers else {
@@ -152,7 +86,9 @@ impl Core {
                 })
             }
             None => {
-                layer.compress(self, &payload.joined(), &mut scratch);
+                self.counters.messages_compressed.add(1);
+                let level = self.shared.config.compression.level;
+                layer.compress(&mut self.deflate, level, &payload.joined(), &mut scratch);
                 &scratch
             }
         };

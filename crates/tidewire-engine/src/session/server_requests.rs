@@ -1,7 +1,6 @@
 //! Answers to what a client asks of the server itself.
 
-use crate::ops::OpsSource;
-use crate::server::Shared;
+use crate::state::shared::Shared;
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use tidewire_wire::codes::ErrorCode;

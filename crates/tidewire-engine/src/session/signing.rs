@@ -1,54 +1,17 @@
 //! Signatures of messages that come in (`sig`).
 
-use crate::config::{SignatureKey, Signing};
 use crate::session::Turn;
 use crate::session::application::Application;
-use crate::state::connection::State;
-use std::sync::{Mutex, PoisonError};
+use crate::state::connection::ConnectionState;
 use tidewire_wire::envelope::SystemType;
 use tidewire_wire::format::Format;
-use tidewire_wire::secure::{
-    NonceWindow, SignatureError, SignedMessage, SigningKeyError, VerifyingKey,
-};
-
-/// What checks signatures, one for all shards: a message replayed on another connection is a replay too.
-#[derive(Debug)]
-pub(crate) struct Signatures {
-    key: VerifyingKey,
-    is_required: bool,
-    nonces: Mutex<NonceWindow>,
-}
-
-impl Signatures {
-    pub(crate) fn new(signing: &Signing) -> Result<Self, SigningKeyError> {
-        let key = match &signing.key {
-            SignatureKey::Hmac(secret) => VerifyingKey::hmac(secret)?,
-            SignatureKey::Ecdsa(public_key) => VerifyingKey::ecdsa(public_key)?,
-        };
-        Ok(Self {
-            key,
-            is_required: signing.required,
-            nonces: Mutex::new(NonceWindow::new(signing.nonces_max)),
-        })
-    }
-
-    fn check(&self, encoding: Format, bytes: &[u8], unix_s: u64) -> Result<(), SignatureError> {
-        let message = SignedMessage::find(encoding, bytes)?;
-        if message.signature.is_none() && !self.is_required {
-            return Ok(());
-        }
-        let checked = self.key.check(&message, unix_s)?;
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        checked.accept(&mut nonces).map(|_| ())
-    }
-}
 
 impl<A: Application> Turn<'_, A> {
     /// Whether the signature of a message is right, or is not asked for. If not, the message is refused.
     #[inline]
     pub(crate) fn may_be_unsigned(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         encoding: Format,
         bytes: &[u8],
         system: Option<SystemType>,
@@ -61,7 +24,7 @@ impl<A: Application> Turn<'_, A> {
 
     fn check_signature(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         encoding: Format,
         bytes: &[u8],
         system: Option<SystemType>,

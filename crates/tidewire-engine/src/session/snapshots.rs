@@ -1,20 +1,19 @@
 //! Snapshots: the state of topics, for clients that ask for it with `sync_request`.
 
-use crate::handle::Handle;
+use crate::model::is_payload;
+use crate::model::queries::SyncRequest;
 use crate::session::Turn;
-use crate::session::application::{Application, ConnectionKey, Context};
-use crate::session::send::Payload;
-use crate::state::connection::{Phase, State};
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::state::connection::{ConnectionState, Phase};
 use crate::state::core::Core;
 use crate::topics::broker::PageQuery;
-use crate::topics::hub::{Origin, PublishError};
+use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern};
-use crate::topics::outlet::Target;
-use crate::topics::publication::{Publication, is_payload};
+use crate::topics::publication::Payload;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
@@ -22,25 +21,11 @@ use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{Reply, Sync};
 
-/// A client asks for the state of topics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SyncRequest<'a> {
-    /// The topics and patterns that it names and may subscribe to, or those it is subscribed to if it names none;
-    /// at least one.
-    pub topics: &'a [String],
-    /// Whether snapshots are wanted.
-    pub include_snapshots: bool,
-    /// The last `seq` that the client has seen.
-    pub last_sequence: Option<u64>,
-    /// What snapshots sent later have to carry; those of [`Context::send_snapshot`] do.
-    pub correlation_id: Option<&'a str>,
-}
-
 impl<A: Application> Turn<'_, A> {
     /// `sync_request` from a client.
     pub(crate) fn handle_sync(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         request: Sync,
         correlation_id: Option<String>,
     ) {
@@ -146,44 +131,9 @@ impl Context<'_> {
     }
 }
 
-impl Handle {
-    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`] does; for applications that answer a
-    /// `sync_request` later. One that is gone meanwhile takes nothing, without an error.
-    ///
-    /// # Errors
-    /// [`PublishError`]; nothing was sent.
-    pub fn send_snapshot(
-        &self,
-        connection: ConnectionKey,
-        topic: &str,
-        t: &str,
-        payload: &str,
-        correlation_id: Option<&str>,
-    ) -> Result<(), PublishError> {
-        let hub = &self.shared.hub;
-        check(topic, t, payload, hub.limits.payload_bytes_max)?;
-        if self.shared.is_stopped() {
-            return Err(PublishError::Stopped);
-        }
-        if hub.is_busy(Origin::Outside) {
-            return Err(PublishError::Busy);
-        }
-        let json = write(topic, None, t, payload.as_bytes(), correlation_id);
-        let publication = Arc::new(Publication::event(None, json));
-        let target = Target::Connection(connection.id);
-        hub.post(
-            &target,
-            Some(connection.shard),
-            &publication,
-            Origin::Outside,
-        );
-        Ok(())
-    }
-}
-
 impl Core {
     /// The topics of a `sync_request` that the session may have, each once.
-    fn topics_to_sync(&self, state: &State, asked: Vec<String>) -> Vec<String> {
+    fn topics_to_sync(&self, state: &ConnectionState, asked: Vec<String>) -> Vec<String> {
         let slots = state
             .topics
             .as_ref()
@@ -232,7 +182,7 @@ impl Core {
         ))
     }
 
-    fn send_snapshot(&mut self, io: &mut Io, state: &mut State, json: &[u8]) {
+    fn send_snapshot(&mut self, io: &mut Io, state: &mut ConnectionState, json: &[u8]) {
         self.fanout_bytes += json.len();
         self.counters.snapshots_sent.add(1);
         match state.session.format() {
@@ -256,7 +206,12 @@ struct Head<'a> {
     t: Cow<'a, str>,
 }
 
-fn check(topic: &str, t: &str, payload: &str, bytes_max: usize) -> Result<(), PublishError> {
+pub(crate) fn check(
+    topic: &str,
+    t: &str,
+    payload: &str,
+    bytes_max: usize,
+) -> Result<(), PublishError> {
     check_topic(topic)?;
     if t.is_empty() || SystemType::parse(t).is_some() {
         return Err(PublishError::Type);
@@ -272,7 +227,7 @@ fn check(topic: &str, t: &str, payload: &str, bytes_max: usize) -> Result<(), Pu
 }
 
 /// A snapshot as JSON.
-fn write(
+pub(crate) fn write(
     topic: &str,
     position: Option<(u32, u64)>,
     t: &str,

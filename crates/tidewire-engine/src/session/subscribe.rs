@@ -1,106 +1,23 @@
 //! `subscription_update` from a client: its topics, one step each, and the answer.
 
-use super::catch_up::CatchUp;
 use crate::limits::work::cost;
 use crate::session::Turn;
 use crate::session::application::Application;
-use crate::session::jobs::Job;
-use crate::session::membership::Wanted;
-use crate::session::presence::Announcement;
-use crate::state::connection::State;
+use crate::state::connection::ConnectionState;
 use crate::state::core::Core;
+use crate::state::jobs::{Announcement, Job, SubscriptionAnswer, SubscriptionJob};
 use crate::topics::filter::Filter;
-use crate::topics::history::Position;
 use crate::topics::name::{Kind, check_topic_or_pattern};
-use serde_json::Value;
-use std::collections::HashMap;
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::session::{Action, RecoveryPosition, Reply, Subscription, TopicRecovery};
-
-/// A request that is not answered yet: its topics are checked one by one, and then entered all at once, so that no
-/// publication of them comes before the answer.
-#[derive(Debug)]
-pub(crate) struct SubscriptionJob {
-    action: Action,
-    /// Those that are to be checked or, of those to leave, to be left.
-    topics: std::vec::IntoIter<String>,
-    /// Those that the client may have.
-    allowed: Vec<(String, Kind)>,
-    positions: HashMap<String, Position>,
-    /// The document of a filter that is not compiled yet: only who may have one of the topics gets so far.
-    filter: Option<Value>,
-    wanted: Wanted,
-    group: Option<GroupWish>,
-    answer: Answer,
-    correlation_id: Option<String>,
-}
-
-/// A member of which group, and how.
-#[derive(Debug)]
-struct GroupWish {
-    name: String,
-    acknowledges: bool,
-    window: Option<u64>,
-}
-
-/// The answer to a request, as it grows.
-#[derive(Debug, Default)]
-pub(crate) struct Answer {
-    pub(crate) success_topics: Vec<String>,
-    failed_topics: Vec<String>,
-    pub(crate) recovery: Vec<TopicRecovery>,
-    /// What comes after the answer, topic by topic.
-    pub(crate) catch_ups: Vec<CatchUp>,
-    /// Where the session is present from now on.
-    pub(crate) entered: Vec<Arc<str>>,
-    pub(crate) presence: Option<Arc<str>>,
-    error: Option<(ErrorCode, String)>,
-}
-
-impl Answer {
-    pub(crate) fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
-        let error = || (code, format!("{topic}: {words}"));
-        self.error.get_or_insert_with(error);
-        self.failed_topics.push(topic);
-    }
-}
-
-impl SubscriptionJob {
-    fn new(request: Subscription, correlation_id: Option<String>) -> Self {
-        let positions = request.recovery.into_iter().filter(|_| request.recover);
-        let positions =
-            positions.filter_map(|told| Some((told.topic.clone(), position_of(&told)?)));
-        Self {
-            action: request.action,
-            topics: request.topics.into_iter(),
-            allowed: Vec::new(),
-            positions: positions.collect(),
-            filter: request.filter,
-            wanted: Wanted {
-                filter: None,
-                overload: request.overload,
-                presence: request.presence.map(|data| data.to_string().into()),
-                since: None,
-                replay: request.replay,
-            },
-            group: request.queue_group.map(|name| GroupWish {
-                name,
-                acknowledges: request.acknowledge,
-                window: request.window,
-            }),
-            answer: Answer::default(),
-            correlation_id,
-        }
-    }
-}
+use tidewire_wire::session::{Action, Reply, Subscription};
 
 impl<A: Application> Turn<'_, A> {
     /// `subscription_update` from a client.
     pub(crate) fn handle_subscription(
         &mut self,
-        state: &mut State,
+        state: &mut ConnectionState,
         request: Subscription,
         correlation_id: Option<String>,
     ) {
@@ -121,7 +38,7 @@ impl Core {
     pub(crate) fn step_subscription(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         mut job: Box<SubscriptionJob>,
     ) -> Option<Box<SubscriptionJob>> {
         if !state.can_subscribe() {
@@ -152,7 +69,12 @@ impl Core {
     }
 
     /// Enters the topics of a request that were found to be allowed, and answers it.
-    fn finish_subscription(&mut self, io: &mut Io, state: &mut State, mut job: SubscriptionJob) {
+    fn finish_subscription(
+        &mut self,
+        io: &mut Io,
+        state: &mut ConnectionState,
+        mut job: SubscriptionJob,
+    ) {
         self.meter.spend(job.allowed.len() as u64 * cost::SUBSCRIBE);
         for (topic, kind) in std::mem::take(&mut job.allowed) {
             self.subscribe_to(io, state, topic, kind, &mut job);
@@ -178,7 +100,7 @@ impl Core {
     fn subscribe_to(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         topic: String,
         kind: Kind,
         job: &mut SubscriptionJob,
@@ -206,9 +128,9 @@ impl Core {
     /// Whether a client may have a topic or pattern; if not, the answer says why.
     fn check_subscription(
         &mut self,
-        state: &State,
+        state: &ConnectionState,
         topic: &str,
-        answer: &mut Answer,
+        answer: &mut SubscriptionAnswer,
     ) -> Option<Kind> {
         match check_topic_or_pattern(topic) {
             Err(error) => answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error),
@@ -225,9 +147,9 @@ impl Core {
     pub(crate) fn answer_subscription(
         &mut self,
         io: &mut Io,
-        state: &mut State,
+        state: &mut ConnectionState,
         action: Action,
-        answer: Answer,
+        answer: SubscriptionAnswer,
         correlation_id: Option<String>,
     ) {
         let reply = Reply::SubscriptionUpdate {
@@ -260,11 +182,4 @@ fn refusal(words: String, correlation_id: Option<String>) -> Reply {
         refused: None,
         correlation_id,
     }
-}
-
-fn position_of(told: &RecoveryPosition) -> Option<Position> {
-    Some(Position {
-        epoch: Position::parse_epoch(&told.epoch)?,
-        offset: told.offset,
-    })
 }

@@ -3,89 +3,16 @@
 //! The application's calls are marked, and each call of the event loop that may reach it is caught, so that a panic costs
 //! nothing until there is one. Whether it was the application's is told by the mark.
 
-use crate::handle::ShardWaker;
-use crate::session::application::{
-    Application, CloseReason, ConnectionKey, Context, Message, Peer,
-};
-use crate::session::calls::{Call, Responder};
-use crate::session::snapshots::SyncRequest;
+use crate::session::application::{Application, Marked};
 use crate::shard::EngineShard;
 use crate::state::connection::Phase;
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 
 /// What a panic carries.
 pub(crate) type Panic = Box<dyn Any + Send>;
-
-/// An application, and whether it is being called.
-#[derive(Debug)]
-pub(crate) struct Marked<A> {
-    application: A,
-    is_called: Cell<bool>,
-}
-
-impl<A: Application> Marked<A> {
-    pub(crate) fn new(application: A) -> Self {
-        Self {
-            application,
-            is_called: Cell::new(false),
-        }
-    }
-
-    #[inline(always)]
-    fn call<T>(&mut self, call: impl FnOnce(&mut A) -> T) -> T {
-        self.is_called.set(true);
-        let result = call(&mut self.application);
-        self.is_called.set(false);
-        result
-    }
-
-    pub(crate) fn on_start(&mut self, shard: ShardWaker) {
-        self.call(|application| application.on_start(shard));
-    }
-
-    pub(crate) fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
-        self.call(|application| application.on_connect(context, peer));
-    }
-
-    #[inline(always)]
-    pub(crate) fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
-        self.call(|application| application.on_message(context, message));
-    }
-
-    pub(crate) fn on_call(
-        &mut self,
-        context: &mut Context<'_>,
-        call: Call<'_>,
-        responder: Responder,
-    ) {
-        self.call(|application| application.on_call(context, call, responder));
-    }
-
-    pub(crate) fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
-        self.call(|application| application.on_sync(context, request))
-    }
-
-    pub(crate) fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
-        self.call(|application| application.on_close(connection, reason));
-    }
-
-    #[inline(always)]
-    pub(crate) fn is_ready(&self) -> bool {
-        self.is_called.set(true);
-        let is_ready = self.application.is_ready();
-        self.is_called.set(false);
-        is_ready
-    }
-
-    #[inline(always)]
-    pub(crate) fn on_turn(&mut self) {
-        self.call(Application::on_turn);
-    }
-}
 
 impl<A: Application> EngineShard<A> {
     /// Calls the application for a connection that is gone already, so that nothing is left to end if it panics.

@@ -2,10 +2,9 @@
 
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
-use crate::session::membership::SessionTopics;
 use crate::shard::EngineShard;
-use crate::state::connection::{Connection, Phase, State};
-use crate::state::core::Core;
+use crate::state::connection::{Connection, Phase};
+use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::filter::Filter;
 use crate::topics::lag::{LagLimits, Next};
@@ -66,7 +65,7 @@ impl<A: Application> EngineShard<A> {
     /// of its subscribers get by one subscription and some by another.
     fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
         self.core.topics.round.start();
-        while budget.bytes < FANOUT_BYTES_PER_TURN
+        while budget.bytes < DELIVERY_BYTES_PER_TURN
             && !self.core.topics.round.is_over
             && let Some(delivery) = self.core.topics.queue.pop_front()
         {
@@ -443,54 +442,6 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-impl Core {
-    /// Puts into the place of publications that are expired what tells so.
-    fn replace_expired(&mut self, io: &Io, batch: &mut Vec<Item>) {
-        let unix_ms = io.now().unix_ms;
-        batch.retain_mut(|item| {
-            if !item.publication.is_expired(unix_ms) {
-                return true;
-            }
-            match self.gap_of_expired(&item.publication, unix_ms) {
-                Some(gap) => item.publication = Arc::new(gap),
-                None => return false,
-            }
-            true
-        });
-    }
-
-    /// Counts an expired publication; what tells of it, if it had a position.
-    fn gap_of_expired(&mut self, expired: &Publication, unix_ms: u64) -> Option<Publication> {
-        self.counters.publications_expired.add(1);
-        let id = self.new_id(unix_ms);
-        Publication::gap_of(expired, id, unix_ms)
-    }
-
-    /// Sends a publication to a session, if it is for it. One that is expired is told of.
-    pub(crate) fn publish_to(&mut self, io: &mut Io, state: &mut State, publication: &Publication) {
-        if publication.exclude == Some(state.key) {
-            return;
-        }
-        let unix_ms = io.now().unix_ms;
-        if publication.is_expired(unix_ms) {
-            if let Some(gap) = self.gap_of_expired(publication, unix_ms) {
-                self.send(io, state, gap.payload(state.session.format()));
-            }
-            return;
-        }
-        let payload = publication.payload(state.session.format());
-        self.counters.deliveries.add(1);
-        self.send(io, state, payload);
-    }
-
-    /// Whether a publication has not come to a connection by another of its subscriptions. It has from now on.
-    fn is_first_way(&self, state: &mut State, item: &Item) -> bool {
-        let round = self.topics.round.number;
-        let topics = state.topics.as_mut();
-        topics.is_some_and(|topics| topics.received.take(round, item.mark))
-    }
-}
-
 impl SessionTopics {
     /// What a lagging subscription gets next.
     fn next_waiting(&mut self, slot: Slot) -> Option<Next> {
@@ -524,7 +475,7 @@ impl Budget {
 
     /// Whether nothing more is gathered in this turn.
     fn is_over(&self) -> bool {
-        self.is_spent() || self.bytes >= FANOUT_BYTES_PER_TURN
+        self.is_spent() || self.bytes >= DELIVERY_BYTES_PER_TURN
     }
 
     /// Whether a subscriber with this filter gets a publication. The protocol's own messages have no payload to
@@ -583,7 +534,7 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
 }
 
 /// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too small.
-const FANOUT_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
+const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;

@@ -8,8 +8,7 @@ use crate::config::TrustedProxies;
 use crate::limits::source::Source;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::connection::State;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::{Request, write_rejection};
 use tidewire_wire::proxy::{ProxyHeader, ProxyHeaderError, parse};
@@ -28,17 +27,6 @@ impl TrustedProxies {
             Source::Proxy(address.to_canonical())
         } else {
             Source::of(address)
-        }
-    }
-}
-
-impl State {
-    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP connection. `None`
-    /// if it is gone already.
-    pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
-        match self.forwarded.as_deref() {
-            Some(address) => Some(*address),
-            None => io.peer_address(self.key.id),
         }
     }
 }

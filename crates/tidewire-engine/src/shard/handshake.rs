@@ -1,12 +1,14 @@
 //! The opening handshake in the server: who may come in, and how the others are told.
 
 use crate::auth::{Claims, TokenError, Verifier, find_token};
+use crate::clock::wire_now;
 use crate::config::{Config, OriginPolicy, Protocol};
-use crate::session::application::{Application, CloseReason, Peer};
+use crate::model::{CloseReason, Peer};
+use crate::session::application::Application;
 use crate::session::receive::write_message;
 use crate::shard::EngineShard;
 use crate::state::connection::{Connection, Phase};
-use crate::state::core::{Core, wire_now};
+use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
 use crate::topics::access::{Access, AccessRules, InvalidRules};
 use std::borrow::Cow;

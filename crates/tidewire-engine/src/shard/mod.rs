@@ -1,51 +1,43 @@
 //! One shard of the server: the connections of one event loop.
 
+mod calls;
+mod changes;
 pub(crate) mod containment;
 mod deliver;
 pub(crate) mod drain;
 mod forwarding;
 mod handshake;
 pub(crate) mod health;
+mod jobs;
+pub(crate) mod mailbox;
 mod pending_handshakes;
 pub(crate) mod view;
 
-use crate::handle::inspect::{Question, View};
-use crate::handle::topics::Change;
+use crate::clock::wire_now;
+use crate::limits::drain::Leaving;
 use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
-use crate::session::application::{Application, CloseReason, ConnectionKey, Outgoing};
-use crate::session::calls::Posted;
-use crate::session::jobs::{Jobs, Progress};
-use crate::session::leave::MEMBER_INDEX_MAX;
+use crate::limits::work::PUBLISH_BYTES_PER_TURN;
+use crate::model::{CloseReason, ConnectionKey};
+use crate::session::application::{Application, Marked};
 use crate::session::{Tally, Turn};
-use crate::shard::containment::Marked;
-use crate::shard::drain::Leaving;
-use crate::state::connection::{Connection, Pauses, Phase, Refusals, State};
-use crate::state::core::{Core, wire_now};
+use crate::shard::mailbox::Mail;
+use crate::shard::view::View;
+use crate::state::connection::{Connection, ConnectionState, Pauses, Phase, Refusals};
+use crate::state::core::Core;
+use crate::state::jobs::{JobProgress, Jobs};
 use crate::topics::access::Access;
-use crate::topics::hub::Origin;
 use crate::topics::local::Slot;
+use crate::topics::member::MEMBER_INDEX_MAX;
+use crate::topics::outlet::Origin;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
-use tidewire_wire::close::CloseCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::{ProtocolError, Role};
 use tidewire_wire::message::{Input, MessageReader};
 use tidewire_wire::session::ServerSession;
-
-/// What other threads ask of a shard.
-#[derive(Debug)]
-pub(crate) enum Mail {
-    Send(ConnectionId, Outgoing),
-    Close(ConnectionId, CloseCode, &'static str),
-    Change(Change),
-    Question(Question),
-    Call(ConnectionId, Box<Posted>),
-    /// Look again whether the application is ready and whether to drain.
-    Wake,
-}
 
 pub(crate) struct EngineShard<A> {
     pub(crate) core: Core,
@@ -119,7 +111,7 @@ impl<A: Application> EngineShard<A> {
             tally: Tally::default(),
         };
         let mut input = Input::new(data);
-        let mut progress = Progress::Done;
+        let mut progress = JobProgress::Done;
         turn.core.meter.start();
         while state.phase != Phase::Over {
             match reader.read(&mut input) {
@@ -135,11 +127,11 @@ impl<A: Application> EngineShard<A> {
             }
             if !state.jobs.is_empty() {
                 progress = turn.work(state);
-                if progress != Progress::Done {
+                if progress != JobProgress::Done {
                     break;
                 }
             }
-            if turn.core.meter.is_spent() || turn.core.fanout_bytes > FANOUT_BYTES_PER_TURN {
+            if turn.core.meter.is_spent() || turn.core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
                 state.pauses.turn = true;
                 turn.io.pause_reading(id);
                 self.yielding.push(id);
@@ -212,7 +204,7 @@ impl<A: Application> EngineShard<A> {
         &mut self,
         io: &mut Io,
         id: ConnectionId,
-        act: impl FnOnce(&mut Turn<'_, A>, &mut State),
+        act: impl FnOnce(&mut Turn<'_, A>, &mut ConnectionState),
     ) {
         let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return;
@@ -236,7 +228,7 @@ impl<A: Application> EngineShard<A> {
         turn.core.meter.settle(connection.state.owner);
         drop(turn);
         if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
-            self.suspend(io, id, Progress::Yield);
+            self.suspend(io, id, JobProgress::Yield);
         }
     }
 
@@ -262,7 +254,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.core.make_way(id);
         let limits = &self.core.shared.config.limits;
         let now = wire_now(io);
-        let state = State {
+        let state = ConnectionState {
             key: ConnectionKey {
                 shard: self.core.index,
                 id,
@@ -492,8 +484,3 @@ const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// How often the first shard lets go of what is too old, in milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 1_000;
-
-/// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
-/// in the next: some tens of milliseconds of work for the shard. With less, writes to thousands of subscribers would
-/// have too little in them.
-pub(crate) const FANOUT_BYTES_PER_TURN: usize = 128 * 1024 * 1024;

@@ -1,7 +1,7 @@
 //! What a shard answers from its own connections and topics.
 
-use crate::handle::inspect::{ConnectionInfo, ConnectionQuery, TopicInfo, TopicQuery};
-use crate::session::application::ConnectionKey;
+use crate::model::ConnectionKey;
+use crate::model::queries::{ConnectionInfo, ConnectionQuery, TopicInfo, TopicQuery};
 use crate::state::connection::{Connection, Phase};
 use crate::state::core::Core;
 use crate::topics::local::{LocalTopic, Slot};
@@ -258,44 +258,6 @@ impl<T> Slice<T> {
     }
 }
 
-/// What was counted when somebody looked last. Takes memory once somebody has looked.
-#[derive(Debug, Default)]
-pub(crate) struct Marks(Vec<Mark>);
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Mark {
-    publications: u64,
-    at_ms: u64,
-    per_s: f64,
-}
-
-impl Marks {
-    /// Publications a second of the topic in a slot, since the last look that was a second ago or more.
-    fn rate(&mut self, slot: Slot, publications: u64, now_ms: u64) -> f64 {
-        let index = slot as usize;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, Mark::default());
-        }
-        let mark = &mut self.0[index];
-        if publications < mark.publications {
-            // The slot has another topic now.
-            (mark.publications, mark.per_s) = (0, 0.0);
-        }
-        let passed_ms = now_ms.saturating_sub(mark.at_ms);
-        if passed_ms >= RATE_MS_MIN {
-            let grown = (publications - mark.publications) as f64;
-            let per_s = grown * 1000.0 / passed_ms as f64;
-            *mark = Mark {
-                publications,
-                at_ms: now_ms,
-                // Hundredths are enough to look at.
-                per_s: (per_s * 100.0).round() / 100.0,
-            };
-        }
-        mark.per_s
-    }
-}
-
 /// When a UUID of version 7 was made (RFC 9562, section 5.7).
 fn made_unix_ms(id: Uuid) -> u64 {
     let bytes = id.0[..6].iter();
@@ -305,23 +267,9 @@ fn made_unix_ms(id: Uuid) -> u64 {
 /// Connections or topics that a shard looks at between two turns: about a millisecond.
 const SLICE: usize = 8_192;
 
-/// A rate is taken over at least so long.
-const RATE_MS_MIN: u64 = 1_000;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rate_is_over_a_second_at_least_and_starts_again_for_another_topic() {
-        let mut marks = Marks::default();
-        assert_eq!(marks.rate(3, 500, 10_000), 50.0);
-        assert_eq!(marks.rate(3, 600, 10_999), 50.0);
-        assert_eq!(marks.rate(3, 600, 11_000), 100.0);
-        assert_eq!(marks.rate(3, 600, 13_000), 0.0);
-        assert_eq!(marks.rate(3, 20, 13_500), 0.0);
-        assert_eq!(marks.rate(3, 40, 15_000), 20.0);
-    }
 
     #[test]
     fn the_time_of_a_uuid() {

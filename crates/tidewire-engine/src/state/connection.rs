@@ -1,18 +1,19 @@
 //! What a shard keeps of one connection.
 
-use crate::limits::errors::Breaker;
+use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
 use crate::limits::rate::TokenBucket;
-use crate::session::acknowledge::SessionIntake;
-use crate::session::application::{CloseReason, ConnectionKey, Peer};
-use crate::session::expiry::Expiry;
-use crate::session::jobs::Jobs;
-use crate::session::membership::SessionTopics;
+use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::state::calls::SessionCalls;
-use crate::state::layers::Layers;
+use crate::state::expiry::Expiry;
+use crate::state::jobs::Jobs;
+use crate::state::layers::{EncryptionLayer, Layers};
+use crate::state::producers::SessionIntake;
+use crate::state::topics::{Holder, SessionTopics};
 use crate::topics::access::Access;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{ServerProfile, ServerSession};
@@ -22,11 +23,11 @@ use tidewire_wire::session::{ServerProfile, ServerSession};
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) reader: MessageReader,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct ConnectionState {
     pub(crate) key: ConnectionKey,
     pub(crate) phase: Phase,
     /// The protocol's own state; without version 1, only its idle clock is used.
@@ -57,7 +58,7 @@ pub(crate) struct State {
     /// What tells its repeated messages from new ones, if they have to be.
     pub(crate) intake: Option<Box<SessionIntake>>,
     /// Its errors, once there are some.
-    pub(crate) breaker: Option<Box<Breaker>>,
+    pub(crate) breaker: Option<Box<ErrorBudget>>,
     /// What is between its messages and its frames, if anything.
     pub(crate) layers: Option<Box<Layers>>,
     /// Who the application hears of when the session is encrypted, if it has to be.
@@ -128,7 +129,7 @@ impl Refusals {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Whether so much of it had to be refused that it is being closed.
     pub(crate) fn is_refused(&self) -> bool {
         self.breaker
@@ -146,6 +147,19 @@ impl State {
             .fold(self.session.poll_deadline_ms(profile), u64::min)
     }
 
+    /// The encryption of the connection, once the keys are agreed.
+    pub(crate) fn encryption(&mut self) -> Option<&mut EncryptionLayer> {
+        self.layers.as_deref_mut()?.encryption.as_mut()
+    }
+
+    /// The connection as the holder of its topics.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder {
+            key: self.key,
+            owner: self.owner,
+        }
+    }
+
     /// Whether messages go to it, and the application knows of it.
     pub(crate) fn can_subscribe(&self) -> bool {
         self.phase == Phase::Open && self.unannounced.is_none()
@@ -161,3 +175,14 @@ impl Connection {
 
 /// How often a peer that sends too fast is told so, in milliseconds.
 const REFUSAL_INTERVAL_MS: u64 = 1_000;
+
+impl ConnectionState {
+    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP connection. `None`
+    /// if it is gone already.
+    pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
+        match self.forwarded.as_deref() {
+            Some(address) => Some(*address),
+            None => io.peer_address(self.key.id),
+        }
+    }
+}

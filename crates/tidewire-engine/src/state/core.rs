@@ -1,23 +1,19 @@
 //! What a shard has besides its application and its connections.
 
 use crate::counters::Counters;
-use crate::handle::inspect::Marks;
 use crate::limits::work::Meter;
-use crate::server::Shared;
-use crate::session::leave::Leavers;
-use crate::session::presence::Departure;
 use crate::state::calls::ShardCalls;
 use crate::state::layers::SharedDeflate;
+use crate::state::rates::TopicRates;
+use crate::state::shared::Shared;
+use crate::state::topics::{Departure, Leavers};
 use crate::topics::local::LocalTopics;
 use crate::topics::users::Users;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tidewire_net::Io;
 use tidewire_wire::format::{Deflater, Inflater};
-use tidewire_wire::session::Now;
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
 #[derive(Debug)]
@@ -40,7 +36,7 @@ pub(crate) struct Core {
     pub(crate) topics: LocalTopics,
     pub(crate) users: Users,
     pub(crate) calls: ShardCalls,
-    pub(crate) marks: Marks,
+    pub(crate) marks: TopicRates,
     /// A job has to wait for the clock.
     pub(crate) work_waits: bool,
     /// Sessions that have ended, whose leaves are to be told.
@@ -72,7 +68,7 @@ impl Core {
             topics: LocalTopics::default(),
             users: Users::default(),
             calls: ShardCalls::default(),
-            marks: Marks::default(),
+            marks: TopicRates::default(),
             work_waits: false,
             departures: VecDeque::new(),
             leavers: Leavers::default(),
@@ -100,22 +96,6 @@ pub(crate) fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES_KEPT);
     buffer
-}
-
-/// The time in milliseconds since 1970, for those who have no shard's clock.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |unix| unix.as_millis() as u64)
-}
-
-/// The shard's clocks as the protocol takes them.
-pub(crate) fn wire_now(io: &Io) -> Now {
-    let now = io.now();
-    Now {
-        monotonic_ms: now.monotonic_ms,
-        unix_ms: now.unix_ms,
-    }
 }
 
 /// Room that a shard keeps in each of its buffers between messages.

@@ -1,12 +1,12 @@
 //! What lies between a connection's messages and its frames: compression and encryption.
 
 use crate::config::{Config, Deflate, Encryption};
-use crate::session::encryption::EncryptionLayer;
-use crate::state::core::Core;
 use tidewire_wire::deflate::{
     Accepted, Compressor, Decompressor, DeflateParameters, WINDOW_BITS_MAX,
 };
-use tidewire_wire::frame::ProtocolError;
+use tidewire_wire::frame::{OpCode, ProtocolError, write_header};
+use tidewire_wire::secure::{SEALED_OVERHEAD_BYTES, SealError, SessionCipher};
+use tidewire_wire::session::HelloEncryption;
 
 /// The layers of one connection.
 #[derive(Debug, Default)]
@@ -68,14 +68,18 @@ impl DeflateLayer {
         !self.parameters.client_no_context_takeover
     }
 
-    /// Appends the compressed form of one message.
-    pub(crate) fn compress(&mut self, core: &mut Core, payload: &[u8], out: &mut Vec<u8>) {
+    /// Appends the compressed form of one message, which may refer to those before it if that was agreed.
+    pub(crate) fn compress(
+        &mut self,
+        shared: &mut SharedDeflate,
+        level: u32,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         let window_bits = self.window_bits();
         if self.parameters.server_no_context_takeover {
-            return core.compress_alone(window_bits, payload, out);
+            return shared.compressor(level, window_bits).compress(payload, out);
         }
-        core.counters.messages_compressed.add(1);
-        let level = core.shared.config.compression.level;
         self.compressor
             .get_or_insert_with(|| Compressor::new(level, window_bits, true))
             .compress(payload, out);
@@ -134,4 +138,29 @@ pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
         server_max_window_bits: window_bits,
         client_max_window_bits: window_bits,
     })
+}
+
+/// The encryption of one connection.
+#[derive(Debug)]
+pub(crate) struct EncryptionLayer {
+    pub(crate) cipher: SessionCipher,
+    /// What the first hello settled, for those that follow.
+    pub(crate) hello: HelloEncryption,
+}
+
+impl EncryptionLayer {
+    /// Appends the frame of an encrypted message; how many bytes its payload has.
+    pub(crate) fn write_frame(
+        &mut self,
+        plain: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<usize, SealError> {
+        let before = buffer.len();
+        let sealed_bytes = plain.len() + SEALED_OVERHEAD_BYTES;
+        write_header(buffer, true, OpCode::Binary, sealed_bytes, None);
+        self.cipher
+            .seal(plain, buffer)
+            .inspect_err(|_| buffer.truncate(before))?;
+        Ok(sealed_bytes)
+    }
 }

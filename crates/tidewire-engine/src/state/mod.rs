@@ -3,4 +3,11 @@
 pub(crate) mod calls;
 pub(crate) mod connection;
 pub(crate) mod core;
+pub(crate) mod expiry;
+pub(crate) mod jobs;
 pub(crate) mod layers;
+pub(crate) mod producers;
+pub(crate) mod rates;
+pub(crate) mod shared;
+pub(crate) mod signatures;
+pub(crate) mod topics;

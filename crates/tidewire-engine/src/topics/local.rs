@@ -6,7 +6,7 @@ use super::outlet::Delivery;
 use super::publication::Publication;
 use super::round::Round;
 use super::trie::PatternTrie;
-use crate::session::leave::member_key;
+use crate::topics::member::member_key;
 use slab::Slab;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

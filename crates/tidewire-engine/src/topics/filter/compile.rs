@@ -2,8 +2,8 @@
 
 use super::automaton::Automaton;
 use super::automaton::REGEX_TEXT_BYTES_MAX;
-use super::condition::{Condition, Expression, Options, Relation, SEARCHED_BYTES_MAX};
-use super::constant::Constant;
+use super::condition::{Condition, Expression, Options, Relation};
+use super::constant::{Constant, SEARCHED_BYTES_MAX};
 use super::cursor::Found;
 use super::number::Number;
 use super::paths::Paths;
