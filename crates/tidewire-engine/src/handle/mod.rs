@@ -97,8 +97,7 @@ impl Handle {
             tracing::info!(connections = self.connections(), "the drain starts");
         }
         for mailbox in self.mailboxes.iter() {
-            // A full mailbox wakes its shard as well, and a shard that has stopped has nothing to drain.
-            let _ = mailbox.try_send(Mail::Wake);
+            mailbox.wake();
         }
     }
 

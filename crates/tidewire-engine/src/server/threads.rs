@@ -60,9 +60,10 @@ mod tests {
     use super::*;
     use crate::apps::Sink;
     use crate::config::{Config, Protocol};
+    use crate::model::Outgoing;
     use crate::model::SendError;
     use crate::queue::queue;
-    use crate::{Outgoing, Server};
+    use crate::server::Server;
     use std::net::SocketAddr;
     use std::time::Instant;
 

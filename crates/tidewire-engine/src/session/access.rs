@@ -1,16 +1,15 @@
 //! Subscriptions and access rules that the application changes for a session.
 
 use crate::limits::work::cost;
+use crate::session::Session;
 use crate::session::context::Context;
 use crate::state::connection::ConnectionState;
-use crate::state::core::Core;
 use crate::state::jobs::{Job, Recheck, SubscriptionAnswer};
 use crate::state::topics::Wanted;
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
 use crate::topics::name::check_topic_or_pattern;
 use std::sync::Arc;
-use tidewire_net::Io;
 use tidewire_wire::session::{Action, Reply};
 
 impl Context<'_> {
@@ -21,8 +20,8 @@ impl Context<'_> {
     /// [`ManageError`]; nothing was changed.
     pub fn subscribe(&mut self, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
-        self.core
-            .subscribe_for(self.io, self.state, &topic.into())
+        self.session
+            .subscribe_for(&topic.into())
             .map_err(ManageError::Limit)
     }
 
@@ -53,57 +52,76 @@ impl Context<'_> {
     /// [`ManageError::Access`]; nothing was changed.
     pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
         rules.check()?;
-        self.state.access_is_set = true;
-        self.core.set_access(self.state, &Arc::new(rules));
+        self.session.state.access_is_set = true;
+        self.session.set_access(&Arc::new(rules));
         Ok(())
     }
 
     /// Takes the session of this call out of a topic or pattern; whether it was in it. The client is told.
     pub fn unsubscribe(&mut self, topic: &str) -> bool {
-        self.core.unsubscribe_for(self.io, self.state, topic)
+        self.session.unsubscribe_for(topic)
     }
 }
 
-impl Core {
+impl Session<'_> {
     /// Gives a session other rights, and has its subscriptions checked against them.
-    pub(crate) fn set_access(&mut self, state: &mut ConnectionState, rules: &Arc<AccessRules>) {
-        state.access = Access::bind(rules, state.user.as_deref());
-        let Some(topics) = &mut state.topics else {
+    pub(crate) fn set_access(&mut self, rules: &Arc<AccessRules>) {
+        self.state.access = Access::bind(rules, self.state.user.as_deref());
+        let Some(topics) = &mut self.state.topics else {
             return;
         };
         topics.published_to = None;
         let slots = topics.slots.clone().into_iter();
         let ended = Vec::new();
-        state.jobs.push(Job::Recheck(Recheck { slots, ended }));
+        self.state.jobs.push(Job::Recheck(Recheck { slots, ended }));
     }
 
     /// Checks one subscription; what is left. At the end the queue groups follow, and the client is told.
-    pub(crate) fn step_recheck(
-        &mut self,
-        io: &mut Io,
-        state: &mut ConnectionState,
-        mut recheck: Recheck,
-    ) -> Option<Recheck> {
+    pub(crate) fn step_recheck(&mut self, mut recheck: Recheck) -> Option<Recheck> {
         let Some(slot) = recheck.slots.next() else {
-            recheck.ended.extend(self.leave_forbidden_groups(io, state));
+            recheck.ended.extend(self.leave_forbidden_groups());
             if !recheck.ended.is_empty() {
                 let update = ended(recheck.ended);
-                self.reply(io, state, &update);
+                self.reply(&update);
             }
             return None;
         };
-        self.meter.spend(cost::CHECK + state.access.cost());
-        let topic = self.topics.topic(slot);
-        let topic = topic.filter(|_| self.topics.is_member(slot, state.key.id));
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        let topic = self.core.topics.topic(slot);
+        let topic = topic.filter(|_| self.core.topics.is_member(slot, self.state.key.id));
         if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
-            && !state.access.may_subscribe(&name)
-            && !state.was_granted(&name)
+            && !self.state.access.may_subscribe(&name)
+            && !self.state.was_granted(&name)
         {
-            self.meter.spend(cost::UNSUBSCRIBE);
-            self.leave(io, state, &name);
+            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.leave(&name);
             recheck.ended.push(name.to_string());
         }
         Some(recheck)
+    }
+
+    pub(crate) fn subscribe_for(&mut self, topic: &Arc<str>) -> Result<(), &'static str> {
+        if !self.state.can_subscribe() {
+            return Err("the session has ended or is not encrypted yet");
+        }
+        let mut answer = SubscriptionAnswer::default();
+        let result = self.enter_into(topic, &Wanted::default(), &mut answer);
+        if result.is_ok() {
+            let topics = self.state.topics.get_or_insert_default();
+            topics.granted.insert(Arc::clone(topic));
+        }
+        self.answer_subscription(Action::Subscribe, answer, None);
+        result
+    }
+
+    pub(crate) fn unsubscribe_for(&mut self, topic: &str) -> bool {
+        let was_in = self.leave(topic);
+        if was_in {
+            self.reply(&ended(vec![topic.to_owned()]));
+        }
+        was_in
     }
 }
 
@@ -123,39 +141,5 @@ pub(crate) fn ended(topics: Vec<String>) -> Reply {
         failed_topics: Vec::new(),
         recovery: Vec::new(),
         correlation_id: None,
-    }
-}
-
-impl Core {
-    pub(crate) fn subscribe_for(
-        &mut self,
-        io: &mut Io,
-        state: &mut ConnectionState,
-        topic: &Arc<str>,
-    ) -> Result<(), &'static str> {
-        if !state.can_subscribe() {
-            return Err("the session has ended or is not encrypted yet");
-        }
-        let mut answer = SubscriptionAnswer::default();
-        let result = self.enter_into(io, state, topic, &Wanted::default(), &mut answer);
-        if result.is_ok() {
-            let topics = state.topics.get_or_insert_default();
-            topics.granted.insert(Arc::clone(topic));
-        }
-        self.answer_subscription(io, state, Action::Subscribe, answer, None);
-        result
-    }
-
-    pub(crate) fn unsubscribe_for(
-        &mut self,
-        io: &mut Io,
-        state: &mut ConnectionState,
-        topic: &str,
-    ) -> bool {
-        let was_in = self.leave(io, state, topic);
-        if was_in {
-            self.reply(io, state, &ended(vec![topic.to_owned()]));
-        }
-        was_in
     }
 }

@@ -1,10 +1,7 @@
 //! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
 
-use crate::model::Message;
-use crate::session::Turn;
-use crate::session::application::Application;
+use crate::session::Session;
 use crate::state::connection::{ConnectionState, Phase};
-use crate::state::core::Core;
 use crate::state::producers::OpenProducer;
 use crate::topics::producer::ProducerVerdict;
 use std::sync::Arc;
@@ -14,75 +11,50 @@ use tidewire_wire::envelope::{EnvelopeError, message_id, message_number};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
 
-impl<A: Application> Turn<'_, A> {
-    /// Takes a message of the application's, of a connection that has a [`SessionIntake`].
-    #[inline(never)]
-    pub(crate) fn take_in(
-        &mut self,
-        state: &mut ConnectionState,
-        format: Format,
-        message: Message<'_>,
-    ) {
-        match self.core.judge(state, format, message.bytes) {
-            Ok(ProducerVerdict::Take) => self.deliver(state, message),
-            Ok(ProducerVerdict::Repeat) => self.core.counters.messages_repeated.add(1),
-            Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
-            Ok(ProducerVerdict::Superseded) => {
-                self.core.counters.messages_out_of_turn.add(1);
-                self.end_superseded(state);
-            }
-            Err(error) => self.refuse(state, &error.to_string()),
-        }
-    }
-
+impl Session<'_> {
     /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was refused for good:
     /// only one that helps to be sent again is to be.
-    pub(crate) fn take_publication(
-        &mut self,
-        state: &mut ConnectionState,
-        format: Format,
-        bytes: &[u8],
-    ) {
-        let number = match producer_of(state) {
+    pub(crate) fn take_publication(&mut self, format: Format, bytes: &[u8]) {
+        let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes),
             None => Ok(None),
         };
-        let (number, handle) = match (number, producer_of(state)) {
+        let (number, handle) = match (number, producer_of(self.state)) {
             (Ok(Some(number)), Some(producer)) => (number, producer.handle),
             (Ok(_), _) => {
-                self.handle_publish(state, format, bytes);
+                self.handle_publish(format, bytes);
                 return;
             }
             (Err(error), _) => {
                 self.core.counters.publications_refused.add(1);
                 let error = Reply::error(ErrorCode::InvalidMessage, error.to_string());
-                return self.reply(state, &error);
+                return self.reply(&error);
             }
         };
         let shared = Arc::clone(&self.core.shared);
         // Locked until it is published: no other connection may go on as this producer in between.
         let mut producers = shared.intake.producers();
         let verdict = producers.verdict(handle, number);
-        if verdict == ProducerVerdict::Take && self.handle_publish(state, format, bytes) {
+        if verdict == ProducerVerdict::Take && self.handle_publish(format, bytes) {
             producers.accept(handle, number);
         }
         drop(producers);
-        if let Some(producer) = producer_of(state) {
+        if let Some(producer) = producer_of(self.state) {
             producer.note(verdict);
         }
         match verdict {
             ProducerVerdict::Take => {}
-            ProducerVerdict::Repeat => self.answer_repeated(state, format, bytes),
+            ProducerVerdict::Repeat => self.answer_repeated(format, bytes),
             ProducerVerdict::Gap { .. } => self.core.counters.publications_refused.add(1),
             ProducerVerdict::Superseded => {
                 self.core.counters.publications_refused.add(1);
-                self.end_superseded(state);
+                self.end_superseded();
             }
         }
     }
 
     /// A publication that was taken before, whose answer may have been lost.
-    fn answer_repeated(&mut self, state: &mut ConnectionState, format: Format, bytes: &[u8]) {
+    fn answer_repeated(&mut self, format: Format, bytes: &[u8]) {
         self.core.counters.publications_repeated.add(1);
         let mut scratch = Vec::new();
         if let Ok((request, Some(correlation_id))) =
@@ -94,36 +66,32 @@ impl<A: Application> Turn<'_, A> {
                 position: None,
                 correlation_id: Some(correlation_id.into_owned()),
             };
-            self.reply(state, &reply);
+            self.reply(&reply);
         }
     }
 
     /// Another connection goes on as this one's producer.
-    fn end_superseded(&mut self, state: &mut ConnectionState) {
-        if state.phase != Phase::Open {
+    fn end_superseded(&mut self) {
+        if self.state.phase != Phase::Open {
             return;
         }
         self.core.counters.producers_superseded.add(1);
         let words = "another connection goes on as this producer";
-        self.reply(state, &Reply::error(ErrorCode::ProducerSuperseded, words));
-        self.start_close(state, CloseCode::PRODUCER_SUPERSEDED, words);
+        self.reply(&Reply::error(ErrorCode::ProducerSuperseded, words));
+        self.start_close(CloseCode::PRODUCER_SUPERSEDED, words);
     }
 
     /// What a hello answers to a client that says which producer it is.
-    pub(crate) fn open_producer(
-        &mut self,
-        state: &mut ConnectionState,
-        id: String,
-    ) -> Option<ProducerState> {
-        if state.phase != Phase::Open {
+    pub(crate) fn open_producer(&mut self, id: String) -> Option<ProducerState> {
+        if self.state.phase != Phase::Open {
             return None;
         }
         let shared = &self.core.shared;
-        let user = state.user.clone().unwrap_or_default();
+        let user = self.state.user.clone().unwrap_or_default();
         let opened = shared.intake.producers().open(
-            (&user, state.owner),
+            (&user, self.state.owner),
             &id.as_str().into(),
-            self.now.unix_ms,
+            self.now().unix_ms,
             shared.hub.random_epoch(),
         );
         let Ok(opened) = opened else {
@@ -132,7 +100,7 @@ impl<A: Application> Turn<'_, A> {
             return None;
         };
         self.core.counters.producers_opened.add(1);
-        state.intake.get_or_insert_default().producer = Some(OpenProducer {
+        self.state.intake.get_or_insert_default().producer = Some(OpenProducer {
             id: id.clone(),
             epoch: opened.epoch,
             handle: opened.handle,
@@ -147,8 +115,8 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// The producer of this connection, as a hello after the first is told of it.
-    pub(crate) fn known_producer(&self, state: &mut ConnectionState) -> Option<ProducerState> {
-        let producer = producer_of(state)?;
+    pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
+        let producer = producer_of(self.state)?;
         let last = self.core.shared.intake.producers().last(producer.handle)?;
         Some(ProducerState {
             id: producer.id.clone(),
@@ -159,8 +127,8 @@ impl<A: Application> Turn<'_, A> {
 
     /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was read at once.
     #[inline(never)]
-    pub(crate) fn settle_intake(&mut self, state: &mut ConnectionState) {
-        let Some(producer) = producer_of(state) else {
+    pub(crate) fn settle_intake(&mut self) {
+        let Some(producer) = producer_of(self.state) else {
             return;
         };
         let gap = producer.gap.take();
@@ -170,7 +138,7 @@ impl<A: Application> Turn<'_, A> {
         }
         let last = self.core.shared.intake.producers().last(producer.handle);
         if let Some(last) = last {
-            self.reply(state, &Reply::MessageAck { last });
+            self.reply(&Reply::MessageAck { last });
         }
         if let Some((missing, refused)) = gap {
             let error = Reply::Error {
@@ -180,21 +148,14 @@ impl<A: Application> Turn<'_, A> {
                 refused: Some(refused),
                 correlation_id: None,
             };
-            self.reply(state, &error);
+            self.reply(&error);
         }
     }
-}
 
-impl Core {
     /// Whether a message is to be taken. If so, it counts as taken.
-    fn judge(
-        &self,
-        state: &mut ConnectionState,
-        format: Format,
-        bytes: &[u8],
-    ) -> Result<ProducerVerdict, EnvelopeError> {
-        let shared = &self.shared.intake;
-        let number = match producer_of(state) {
+    fn judge(&mut self, format: Format, bytes: &[u8]) -> Result<ProducerVerdict, EnvelopeError> {
+        let shared = &self.core.shared.intake;
+        let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes)?,
             None => None,
         };
@@ -203,7 +164,7 @@ impl Core {
             Some(seen) => message_id(format, bytes)?.map(|id| (seen, id)),
             None => None,
         };
-        if let (Some(number), Some(producer)) = (number, producer_of(state)) {
+        if let (Some(number), Some(producer)) = (number, producer_of(self.state)) {
             let verdict = shared.producers().accept(producer.handle, number);
             producer.note(verdict);
             if verdict != ProducerVerdict::Take {
@@ -212,12 +173,29 @@ impl Core {
         }
         match id {
             Some((seen, id))
-                if !id.is_empty() && !seen.is_new(state.owner, scope_of(state), &id) =>
+                if !id.is_empty() && !seen.is_new(self.state.owner, scope_of(self.state), &id) =>
             {
                 Ok(ProducerVerdict::Repeat)
             }
             _ => Ok(ProducerVerdict::Take),
         }
+    }
+
+    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap. A dispatched message
+    /// counts as accepted.
+    #[inline(never)]
+    pub(crate) fn accept_once(&mut self, format: Format, bytes: &[u8]) -> bool {
+        match self.judge(format, bytes) {
+            Ok(ProducerVerdict::Take) => return true,
+            Ok(ProducerVerdict::Repeat) => self.core.counters.messages_repeated.add(1),
+            Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
+            Ok(ProducerVerdict::Superseded) => {
+                self.core.counters.messages_out_of_turn.add(1);
+                self.end_superseded();
+            }
+            Err(error) => self.refuse(&error.to_string()),
+        }
+        false
     }
 }
 

@@ -1,12 +1,9 @@
 //! What an application can do while it is called for a connection.
 
-use crate::clock::wire_now;
 use crate::config::Protocol;
 use crate::model::{ConnectionKey, Encoding, Message};
-use crate::state::connection::ConnectionState;
-use crate::state::core::Core;
+use crate::session::Session;
 use crate::topics::publication::Payload;
-use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::BATCH_MESSAGES_MAX;
@@ -14,16 +11,23 @@ use tidewire_wire::session::BATCH_MESSAGES_MAX;
 /// What an application can do while it is called for a connection.
 #[derive(Debug)]
 pub struct Context<'a> {
-    pub(crate) io: &'a mut Io,
-    pub(crate) core: &'a mut Core,
-    pub(crate) state: &'a mut ConnectionState,
+    pub(crate) session: Session<'a>,
+}
+
+impl<'a> Context<'a> {
+    #[inline]
+    pub(crate) fn new(session: &'a mut Session<'_>) -> Self {
+        Self {
+            session: session.reborrow(),
+        }
+    }
 }
 
 impl Context<'_> {
     /// The connection this call is about.
     #[must_use]
     pub fn connection(&self) -> ConnectionKey {
-        self.state.key
+        self.session.state.key
     }
 
     /// Answers with a text message.
@@ -51,26 +55,30 @@ impl Context<'_> {
             Encoding::Binary => Payload::new(OpCode::Binary, message.bytes),
             Encoding::MessagePack => Payload::messagepack(message.bytes),
         };
-        self.core.send(self.io, self.state, payload);
+        self.session.send(payload);
     }
 
     /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the client's
     /// hello said that it takes them, else one by one.
     pub fn send_batch(&mut self, messages: &[&str]) {
-        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
-        let takes_batches = is_v1 && self.state.session.client_takes_batches();
+        let is_v1 = self.session.core.shared.config.protocol == Protocol::V1;
+        let takes_batches = is_v1 && self.session.state.session.client_takes_batches();
         if !takes_batches || messages.len() < 2 {
             return messages.iter().for_each(|text| self.send_text(text));
         }
         for messages in messages.chunks(BATCH_MESSAGES_MAX) {
-            let now = wire_now(self.io);
-            let id = self.core.new_id(now.unix_ms);
+            let now = self.session.now();
+            let id = self.session.core.new_id(now.unix_ms);
             let bytes: Vec<&[u8]> = messages.iter().map(|text| text.as_bytes()).collect();
             let mut batch = Vec::new();
-            match self.state.session.encode_batch(&bytes, id, now, &mut batch) {
+            match self
+                .session
+                .state
+                .session
+                .encode_batch(&bytes, id, now, &mut batch)
+            {
                 Ok(opcode) => {
-                    self.core
-                        .send(self.io, self.state, Payload::new(opcode, &batch));
+                    self.session.send(Payload::new(opcode, &batch));
                 }
                 // A message that MessagePack cannot hold.
                 Err(_) => messages.iter().for_each(|text| self.send_text(text)),
@@ -80,6 +88,6 @@ impl Context<'_> {
 
     /// Ends the session of this call with a code and a reason.
     pub fn close(&mut self, code: CloseCode, reason: &'static str) {
-        self.state.close = Some((code, reason));
+        self.session.state.close = Some((code, reason));
     }
 }

@@ -6,11 +6,8 @@
 use crate::auth::Claims;
 use crate::config::Protocol;
 use crate::limits::work::cost;
-use crate::session::Turn;
-use crate::session::application::Application;
-use crate::state::connection::{ConnectionState, Phase};
-use crate::state::core::Core;
-use crate::state::expiry::Expiry;
+use crate::session::Session;
+use crate::state::connection::Phase;
 use crate::state::jobs::Refresh;
 use crate::topics::access::AccessRules;
 use std::borrow::Cow;
@@ -19,51 +16,44 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Now, Reply};
 
-impl Core {
-    /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it does not end with it.
-    pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
-        let auth = self.shared.config.auth.as_ref()?;
-        auth.ends_sessions
-            .then(|| Box::new(Expiry::new(auth, expires_at_s, now)))
-    }
-
+impl Session<'_> {
     /// Checks another token for a session: when it expires, and the rights that go with it.
     fn check_token(
         &mut self,
-        state: &ConnectionState,
         token: &str,
         now: Now,
     ) -> Result<(u64, Arc<AccessRules>), Cow<'static, str>> {
-        let Some(verifier) = &self.shared.verifier else {
+        let Some(verifier) = &self.core.shared.verifier else {
             return Err("this server checks no tokens".into());
         };
         let claims: Claims = verifier
             .verify(token, now.unix_ms / 1_000)
             .map_err(|error| error.to_string())?;
-        if state.user.as_deref() != Some(&*claims.subject) {
+        if self.state.user.as_deref() != Some(&*claims.subject) {
             return Err("the token is for another user, who needs a connection of its own".into());
         }
-        let rules = self.rules_of(&claims).map_err(|error| error.to_string())?;
-        let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
+        let rules = self
+            .core
+            .rules_of(&claims)
+            .map_err(|error| error.to_string())?;
+        let rules = rules.map_or_else(|| Arc::clone(&self.core.shared.access), Arc::new);
         Ok((claims.expires_at_s, rules))
     }
-}
 
-impl<A: Application> Turn<'_, A> {
     /// Ends a session whose token has expired, and warns one whose token is about to; whether it has ended.
-    pub(crate) fn check_expiry(&mut self, state: &mut ConnectionState) -> bool {
-        let (now, is_v1) = (self.now, self.core.shared.config.protocol == Protocol::V1);
-        let Some(expiry) = state.expiry.as_deref_mut() else {
+    pub(crate) fn check_expiry(&mut self) -> bool {
+        let (now, is_v1) = (self.now(), self.core.shared.config.protocol == Protocol::V1);
+        let Some(expiry) = self.state.expiry.as_deref_mut() else {
             return false;
         };
         if now.monotonic_ms >= expiry.ends_ms {
-            self.expire(state);
+            self.expire();
             return true;
         }
         if now.monotonic_ms < expiry.warns_ms {
             return false;
         }
-        if state.unannounced.is_some() {
+        if self.state.unannounced.is_some() {
             // Nothing is said before the session is encrypted.
             expiry.warns_ms = now.monotonic_ms.saturating_add(ENCRYPTION_WAIT_MS);
             return false;
@@ -74,31 +64,31 @@ impl<A: Application> Turn<'_, A> {
             ends_in_ms: expiry.ends_in_ms(now),
         };
         if is_v1 {
-            self.reply(state, &warning);
+            self.reply(&warning);
         }
         false
     }
 
-    fn expire(&mut self, state: &mut ConnectionState) {
+    fn expire(&mut self) {
         const WORDS: &str = "the token has expired";
         self.core.counters.sessions_expired.add(1);
         tracing::info!(
-            connection = %state.key,
-            user = state.user.as_deref(),
+            connection = %self.state.key,
+            user = self.state.user.as_deref(),
             code = ErrorCode::TokenExpired.as_str(),
             "a session ends because its token has expired",
         );
         if self.core.shared.config.protocol == Protocol::V1 {
             let error = Reply::error(ErrorCode::TokenExpired, WORDS);
-            self.core.say(self.io, state, &error);
+            self.say(&error);
         }
         // Nothing of the peer's is handled after it, as it would be behind an ordinary close.
-        self.end(state, CloseCode::NOT_AUTHENTICATED, WORDS);
+        self.end(CloseCode::NOT_AUTHENTICATED, WORDS);
     }
 
     /// Takes another token for a session, or says why not.
-    pub(crate) fn refresh(&mut self, state: &mut ConnectionState, refresh: Refresh) {
-        if state.phase != Phase::Open {
+    pub(crate) fn refresh(&mut self, refresh: Refresh) {
+        if self.state.phase != Phase::Open {
             return;
         }
         let Refresh {
@@ -115,13 +105,13 @@ impl<A: Application> Turn<'_, A> {
         self.core
             .meter
             .spend(keys as u64 * cost::TOKEN + cost::bytes(token.len()));
-        let (expires_at_s, rules) = match self.core.check_token(state, token, self.now) {
+        let (expires_at_s, rules) = match self.check_token(token, self.now()) {
             Ok(checked) => checked,
-            Err(words) => return self.refuse_token(state, words, correlation_id),
+            Err(words) => return self.refuse_token(words, correlation_id),
         };
         self.core.counters.tokens_refreshed.add(1);
-        let mut expiry = self.core.expiry_at(expires_at_s, self.now);
-        if let (Some(new), Some(old)) = (&mut expiry, &state.expiry)
+        let mut expiry = self.core.expiry_at(expires_at_s, self.now());
+        if let (Some(new), Some(old)) = (&mut expiry, &self.state.expiry)
             && new.expires_ms <= old.expires_ms
             && old.warns_ms == u64::MAX
         {
@@ -131,30 +121,25 @@ impl<A: Application> Turn<'_, A> {
         let answer = Reply::AuthRefreshResponse {
             expires_in_ms: expires_at_s
                 .saturating_mul(1_000)
-                .saturating_sub(self.now.unix_ms),
-            ends_in_ms: expiry.as_ref().map(|expiry| expiry.ends_in_ms(self.now)),
+                .saturating_sub(self.now().unix_ms),
+            ends_in_ms: expiry.as_ref().map(|expiry| expiry.ends_in_ms(self.now())),
             correlation_id,
         };
-        state.expiry = expiry;
-        self.set_timer(state);
-        self.reply(state, &answer);
-        if !state.access_is_set {
-            self.core.set_access(state, &rules);
+        self.state.expiry = expiry;
+        self.set_timer();
+        self.reply(&answer);
+        if !self.state.access_is_set {
+            self.set_access(&rules);
         }
     }
 
-    fn refuse_token(
-        &mut self,
-        state: &mut ConnectionState,
-        words: Cow<'static, str>,
-        correlation_id: Option<String>,
-    ) {
+    fn refuse_token(&mut self, words: Cow<'static, str>, correlation_id: Option<String>) {
         let has_tokens = self.core.shared.verifier.is_some();
         let code = if has_tokens {
             self.core.counters.tokens_refused.add(1);
             tracing::info!(
-                connection = %state.key,
-                user = state.user.as_deref(),
+                connection = %self.state.key,
+                user = self.state.user.as_deref(),
                 code = ErrorCode::TokenRefused.as_str(),
                 error = &*words,
                 "another token for a session is not accepted",
@@ -170,7 +155,7 @@ impl<A: Application> Turn<'_, A> {
             refused: None,
             correlation_id,
         };
-        self.reply(state, &error);
+        self.reply(&error);
     }
 }
 

@@ -5,26 +5,21 @@
 
 use crate::limits::work::cost;
 use crate::model::Position;
-use crate::session::Turn;
-use crate::session::application::Application;
-use crate::state::connection::ConnectionState;
-use crate::state::core::Core;
+use crate::session::Session;
 use crate::state::jobs::{HistoryJob, Job};
 use crate::topics::broker::{Missed, PageQuery};
 use crate::topics::history::Page;
 use crate::topics::name::check_topic;
 use crate::topics::publication::Publication;
 use std::sync::Arc;
-use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{HISTORY_PAYLOAD_LEVELS_MAX, HistoryQuery, Reply};
 
-impl<A: Application> Turn<'_, A> {
+impl Session<'_> {
     /// `history_request` from a client.
     pub(crate) fn handle_history_request(
         &mut self,
-        state: &mut ConnectionState,
         query: HistoryQuery,
         correlation_id: Option<String>,
     ) {
@@ -39,85 +34,75 @@ impl<A: Application> Turn<'_, A> {
             at: None,
             correlation_id,
         };
-        state.jobs.push(Job::History(Box::new(job)));
+        self.state.jobs.push(Job::History(Box::new(job)));
     }
-}
 
-impl Core {
     /// Does some of a request, or answers it; what is left of it.
-    pub(crate) fn step_history(
-        &mut self,
-        io: &mut Io,
-        state: &mut ConnectionState,
-        mut job: Box<HistoryJob>,
-    ) -> Option<Box<HistoryJob>> {
-        if !state.can_subscribe() {
+    pub(crate) fn step_history(&mut self, mut job: Box<HistoryJob>) -> Option<Box<HistoryJob>> {
+        if !self.state.can_subscribe() {
             return None;
         }
         if job.answer.is_none()
-            && let Err(refusal) = self.check_history(state, &job)
+            && let Err(refusal) = self.check_history(&job)
         {
-            self.reply(io, state, &refusal);
+            self.reply(&refusal);
             return None;
         }
-        let Some((page, position)) = self.history_page(io, state, &job) else {
+        let Some((page, position)) = self.history_page(&job) else {
             let refusal = job.refused(ErrorCode::NotFound, "this topic keeps no history");
-            self.reply(io, state, &refusal);
+            self.reply(&refusal);
             return None;
         };
         if (job.answer.is_none() && !job.begin(&page, position)) || !job.joins(&page, position) {
-            self.answer_history(io, state, *job);
+            self.answer_history(*job);
             return None;
         }
-        let now_ms = io.now().unix_ms;
+        let now_ms = self.io.now().unix_ms;
         for publication in &page.publications {
-            if self.meter.is_spent() {
+            if self.core.meter.is_spent() {
                 return Some(job);
             }
             if !self.take_kept(&mut job, publication, now_ms) {
                 if let Some(answer) = &mut job.answer {
                     answer.more = true;
                 }
-                self.answer_history(io, state, *job);
+                self.answer_history(*job);
                 return None;
             }
         }
         if page.more && !page.publications.is_empty() {
             return Some(job);
         }
-        self.answer_history(io, state, *job);
+        self.answer_history(*job);
         None
     }
 
     /// Checks that the client may read the topic. The error is the answer to send.
-    fn check_history(&mut self, state: &ConnectionState, job: &HistoryJob) -> Result<(), Reply> {
-        self.meter.spend(cost::CHECK + state.access.cost());
+    fn check_history(&mut self, job: &HistoryJob) -> Result<(), Reply> {
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
         if let Err(error) = check_topic(&job.name) {
             return Err(job.refused(ErrorCode::InvalidSubscription, error));
         }
-        if !state.access.may_subscribe(&job.name) {
-            self.counters.subscriptions_forbidden.add(1);
+        if !self.state.access.may_subscribe(&job.name) {
+            self.core.counters.subscriptions_forbidden.add(1);
             return Err(job.refused(ErrorCode::TopicForbidden, "this topic is not allowed"));
         }
         Ok(())
     }
 
     /// The next page and the current position of the topic; `None` for a topic that keeps no history.
-    fn history_page(
-        &mut self,
-        io: &Io,
-        state: &ConnectionState,
-        job: &HistoryJob,
-    ) -> Option<(Page<Arc<Publication>>, Position)> {
-        self.meter.spend(cost::SUBSCRIBE);
+    fn history_page(&mut self, job: &HistoryJob) -> Option<(Page<Arc<Publication>>, Position)> {
+        self.core.meter.spend(cost::SUBSCRIBE);
         let asked_from = job.since.as_ref().map(|since| since.offset);
         let query = PageQuery {
             since: job.at.or(asked_from),
             limit: PAGE,
             newest_first: job.newest_first,
         };
-        let moment = self.moment(io, state.owner);
-        let hub = &self.shared.hub;
+        let moment = self.core.moment(self.now(), self.state.owner);
+        let hub = &self.core.shared.hub;
         let page = hub.history(&job.name, query, moment.now_ms)?;
         let position = match page.position {
             Some(position) => position,
@@ -133,7 +118,7 @@ impl Core {
 
     /// Puts a publication into the answer, unless it has expired; false if there is no room for it.
     fn take_kept(&mut self, job: &mut HistoryJob, publication: &Publication, now_ms: u64) -> bool {
-        self.meter.spend(cost::ENTRY);
+        self.core.meter.spend(cost::ENTRY);
         let Some(position) = publication.position else {
             return true;
         };
@@ -143,7 +128,7 @@ impl Core {
                 return false;
             }
             // Looked at byte by byte, and copied here and into the answer.
-            self.meter.spend(6 * cost::bytes(json.len()));
+            self.core.meter.spend(6 * cost::bytes(json.len()));
             let json = match is_deeper(publication.content(), HISTORY_PAYLOAD_LEVELS_MAX) {
                 true => publication.json_without_payload(),
                 false => json.to_vec(),
@@ -157,11 +142,11 @@ impl Core {
         true
     }
 
-    fn answer_history(&mut self, io: &mut Io, state: &mut ConnectionState, job: HistoryJob) {
+    fn answer_history(&mut self, job: HistoryJob) {
         let Some(mut page) = job.answer else { return };
-        self.meter.spend(cost::SEND);
-        if state.session.format() == Format::MessagePack {
-            self.meter.spend(8 * cost::bytes(job.bytes));
+        self.core.meter.spend(cost::SEND);
+        if self.state.session.format() == Format::MessagePack {
+            self.core.meter.spend(8 * cost::bytes(job.bytes));
         }
         // What was published or dropped since the first page was taken does not count.
         if page.publications.len() == job.limit {
@@ -175,7 +160,7 @@ impl Core {
             page: Box::new(page),
             correlation_id: job.correlation_id,
         };
-        self.reply(io, state, &reply);
+        self.reply(&reply);
     }
 }
 

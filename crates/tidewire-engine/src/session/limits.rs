@@ -1,54 +1,49 @@
 //! The rate limit: which messages come in, and how the peer is told of those that do not.
 
-use crate::clock::wire_now;
 use crate::config::Protocol;
 use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
-use crate::session::Turn;
-use crate::session::application::Application;
-use crate::state::connection::{ConnectionState, Phase};
-use crate::state::core::Core;
-use tidewire_net::Io;
+use crate::session::Session;
+use crate::state::connection::Phase;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
 
-impl<A: Application> Turn<'_, A> {
+impl Session<'_> {
     /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
     /// an answer to each would double the load.
     #[inline]
-    pub(crate) fn admit(&mut self, state: &mut ConnectionState) -> bool {
-        match state
+    pub(crate) fn admit(&mut self) -> bool {
+        match self
+            .state
             .bucket
-            .take(&self.core.shared.rate_limit, self.now.monotonic_ms)
+            .take(&self.core.shared.rate_limit, self.now().monotonic_ms)
         {
             RateVerdict::Allowed => true,
-            verdict => self.admit_reluctantly(state, verdict),
+            verdict => self.admit_reluctantly(verdict),
         }
     }
 
     #[cold]
-    fn admit_reluctantly(&mut self, state: &mut ConnectionState, verdict: RateVerdict) -> bool {
+    fn admit_reluctantly(&mut self, verdict: RateVerdict) -> bool {
         match (verdict, self.core.shared.config.protocol) {
             (RateVerdict::Allowed, _) | (RateVerdict::AllowedLow, Protocol::Raw) => true,
             (RateVerdict::AllowedLow, Protocol::V1) => {
-                let warning = self.rate_warning(state);
-                self.reply(state, &warning);
+                let warning = self.rate_warning();
+                self.reply(&warning);
                 true
             }
             (RateVerdict::Refused { retry_after_ms }, protocol) => {
                 self.core.counters.messages_refused_rate.add(1);
-                state.refusals.since_told += 1;
-                state.refusals.retry_after_ms = retry_after_ms;
+                self.state.refusals.since_told += 1;
+                self.state.refusals.retry_after_ms = retry_after_ms;
                 match protocol {
-                    Protocol::V1 => self.tell_refusals(state),
+                    Protocol::V1 => self.tell_refusals(),
                     // Without messages of ours there is only the close to tell it by.
-                    Protocol::Raw => self.end(
-                        state,
-                        CloseCode::RATE_LIMITED,
-                        "more messages than the rate limit",
-                    ),
+                    Protocol::Raw => {
+                        self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit")
+                    }
                 }
                 false
             }
@@ -56,18 +51,18 @@ impl<A: Application> Turn<'_, A> {
     }
 
     /// Says how many messages were refused since it was said last; if that was just now, later.
-    pub(crate) fn tell_refusals(&mut self, state: &mut ConnectionState) {
-        if state.phase != Phase::Open {
+    pub(crate) fn tell_refusals(&mut self) {
+        if self.state.phase != Phase::Open {
             return;
         }
-        let now_ms = self.now.monotonic_ms;
-        let Some(due_ms) = state.refusals.due_ms() else {
+        let now_ms = self.now().monotonic_ms;
+        let Some(due_ms) = self.state.refusals.due_ms() else {
             return;
         };
         if now_ms < due_ms {
-            return self.set_timer(state);
+            return self.set_timer();
         }
-        let refusals = &mut state.refusals;
+        let refusals = &mut self.state.refusals;
         let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
         let message = format!(
             "{} messages were refused: more than {refill_per_s} a second",
@@ -82,52 +77,43 @@ impl<A: Application> Turn<'_, A> {
             refused: Some(refused),
             correlation_id: None,
         };
-        self.reply(state, &error);
+        self.reply(&error);
     }
 
-    fn rate_warning(&self, state: &ConnectionState) -> Reply {
+    fn rate_warning(&self) -> Reply {
         let limits = &self.core.shared.config.limits;
         Reply::RateLimitWarning {
-            current_rate: limits.rate_limit_capacity - state.bucket.remaining(),
+            current_rate: limits.rate_limit_capacity - self.state.bucket.remaining(),
             limit: limits.rate_limit_capacity,
-            remaining: state.bucket.remaining(),
+            remaining: self.state.bucket.remaining(),
             retry_after_s: 1,
         }
     }
 
     /// What a message inflates to counts as well, so that compression is no way around the limit.
-    pub(crate) fn charge_inflated(&mut self, state: &mut ConnectionState, bytes: usize) {
+    pub(crate) fn charge_inflated(&mut self, bytes: usize) {
         self.core.meter.spend(cost::inflated(bytes));
-        state.bucket.charge(
+        self.state.bucket.charge(
             &self.core.shared.rate_limit,
             bytes / INFLATED_BYTES_PER_TOKEN,
         );
     }
-}
 
-/// So many bytes that a compressed message inflates to count as one message.
-const INFLATED_BYTES_PER_TOKEN: usize = 4096;
-
-impl Core {
     /// Counts an error that is about to be told to a connection, and says whether it may be. After
     /// [`ErrorVerdict::Open`] the caller tells it and calls [`Self::open_breaker`].
     #[cold]
-    pub(crate) fn count_error(
-        &mut self,
-        io: &Io,
-        state: &mut ConnectionState,
-        code: ErrorCode,
-    ) -> ErrorVerdict {
-        let Some(limit) = self.shared.error_limit.filter(|_| counts(code)) else {
+    pub(crate) fn count_error(&mut self, code: ErrorCode) -> ErrorVerdict {
+        let Some(limit) = self.core.shared.error_limit.filter(|_| counts(code)) else {
             return ErrorVerdict::Tell;
         };
-        let breaker = state.breaker.get_or_insert_default();
-        let verdict = breaker.count(limit, wire_now(io).monotonic_ms);
+        let now_ms = self.now().monotonic_ms;
+        let breaker = self.state.breaker.get_or_insert_default();
+        let verdict = breaker.count(limit, now_ms);
         if verdict == ErrorVerdict::Open {
-            self.counters.breakers_opened.add(1);
+            self.core.counters.breakers_opened.add(1);
             tracing::info!(
-                connection = %state.key,
-                user = state.user.as_deref(),
+                connection = %self.state.key,
+                user = self.state.user.as_deref(),
                 code = code.as_str(),
                 "a connection is closed because too much of it had to be refused",
             );
@@ -137,9 +123,9 @@ impl Core {
 
     /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
     #[cold]
-    pub(crate) fn open_breaker(&mut self, io: &mut Io, state: &mut ConnectionState) {
-        debug_assert_eq!(state.phase, Phase::Open);
-        let retry_after_s = self.shared.error_limit.map(ErrorLimit::retry_after_s);
+    pub(crate) fn open_breaker(&mut self) {
+        debug_assert_eq!(self.state.phase, Phase::Open);
+        let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
         let error = Reply::Error {
             code: ErrorCode::CircuitBreakerOpen,
             message: "too many messages of this connection had to be refused".into(),
@@ -147,10 +133,13 @@ impl Core {
             refused: None,
             correlation_id: None,
         };
-        self.say(io, state, &error);
-        state.close = Some((
+        self.say(&error);
+        self.state.close = Some((
             CloseCode::TOO_MANY_ERRORS,
             "too many messages had to be refused",
         ));
     }
 }
+
+/// So many bytes that a compressed message inflates to count as one message.
+const INFLATED_BYTES_PER_TOKEN: usize = 4096;

@@ -1,169 +1,126 @@
 //! Subscriptions of a session: into topics, and out of them.
 
 use crate::limits::owner::OwnerId;
-use crate::session::presence::who;
+use crate::session::Session;
 use crate::state::connection::ConnectionState;
-use crate::state::core::Core;
 use crate::state::jobs::{CatchUp, SubscriptionAnswer};
-use crate::state::topics::{Holder, SessionTopics, Wanted, subscription_bytes};
-use crate::topics::broker::{Missed, Moment};
+use crate::state::topics::{Wanted, subscription_bytes};
+use crate::topics::broker::Missed;
 use crate::topics::lag::Lossy;
 use crate::topics::local::{Form, GroupKey, Slot};
 use crate::topics::name::is_pattern;
-use rand::Rng;
 use std::sync::Arc;
-use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Overload, TopicRecovery};
 
-impl Core {
+impl Session<'_> {
     /// Puts a session into a topic or pattern whose name is known to be one, and notes in the answer what became of
     /// it. The words of an error are for the client.
     pub(crate) fn enter_into(
         &mut self,
-        io: &Io,
-        state: &mut ConnectionState,
         name: &Arc<str>,
         wanted: &Wanted,
         answer: &mut SubscriptionAnswer,
     ) -> Result<(), &'static str> {
         let is_pattern = is_pattern(name);
-        let (slot, is_new) = self.topics.enter(name, is_pattern);
-        let is_member = self.topics.is_member(slot, state.key.id);
+        let (slot, is_new) = self.core.topics.enter(name, is_pattern);
+        let is_member = self.core.topics.is_member(slot, self.state.key.id);
         let changes = !is_member || wanted.filter.is_some() || wanted.overload.is_some();
-        let limits = self.check_limits(state, slot, is_member);
+        let limits = self.check_limits(slot, is_member);
         let bytes = subscription_bytes(name, wanted.filter.as_deref());
         let reserved = limits.and_then(|()| match changes {
-            true => self.reserve(state, bytes),
+            true => self.reserve(bytes),
             false => Ok(()),
         });
         if let Err(words) = reserved {
             if is_new {
-                self.topics.forget(slot);
+                self.core.topics.forget(slot);
             }
             answer.fail(name.to_string(), ErrorCode::LimitExceeded, words);
             return Err(words);
         }
         if is_new {
-            self.add_interest(name, is_pattern);
+            self.core.add_interest(name, is_pattern);
         }
         answer.success_topics.push(name.to_string());
         if is_member {
-            self.change_subscription(state, slot, name, wanted);
+            self.change_subscription(slot, name, wanted);
         } else {
             let mut seq = 0;
             if !is_pattern {
                 let (recovery, catch_up);
-                (recovery, catch_up, seq) = self.stand(io, state.owner, name, wanted);
+                (recovery, catch_up, seq) = self.stand(self.state.owner, name, wanted);
                 answer.recovery.extend(recovery);
                 if let Some(catch_up) = catch_up {
                     // It joins when it has caught up, after the answer.
                     answer.catch_ups.push(catch_up);
-                    self.give_back(state, bytes);
-                    self.drop_unused(slot);
+                    self.give_back(bytes);
+                    self.core.drop_unused(slot);
                     return Ok(());
                 }
             }
-            self.join(state, slot, name, wanted, (seq, None));
+            self.join(slot, name, wanted, (seq, None));
         }
-        if !is_pattern && self.shared.hub.rules.of(name).presence {
+        if !is_pattern && self.core.shared.hub.rules.of(name).presence {
             answer.entered.push(Arc::clone(name));
         }
         Ok(())
     }
 
     /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as it is.
-    fn change_subscription(
-        &mut self,
-        state: &mut ConnectionState,
-        slot: Slot,
-        name: &Arc<str>,
-        wanted: &Wanted,
-    ) {
+    fn change_subscription(&mut self, slot: Slot, name: &Arc<str>, wanted: &Wanted) {
         if wanted.filter.is_none() && wanted.overload.is_none() {
             return;
         }
         // What is on its way to it still is; and the last one takes the slot with it.
-        let seq = self.topics.seen(slot);
-        let waiting = take_waiting(state, slot);
-        let holder = state.holder();
-        if let Some(topics) = &mut state.topics {
-            self.move_out(holder, topics, slot);
+        let seq = self.core.topics.seen(slot);
+        let waiting = take_waiting(self.state, slot);
+        let holder = self.state.holder();
+        if let Some(topics) = &mut self.state.topics {
+            self.core.move_out(holder, topics, slot);
         }
-        let (slot, _) = self.topics.enter(name, is_pattern(name));
-        self.join(state, slot, name, wanted, (seq, waiting));
+        let (slot, _) = self.core.topics.enter(name, is_pattern(name));
+        self.join(slot, name, wanted, (seq, waiting));
     }
 
     /// Charges a session for memory. The words of an error are for the client.
-    pub(crate) fn reserve(
-        &mut self,
-        state: &mut ConnectionState,
-        bytes: usize,
-    ) -> Result<(), &'static str> {
-        let topics = state.topics.get_or_insert_default();
-        let limits = &self.shared.hub.limits;
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let topics = self.state.topics.get_or_insert_default();
+        let limits = &self.core.shared.hub.limits;
         if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
             return Err("the subscriptions of this connection take as much memory as they may");
         }
-        self.shared.accounts.charge(state.owner, bytes)?;
+        self.core.shared.accounts.charge(self.state.owner, bytes)?;
         topics.charged_bytes += bytes;
         Ok(())
     }
 
     /// [`Self::release`] for a session that goes on.
-    pub(crate) fn give_back(&mut self, state: &mut ConnectionState, bytes: usize) {
-        if let Some(topics) = &mut state.topics {
-            self.release(state.owner, topics, bytes);
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        if let Some(topics) = &mut self.state.topics {
+            self.core.release(self.state.owner, topics, bytes);
         }
     }
 
-    /// Takes back what a session was charged.
-    pub(crate) fn release(&mut self, owner: OwnerId, topics: &mut SessionTopics, bytes: usize) {
-        topics.charged_bytes -= bytes;
-        self.shared.accounts.release(owner, bytes);
-    }
-
-    /// Forgets a topic that nobody here subscribes to.
-    pub(crate) fn drop_unused(&mut self, slot: Slot) {
-        let Some(topic) = self.topics.topic(slot) else {
-            return;
-        };
-        if topic.subscribers() > 0 {
-            return;
-        }
-        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
-        self.topics.forget(slot);
-        self.drop_interest(&name, is_pattern);
-    }
-
-    pub(crate) fn drop_interest(&mut self, name: &str, is_pattern: bool) {
-        let hub = &self.shared.hub;
-        if is_pattern {
-            hub.remove_pattern(name, self.index);
-        } else {
-            hub.remove_interest(name, self.index);
-        }
-    }
-
-    pub(crate) fn check_limits(
-        &self,
-        state: &ConnectionState,
-        slot: Slot,
-        is_member: bool,
-    ) -> Result<(), &'static str> {
+    pub(crate) fn check_limits(&self, slot: Slot, is_member: bool) -> Result<(), &'static str> {
         if is_member {
             return Ok(());
         }
-        let limits = &self.shared.hub.limits;
-        let subscriptions = state
+        let limits = &self.core.shared.hub.limits;
+        let subscriptions = self
+            .state
             .topics
             .as_ref()
             .map_or(0, |topics| topics.subscriptions());
         if subscriptions >= limits.subscriptions_per_connection_max {
             return Err("this connection has as many topics as it may have");
         }
-        let topic = self.topics.topic(slot);
-        let patterns = state.topics.as_ref().map_or(0, |topics| topics.patterns);
+        let topic = self.core.topics.topic(slot);
+        let patterns = self
+            .state
+            .topics
+            .as_ref()
+            .map_or(0, |topics| topics.patterns);
         if topic.is_some_and(|topic| topic.is_pattern)
             && patterns >= limits.patterns_per_connection_max
         {
@@ -176,27 +133,16 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn add_interest(&mut self, name: &Arc<str>, is_pattern: bool) {
-        let hub = &self.shared.hub;
-        if is_pattern {
-            hub.add_pattern(name, self.index);
-        } else {
-            hub.add_interest(name, self.index);
-        }
-        self.counters.topics.set(self.topics.len() as u64);
-    }
-
     /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number of the last delivery
     /// that this includes.
     fn stand(
         &mut self,
-        io: &Io,
         owner: OwnerId,
         name: &Arc<str>,
         wanted: &Wanted,
     ) -> (Option<TopicRecovery>, Option<CatchUp>, u64) {
-        let moment = self.moment(io, owner);
-        let hub = &self.shared.hub;
+        let moment = self.core.moment(self.now(), owner);
+        let hub = &self.core.shared.hub;
         let missed = Missed {
             since: wanted.since,
             or_newest: hub.rules.of(name).last_value && wanted.replay == 0,
@@ -212,11 +158,11 @@ impl Core {
         match missed.since {
             None => {}
             Some(since) if recovery.complete => {
-                self.counters.recoveries_complete.add(1);
+                self.core.counters.recoveries_complete.add(1);
                 count = position.offset - since.offset;
                 at = since;
             }
-            Some(_) => self.counters.recoveries_incomplete.add(1),
+            Some(_) => self.core.counters.recoveries_incomplete.add(1),
         }
         if !recovery.complete && wanted.replay > 0 {
             count = wanted.replay.min(recovery.kept);
@@ -237,18 +183,17 @@ impl Core {
     /// subscription before still waits.
     pub(crate) fn join(
         &mut self,
-        state: &mut ConnectionState,
         slot: Slot,
         name: &Arc<str>,
         wanted: &Wanted,
         (after, waiting): (u64, Option<Lossy>),
     ) {
         let filter = match &wanted.filter {
-            Some(filter) => self.topics.hold_filter(filter),
+            Some(filter) => self.core.topics.hold_filter(filter),
             None => 0,
         };
-        let topics = state.topics.get_or_insert_default();
-        let rule = self.shared.hub.rules.of(name);
+        let topics = self.state.topics.get_or_insert_default();
+        let rule = self.core.shared.hub.rules.of(name);
         let mut overload = wanted.overload.unwrap_or(rule.overload);
         if waiting.is_some() && overload == Overload::Disconnect {
             // What waits already cannot be sent before the connection keeps up.
@@ -260,7 +205,7 @@ impl Core {
             lossy.adopt(waiting);
             topics.lagging.push_back(slot);
         }
-        let form = match (&lossy, &state.layers, state.session.format()) {
+        let form = match (&lossy, &self.state.layers, self.state.session.format()) {
             (Some(_), _, _) => Form::Lossy,
             (None, Some(_), _) => Form::Individual,
             (None, None, format) => Form::Shared(format),
@@ -270,64 +215,35 @@ impl Core {
             .extend(lossy.into_iter().map(|lossy| (slot, lossy)));
         topics.patterns += usize::from(is_pattern(name));
         let key = GroupKey { form, filter };
-        self.topics
-            .join(slot, state.key.id, key, after, &mut topics.slots);
-        self.counters
+        self.core
+            .topics
+            .join(slot, self.state.key.id, key, after, &mut topics.slots);
+        self.core
+            .counters
             .subscriptions
-            .set(self.topics.subscriptions() as u64);
-    }
-
-    /// Takes a session out of a topic that others may still want; `None` if they do.
-    pub(crate) fn move_out(
-        &mut self,
-        holder: Holder,
-        topics: &mut SessionTopics,
-        slot: Slot,
-    ) -> Option<Arc<str>> {
-        let id = holder.key.id;
-        let topic = self.topics.topic(slot)?;
-        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
-        if !self.topics.is_member(slot, id) {
-            return None;
-        }
-        let bytes = subscription_bytes(&name, self.topics.filter_of(slot, id).as_deref());
-        if let Some(lossy) = topics.lossy.remove(&slot) {
-            topics.forget_lossy(&lossy);
-        }
-        topics.patterns -= usize::from(is_pattern);
-        let is_last = self.topics.leave(slot, id, &mut topics.slots);
-        self.release(holder.owner, topics, bytes);
-        is_last
+            .set(self.core.topics.subscriptions() as u64);
     }
 
     /// Takes a session out of a topic, if it is in it.
-    pub(crate) fn leave(&mut self, io: &Io, state: &mut ConnectionState, name: &str) -> bool {
-        if state.jobs.cancel(name) {
+    pub(crate) fn leave(&mut self, name: &str) -> bool {
+        if self.state.jobs.cancel(name) {
             return true;
         }
-        let Some(slot) = self.topics.slot(name) else {
+        let Some(slot) = self.core.topics.slot(name) else {
             return false;
         };
-        if !self.topics.is_member(slot, state.key.id) {
+        if !self.core.topics.is_member(slot, self.state.key.id) {
             return false;
         }
-        let holder = state.holder();
-        let Some(topics) = &mut state.topics else {
+        let holder = self.state.holder();
+        let Some(topics) = &mut self.state.topics else {
             return false;
         };
-        if let Some(name) = self.leave_slot(holder, topics, slot) {
-            self.leave_presence(io, &name, &who(state), state.key);
+        if let Some(name) = self.core.leave_slot(holder, topics, slot) {
+            self.core
+                .leave_presence(self.now(), &name, &self.presence_name(), self.state.key);
         }
         true
-    }
-
-    /// The time, and chance for an epoch, for what is done for an owner.
-    pub(crate) fn moment(&mut self, io: &Io, owner: OwnerId) -> Moment {
-        Moment {
-            now_ms: io.now().unix_ms,
-            random_epoch: self.rng.random(),
-            owner,
-        }
     }
 }
 

@@ -1,43 +1,32 @@
 //! Presence on the wire: who comes, who goes, and who asks.
 
-use crate::clock::wire_now;
-use crate::limits::owner::OwnerId;
 use crate::limits::rate::RateVerdict;
-use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
-use crate::model::ConnectionKey;
-use crate::session::Turn;
-use crate::session::application::Application;
+use crate::limits::work::cost;
+use crate::session::Session;
 use crate::state::connection::ConnectionState;
-use crate::state::core::Core;
 use crate::state::jobs::Announcement;
-use crate::state::topics::Departure;
 use crate::topics::local::Slot;
 use crate::topics::name::check_topic;
-use crate::topics::outlet::Origin;
 use crate::topics::presence::PresenceChange;
-use crate::topics::publication::Publication;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
-use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
-use tidewire_wire::envelope::{SystemType, write_presence_event};
-use tidewire_wire::format::Format;
+use tidewire_wire::envelope::SystemType;
 use tidewire_wire::session::{PresenceMember, PresenceQuery, Reply, TopicPresence};
 
-impl<A: Application> Turn<'_, A> {
+impl Session<'_> {
     /// `presence_request` from a client.
     pub(crate) fn handle_presence_request(
         &mut self,
-        state: &mut ConnectionState,
         request: PresenceQuery,
         correlation_id: Option<String>,
     ) {
         let mut topics = request.topics;
         let mut seen = HashSet::new();
         topics.retain(|topic| seen.insert(topic.clone()));
-        let (topics, failed_topics): (Vec<_>, Vec<_>) = topics
-            .into_iter()
-            .partition(|topic| check_topic(topic).is_ok() && state.access.may_see_presence(topic));
+        let (topics, failed_topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| {
+            check_topic(topic).is_ok() && self.state.access.may_see_presence(topic)
+        });
         let limit = if request.counts_only {
             0
         } else {
@@ -56,7 +45,7 @@ impl<A: Application> Turn<'_, A> {
             failed_topics,
             correlation_id,
         };
-        self.reply(state, &reply);
+        self.reply(&reply);
     }
 
     /// Who is on a topic, as far as there is room for it in the answer.
@@ -100,46 +89,38 @@ impl<A: Application> Turn<'_, A> {
             members: (!counts_only).then_some(members),
         }
     }
-}
 
-/// What one answer about presence has room for.
-struct Room {
-    members: usize,
-    bytes: usize,
-}
-
-impl Core {
     /// Makes a session present on one topic; what is left. What that tells others counts against the rate limit, as
     /// if the client had published it to each topic.
     pub(crate) fn step_announcement(
         &mut self,
-        io: &mut Io,
-        state: &mut ConnectionState,
         mut announcement: Announcement,
     ) -> Option<Announcement> {
-        if !state.can_subscribe() {
+        if !self.state.can_subscribe() {
             return None;
         }
         let messages = event_messages(announcement.data.as_deref());
-        let limit = &self.shared.rate_limit;
-        let verdict = state
+        let limit = &self.core.shared.rate_limit;
+        let verdict = self
+            .state
             .bucket
-            .take_many(limit, messages, io.now().monotonic_ms);
+            .take_many(limit, messages, self.io.now().monotonic_ms);
         if matches!(verdict, RateVerdict::Refused { .. }) {
-            self.work_waits = true;
+            self.core.work_waits = true;
             return Some(announcement);
         }
         let topic = announcement.topics.next()?;
-        let slot = self.topics.slot(&topic);
+        let slot = self.core.topics.slot(&topic);
         // It may have left again.
-        if let Some(slot) = slot.filter(|slot| self.topics.is_member(*slot, state.key.id)) {
+        if let Some(slot) = slot.filter(|slot| self.core.topics.is_member(*slot, self.state.key.id))
+        {
             let data = announcement.data.clone();
-            match self.charge_presence(state, slot, data.as_deref()) {
-                Ok(()) => self.join_presence(io, state, &topic, data),
+            match self.charge_presence(slot, data.as_deref()) {
+                Ok(()) => self.join_presence(&topic, data),
                 Err(words) => {
                     let words = format!("{topic}: {words}");
-                    self.reply(io, state, &Reply::error(ErrorCode::LimitExceeded, words));
-                    self.join_presence(io, state, &topic, None);
+                    self.reply(&Reply::error(ErrorCode::LimitExceeded, words));
+                    self.join_presence(&topic, None);
                 }
             }
         }
@@ -147,127 +128,40 @@ impl Core {
     }
 
     /// Charges a session for what it says about itself on a topic, in the place of what it said before.
-    fn charge_presence(
-        &mut self,
-        state: &mut ConnectionState,
-        slot: Slot,
-        data: Option<&str>,
-    ) -> Result<(), &'static str> {
+    fn charge_presence(&mut self, slot: Slot, data: Option<&str>) -> Result<(), &'static str> {
         let Some(data) = data else { return Ok(()) };
-        self.reserve(state, data.len())?;
-        let topics = state.topics.get_or_insert_default();
+        self.reserve(data.len())?;
+        let topics = self.state.topics.get_or_insert_default();
         let before = topics.presence_bytes.insert(slot, data.len());
-        self.give_back(state, before.unwrap_or_default());
+        self.give_back(before.unwrap_or_default());
         Ok(())
     }
 
-    /// A session that has ended is no longer present on a topic; its leave is told when there is time for it.
-    pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
-        self.departures.push_back(Departure {
-            topic,
-            who,
-            connection,
-        });
-    }
-
-    /// Tells of sessions that have ended, as far as a turn has time for it.
-    pub(crate) fn tell_departures(&mut self, io: &Io) {
-        self.meter.start();
-        let origin = Origin::Shard(self.index);
-        while !self.meter.is_spent()
-            && self.fanout_bytes <= PUBLISH_BYTES_PER_TURN
-            && !self.shared.hub.is_busy(origin)
-            && let Some(departure) = self.departures.pop_front()
-        {
-            let Departure {
-                topic,
-                who,
-                connection,
-            } = departure;
-            self.leave_presence(io, &topic, &who, connection);
-        }
-        if self.departures.is_empty() {
-            self.departures = VecDeque::new();
-        }
-        self.meter.settle(OwnerId::SERVER);
-    }
-
-    /// A connection of a user is no longer present on a topic.
-    pub(crate) fn leave_presence(
-        &mut self,
-        io: &Io,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-    ) {
-        let hub = &self.shared.hub;
-        if hub.leave_presence(topic, who, connection) == PresenceChange::Left {
-            self.tell_presence(io, who, topic, SystemType::PresenceLeave, None);
-        }
-    }
-
     /// Makes a session present on a topic, or changes what it says about itself there.
-    fn join_presence(
-        &mut self,
-        io: &Io,
-        state: &mut ConnectionState,
-        name: &Arc<str>,
-        data: Option<Arc<str>>,
-    ) {
-        let hub = &self.shared.hub;
-        let change = hub.join_presence(name, &who(state), state.key, data.clone());
+    fn join_presence(&mut self, name: &Arc<str>, data: Option<Arc<str>>) {
+        let hub = &self.core.shared.hub;
+        let change = hub.join_presence(name, &self.presence_name(), self.state.key, data.clone());
         let event = match change {
             PresenceChange::Joined => SystemType::PresenceJoin,
             PresenceChange::Updated => SystemType::PresenceUpdate,
             PresenceChange::Left | PresenceChange::Unchanged => {
-                return self.meter.spend(cost::PRESENCE_EVENT / 2);
+                return self.core.meter.spend(cost::PRESENCE_EVENT / 2);
             }
         };
-        self.tell_presence(io, &who(state), name, event, data.as_deref());
-    }
-
-    /// Tells the subscribers of a topic about one of them.
-    pub(crate) fn tell_presence(
-        &mut self,
-        io: &Io,
-        who: &Arc<str>,
-        topic: &Arc<str>,
-        event: SystemType,
-        data: Option<&str>,
-    ) {
-        let bytes = data.map_or(0, str::len);
-        self.meter.spend(cost::PRESENCE_EVENT + cost::bytes(bytes));
-        let now = wire_now(io);
-        let id = self.new_id(now.unix_ms);
-        let mut json = Vec::new();
-        let written = write_presence_event(
+        self.core.tell_presence(
+            self.now(),
+            &self.presence_name(),
+            name,
             event,
-            topic,
-            who,
-            data,
-            id,
-            now.unix_ms,
-            Format::Json,
-            &mut json,
+            data.as_deref(),
         );
-        if let Err(error) = written {
-            return tracing::error!(%error, "presence cannot be told");
-        }
-        self.counters.presence_events.add(1);
-        let publication = Publication::event(Some(Arc::clone(topic)), json);
-        let origin = Origin::Shard(self.index);
-        self.charge_fanout(topic, bytes);
-        self.shared.hub.announce(topic, publication, origin);
-        self.backlog_is_full |= self.shared.hub.is_busy(origin);
     }
 }
 
-/// Whom presence is told of: the user or, without authentication, the connection.
-pub(crate) fn who(state: &ConnectionState) -> Arc<str> {
-    match &state.user {
-        Some(user) => Arc::clone(user),
-        None => state.session.connection_id().to_string().into(),
-    }
+/// What one answer about presence has room for.
+struct Room {
+    members: usize,
+    bytes: usize,
 }
 
 /// How many published messages an event about presence is worth: one, and one more for each 4 KiB.

@@ -1,38 +1,24 @@
 //! Signatures of messages that come in (`sig`).
 
-use crate::session::Turn;
-use crate::session::application::Application;
-use crate::state::connection::ConnectionState;
-use tidewire_wire::envelope::SystemType;
+use crate::session::Session;
+use tidewire_wire::envelope::{Kind, SystemType};
 use tidewire_wire::format::Format;
 
-impl<A: Application> Turn<'_, A> {
-    /// Whether the signature of a message is right, or is not asked for. If not, the message is refused.
+impl Session<'_> {
+    /// Whether the signature of a message is right, or none is required. A message with a wrong one is refused.
     #[inline]
-    pub(crate) fn may_be_unsigned(
-        &mut self,
-        state: &mut ConnectionState,
-        encoding: Format,
-        bytes: &[u8],
-        system: Option<SystemType>,
-    ) -> bool {
+    pub(crate) fn verify(&mut self, encoding: Format, bytes: &[u8], kind: Kind) -> bool {
         if self.core.shared.signatures.is_none() {
             return true;
         }
-        self.check_signature(state, encoding, bytes, system)
+        self.check_signature(encoding, bytes, kind)
     }
 
-    fn check_signature(
-        &mut self,
-        state: &mut ConnectionState,
-        encoding: Format,
-        bytes: &[u8],
-        system: Option<SystemType>,
-    ) -> bool {
+    fn check_signature(&mut self, encoding: Format, bytes: &[u8], kind: Kind) -> bool {
         // What changes nothing, and batches, whose messages are looked at one by one.
         let is_exempt = matches!(
-            system,
-            Some(
+            kind,
+            Kind::System(
                 SystemType::Ping
                     | SystemType::Pong
                     | SystemType::ClientHello
@@ -43,11 +29,11 @@ impl<A: Application> Turn<'_, A> {
         let Some(signatures) = self.core.shared.signatures.as_ref().filter(|_| !is_exempt) else {
             return true;
         };
-        match signatures.check(encoding, bytes, self.now.unix_ms / 1000) {
+        match signatures.check(encoding, bytes, self.now().unix_ms / 1000) {
             Ok(()) => true,
             Err(error) => {
                 let words = error.to_string();
-                self.refuse(state, &words);
+                self.refuse(&words);
                 false
             }
         }

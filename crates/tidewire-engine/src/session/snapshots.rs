@@ -2,11 +2,11 @@
 
 use crate::model::is_payload;
 use crate::model::queries::SyncRequest;
-use crate::session::Turn;
+use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
-use crate::state::connection::{ConnectionState, Phase};
-use crate::state::core::Core;
+use crate::session::inbound::Inbound;
+use crate::state::connection::Phase;
 use crate::topics::broker::PageQuery;
 use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern};
@@ -14,37 +14,27 @@ use crate::topics::publication::Payload;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{Category, Priority, PublicationHeader, SystemType};
 use tidewire_wire::format::{Format, json_to_msgpack};
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{Reply, Sync};
 
-impl<A: Application> Turn<'_, A> {
+impl<A: Application> Inbound<'_, A> {
     /// `sync_request` from a client.
-    pub(crate) fn handle_sync(
-        &mut self,
-        state: &mut ConnectionState,
-        request: Sync,
-        correlation_id: Option<String>,
-    ) {
-        if state.phase != Phase::Open {
+    pub(crate) fn handle_sync(&mut self, request: Sync, correlation_id: Option<String>) {
+        if self.session.state.phase != Phase::Open {
             return;
         }
-        self.core.counters.sync_requests.add(1);
-        let topics = self.core.topics_to_sync(state, request.topics);
+        self.session.core.counters.sync_requests.add(1);
+        let topics = self.session.topics_to_sync(request.topics);
         let mut is_answered = false;
         if !topics.is_empty() {
             // The next turn is for the others, if these are many.
-            self.core.fanout_bytes += topics.len() * TOPIC_COST_BYTES;
-            let calls = state.calls.get_or_insert_default();
+            self.session.core.fanout_bytes += topics.len() * TOPIC_COST_BYTES;
+            let calls = self.session.state.calls.get_or_insert_default();
             calls.sync_id.clone_from(&correlation_id);
-            let mut context = Context {
-                io: self.io,
-                core: self.core,
-                state,
-            };
+            let mut context = Context::new(&mut self.session);
             let request = SyncRequest {
                 topics: &topics,
                 include_snapshots: request.include_snapshots,
@@ -52,7 +42,7 @@ impl<A: Application> Turn<'_, A> {
                 correlation_id: correlation_id.as_deref(),
             };
             is_answered = self.app.on_sync(&mut context, &request);
-            if let Some(calls) = &mut state.calls {
+            if let Some(calls) = &mut self.session.state.calls {
                 calls.sync_id = None;
             }
         }
@@ -64,7 +54,7 @@ impl<A: Application> Turn<'_, A> {
                 refused: None,
                 correlation_id,
             };
-            self.reply(state, &reply);
+            self.session.reply(&reply);
         }
     }
 }
@@ -85,9 +75,9 @@ impl Context<'_> {
             topic,
             t,
             payload,
-            self.core.shared.hub.limits.payload_bytes_max,
+            self.session.core.shared.hub.limits.payload_bytes_max,
         )?;
-        let calls = self.state.calls.as_ref();
+        let calls = self.session.state.calls.as_ref();
         let correlation_id = calls.and_then(|calls| calls.sync_id.clone());
         let json = write(
             topic,
@@ -96,7 +86,7 @@ impl Context<'_> {
             payload.as_bytes(),
             correlation_id.as_deref(),
         );
-        self.core.send_snapshot(self.io, self.state, &json);
+        self.session.send_snapshot(&json);
         Ok(())
     }
 
@@ -110,8 +100,8 @@ impl Context<'_> {
         }
         let mut is_any = false;
         for topic in request.topics {
-            let limits = &self.core.shared.config.limits;
-            if self.io.queued_bytes(self.state.key.id) > limits.outbox_pause_bytes {
+            let limits = &self.session.core.shared.config.limits;
+            if self.session.io.queued_bytes(self.session.state.key.id) > limits.outbox_pause_bytes {
                 let reply = Reply::Error {
                     code: ErrorCode::LimitExceeded,
                     message: format!("{topic}: from this topic on it is too much at once").into(),
@@ -119,11 +109,11 @@ impl Context<'_> {
                     refused: None,
                     correlation_id: request.correlation_id.map(str::to_owned),
                 };
-                self.core.reply(self.io, self.state, &reply);
+                self.session.reply(&reply);
                 return true;
             }
-            if let Some(json) = self.core.newest(self.io, topic, request.correlation_id) {
-                self.core.send_snapshot(self.io, self.state, &json);
+            if let Some(json) = self.session.newest(topic, request.correlation_id) {
+                self.session.send_snapshot(&json);
                 is_any = true;
             }
         }
@@ -131,21 +121,24 @@ impl Context<'_> {
     }
 }
 
-impl Core {
+impl Session<'_> {
     /// The topics of a `sync_request` that the session may have, each once.
-    fn topics_to_sync(&self, state: &ConnectionState, asked: Vec<String>) -> Vec<String> {
-        let slots = state
+    fn topics_to_sync(&self, asked: Vec<String>) -> Vec<String> {
+        let slots = self
+            .state
             .topics
             .as_ref()
             .map_or(&[][..], |topics| &topics.slots);
         if asked.is_empty() {
-            let names = slots.iter().filter_map(|slot| self.topics.topic(*slot));
+            let names = slots
+                .iter()
+                .filter_map(|slot| self.core.topics.topic(*slot));
             return names.map(|topic| topic.name.to_string()).collect();
         }
         let may_have = |topic: &str| {
-            let slot = self.topics.slot(topic);
-            slot.is_some_and(|slot| self.topics.is_member(slot, state.key.id))
-                || state.access.may_subscribe(topic)
+            let slot = self.core.topics.slot(topic);
+            slot.is_some_and(|slot| self.core.topics.is_member(slot, self.state.key.id))
+                || self.state.access.may_subscribe(topic)
         };
         let mut seen = HashSet::new();
         let mut topics = asked;
@@ -156,8 +149,8 @@ impl Core {
     }
 
     /// The newest publication of a topic that keeps its last value, as a snapshot.
-    fn newest(&self, io: &Io, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
-        let hub = &self.shared.hub;
+    fn newest(&self, topic: &str, correlation_id: Option<&str>) -> Option<Vec<u8>> {
+        let hub = &self.core.shared.hub;
         if check_topic(topic).is_err() || !hub.rules.of(topic).last_value {
             return None;
         }
@@ -166,9 +159,9 @@ impl Core {
             limit: 1,
             newest_first: true,
         };
-        let page = hub.history(&topic.into(), query, io.now().unix_ms)?;
+        let page = hub.history(&topic.into(), query, self.io.now().unix_ms)?;
         let newest = page.publications.first()?;
-        if newest.is_expired(io.now().unix_ms) {
+        if newest.is_expired(self.io.now().unix_ms) {
             return None;
         }
         let head: Head<'_> = serde_json::from_slice(newest.json()).ok()?;
@@ -182,18 +175,18 @@ impl Core {
         ))
     }
 
-    fn send_snapshot(&mut self, io: &mut Io, state: &mut ConnectionState, json: &[u8]) {
-        self.fanout_bytes += json.len();
-        self.counters.snapshots_sent.add(1);
-        match state.session.format() {
-            Format::Json => self.send(io, state, Payload::new(OpCode::Text, json)),
+    fn send_snapshot(&mut self, json: &[u8]) {
+        self.core.fanout_bytes += json.len();
+        self.core.counters.snapshots_sent.add(1);
+        match self.state.session.format() {
+            Format::Json => self.send(Payload::new(OpCode::Text, json)),
             Format::MessagePack => {
                 let mut packed = Vec::with_capacity(json.len());
                 // The payload was checked to be JSON and not to be nested too deep.
                 if let Err(error) = json_to_msgpack(json, &mut packed) {
                     return tracing::error!(%error, "a snapshot cannot be written as MessagePack");
                 }
-                self.send(io, state, Payload::messagepack(&packed));
+                self.send(Payload::messagepack(&packed));
             }
         }
     }

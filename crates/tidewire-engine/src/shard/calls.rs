@@ -4,7 +4,7 @@ use crate::model::calls::call_error;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::calls::{OpenCall, PostedCall};
-use crate::state::connection::{Connection, ConnectionState};
+use crate::state::connection::ConnectionState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
@@ -15,25 +15,21 @@ impl<A: Application> EngineShard<A> {
     pub(crate) fn post_call(&mut self, io: &mut Io, id: ConnectionId, posted: PostedCall) {
         let PostedCall { call, mut outcome } = posted;
         outcome.arrive();
-        self.with_turn(io, id, |turn, state| {
-            turn.core.start_call(turn.io, state, call, outcome);
-        });
+        self.with_session(io, id, |session| session.start_call(call, outcome));
     }
 
     /// Sends what has been answered since the last turn, and ends the calls whose time is over.
     pub(crate) fn settle_calls(&mut self, io: &mut Io) {
-        let Self {
-            core, connections, ..
-        } = self;
-        for answer in core.calls.inbox.take(CALLS_PER_TURN) {
+        for answer in self.core.calls.inbox.take(CALLS_PER_TURN) {
             let id = (&answer.correlation_id, answer.number);
-            match (session(connections, answer.connection), answer.result) {
-                (Some(state), Some(result)) => core.answer_call(io, state, id, result),
-                (None, Some(_)) => core.counters.call_answers_late.add(1),
-                (Some(state), None) if is_open(state, id) => {
+            let session = self.session(io, answer.connection);
+            match (session, answer.result) {
+                (Some(mut session), Some(result)) => session.answer_call(id, result),
+                (None, Some(_)) => self.core.counters.call_answers_late.add(1),
+                (Some(mut session), None) if is_open(session.state, id) => {
                     let words = "the application did not answer";
                     let error = call_error(ErrorCode::HandlerError, words);
-                    core.answer_call(io, state, id, Err(error));
+                    session.answer_call(id, Err(error));
                 }
                 // Nobody waits for it any more.
                 (_, None) => {}
@@ -41,14 +37,15 @@ impl<A: Application> EngineShard<A> {
         }
         let now_ms = io.now().monotonic_ms;
         for _ in 0..CALLS_PER_TURN {
-            let Some((number, waiting)) = core.calls.take_due(now_ms) else {
+            let Some((number, waiting)) = self.core.calls.take_due(now_ms) else {
                 break;
             };
-            let (OpenCall::ReceivedCall(id, _) | OpenCall::SentCall(id)) = &waiting;
-            if let Some(state) = session(connections, *id) {
-                core.time_out(io, state, number, &waiting);
+            let (OpenCall::Received(id, _) | OpenCall::Sent(id)) = &waiting;
+            if let Some(mut session) = self.session(io, *id) {
+                session.time_out(number, &waiting);
             }
         }
+        let core = &mut self.core;
         let next_ms = if core.calls.inbox.is_filled.load(Ordering::Acquire) {
             Some(now_ms)
         } else {
@@ -60,14 +57,6 @@ impl<A: Application> EngineShard<A> {
         };
         core.calls.wake_at = next_ms.map(|next_ms| io.instant_at(next_ms));
     }
-}
-
-fn session(
-    connections: &mut [Option<Connection>],
-    id: ConnectionId,
-) -> Option<&mut ConnectionState> {
-    let connection = connections.get_mut(id.index())?.as_mut()?;
-    (connection.state.key.id == id).then_some(&mut connection.state)
 }
 
 /// Whether this call of the connection's client has not ended.

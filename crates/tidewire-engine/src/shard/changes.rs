@@ -14,19 +14,19 @@ impl<A: Application> EngineShard<A> {
             ChangedSessions::User(user) => self.core.users.of(user),
         };
         for id in sessions {
-            self.with_turn(io, id, |turn, state| match &change.what {
+            self.with_session(io, id, |session| match &change.what {
                 ChangeKind::Subscription(Action::Subscribe, topic) => {
                     // The client has been told of a limit.
-                    let _ = turn.core.subscribe_for(turn.io, state, topic);
+                    let _ = session.subscribe_for(topic);
                 }
                 ChangeKind::Subscription(Action::Unsubscribe, topic) => {
-                    turn.core.unsubscribe_for(turn.io, state, topic);
+                    session.unsubscribe_for(topic);
                 }
                 ChangeKind::Access(rules) => {
-                    state.access_is_set = true;
-                    turn.core.set_access(state, rules);
+                    session.state.access_is_set = true;
+                    session.set_access(rules);
                 }
-                ChangeKind::End(code, reason) => turn.start_close(state, *code, reason),
+                ChangeKind::End(code, reason) => session.start_close(*code, reason),
             });
         }
     }

@@ -83,10 +83,10 @@ impl<A: Application> EngineShard<A> {
 
     #[cold]
     fn end_failed(&mut self, io: &mut Io, id: ConnectionId) {
-        self.with_turn(io, id, |turn, state| match state.phase {
+        self.with_session(io, id, |session| match session.state.phase {
             Phase::Opening | Phase::Over => {}
             Phase::Open | Phase::Closing(_) => {
-                turn.end(state, CloseCode::INTERNAL_ERROR, "the application failed");
+                session.end(CloseCode::INTERNAL_ERROR, "the application failed");
             }
         });
     }

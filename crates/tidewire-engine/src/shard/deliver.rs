@@ -1,5 +1,6 @@
 //! From a shard's outlet to its connections: once per turn of the loop.
 
+use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
@@ -159,11 +160,10 @@ impl<A: Application> EngineShard<A> {
 
     /// Sends one publication to one session.
     fn send_to(&mut self, io: &mut Io, id: ConnectionId, publication: &Publication) {
-        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
-            return;
-        };
-        if state.key.id == id && state.unannounced.is_none() {
-            self.core.publish_to(io, state, publication);
+        if let Some(mut session) = self.session(io, id)
+            && session.state.unannounced.is_none()
+        {
+            session.deliver(publication);
         }
     }
 
@@ -194,7 +194,7 @@ impl<A: Application> EngineShard<A> {
         }
         // Taken out while nobody joins or leaves.
         let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
-        self.core.replace_expired(io, &mut batch);
+        self.core.replace_expired(wire_now(io), &mut batch);
         for (key, members) in groups.iter() {
             let mut left = 0..0;
             let mut items = None;
@@ -338,13 +338,13 @@ impl<A: Application> EngineShard<A> {
         items: &[Item],
         budget: &mut Budget,
     ) {
-        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+        let Some(mut session) = self.session(io, id) else {
             return;
         };
         for item in items {
-            if self.core.is_first_way(state, item) {
+            if session.is_first_way(item) {
                 budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
-                self.core.publish_to(io, state, &item.publication);
+                session.deliver(&item.publication);
             }
         }
     }
@@ -359,24 +359,24 @@ impl<A: Application> EngineShard<A> {
         budget: &mut Budget,
     ) {
         let limits = LagLimits::of(&self.core.shared.hub.limits);
-        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+        let Some(mut session) = self.session(io, id) else {
             return;
         };
         for item in items {
-            if !self.core.is_first_way(state, item) {
+            if !session.is_first_way(item) {
                 continue;
             }
             budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
-            let lags = lags(io, id);
-            let is_excluded = item.publication.exclude == Some(state.key);
-            let Some(topics) = &mut state.topics else {
+            let lags = lags(session.io, id);
+            let is_excluded = item.publication.exclude == Some(session.state.key);
+            let Some(topics) = &mut session.state.topics else {
                 break;
             };
             let Some(lossy) = topics.lossy.get_mut(&slot) else {
                 break;
             };
             if !lags && lossy.is_empty() {
-                self.core.publish_to(io, state, &item.publication);
+                session.deliver(&item.publication);
             } else if !is_excluded {
                 if lossy.is_empty() {
                     topics.lagging.push_back(slot);
@@ -389,25 +389,25 @@ impl<A: Application> EngineShard<A> {
                 };
                 let dropped = lossy.push(Arc::clone(&item.publication), limits);
                 topics.lagging_bytes = others + lossy.bytes();
-                self.core.counters.publications_dropped.add(dropped);
+                session.core.counters.publications_dropped.add(dropped);
             }
         }
     }
 
     /// Sends what waited for a connection to take what it had been sent, as far as it takes it and the turn has time.
     pub(crate) fn send_waiting(&mut self, io: &mut Io, id: ConnectionId) {
-        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+        let Some(mut session) = self.session(io, id) else {
             return;
         };
-        if state.key.id != id || state.phase != Phase::Open {
+        if session.state.phase != Phase::Open {
             return;
         }
-        let Some(mut topics) = state.topics.take() else {
+        let Some(mut topics) = session.state.topics.take() else {
             return;
         };
         let mut budget = Budget::default();
         while let Some(slot) = topics.lagging.front().copied() {
-            if lags(io, id) {
+            if lags(session.io, id) {
                 break;
             }
             let Some(next) = topics.next_waiting(slot) else {
@@ -417,21 +417,21 @@ impl<A: Application> EngineShard<A> {
             budget.spend(cost::SEND);
             match next {
                 Next::Gap(gap) => {
-                    self.core.counters.gaps_told.add(1);
-                    self.core.reply(io, state, &Reply::PublicationGap(gap));
+                    session.core.counters.gaps_told.add(1);
+                    session.reply(&Reply::PublicationGap(gap));
                 }
                 Next::Publication(publication) => {
                     budget.spend(cost::bytes(publication.cost()));
-                    self.core.publish_to(io, state, &publication);
+                    session.deliver(&publication);
                 }
             }
             if budget.spent >= CONNECTION_WORK_PER_TURN {
                 // The others come first; the rest follows in the next turn.
-                self.core.topics.drained.push(id);
+                session.core.topics.drained.push(id);
                 break;
             }
         }
-        state.topics = Some(topics);
+        session.state.topics = Some(topics);
     }
 
     /// Goes on with those that had more waiting than a turn had time for.

@@ -2,7 +2,7 @@
 
 use crate::config::Protocol;
 use crate::limits::drain::{Leaving, Pace, spread_ms};
-use crate::session::Turn;
+use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
 use crate::state::connection::{ConnectionState, Phase};
@@ -38,7 +38,7 @@ impl<A: Application> EngineShard<A> {
             if connection.state.phase == Phase::Open {
                 leaving.left += 1;
                 let spread_ms = leaving.spread_ms;
-                self.with_turn(io, id, |turn, state| turn.send_away(state, spread_ms));
+                self.with_session(io, id, |session| send_away(session, spread_ms));
             }
         }
         let is_over = leaving.index >= self.connections.len();
@@ -74,17 +74,16 @@ impl<A: Application> EngineShard<A> {
     }
 }
 
-impl<A: Application> Turn<'_, A> {
-    fn send_away(&mut self, state: &mut ConnectionState, spread_ms: u64) {
-        self.core.counters.drained_connections.add(1);
-        if self.core.shared.config.protocol == Protocol::V1 && spread_ms > 0 {
-            let after_ms = self.core.rng.random_range(0..=spread_ms);
-            let reconnect = Reply::Reconnect {
-                after_ms,
-                reason: "the server is draining".into(),
-            };
-            self.reply(state, &reconnect);
-        }
-        self.start_close(state, CloseCode::DRAINING, "the server is draining");
+/// Closes a session of a draining server and tells its client when to return.
+fn send_away(session: &mut Session<'_>, spread_ms: u64) {
+    session.core.counters.drained_connections.add(1);
+    if session.core.shared.config.protocol == Protocol::V1 && spread_ms > 0 {
+        let after_ms = session.core.rng.random_range(0..=spread_ms);
+        let reconnect = Reply::Reconnect {
+            after_ms,
+            reason: "the server is draining".into(),
+        };
+        session.reply(&reconnect);
     }
+    session.start_close(CloseCode::DRAINING, "the server is draining");
 }

@@ -5,7 +5,7 @@ use crate::clock::wire_now;
 use crate::config::{Config, OriginPolicy, Protocol};
 use crate::model::{CloseReason, Peer};
 use crate::session::application::Application;
-use crate::session::receive::write_message;
+use crate::session::reply::write_message;
 use crate::shard::EngineShard;
 use crate::state::connection::{Connection, Phase};
 use crate::state::core::Core;
@@ -165,9 +165,7 @@ impl<A: Application> EngineShard<A> {
             user,
             address: state.peer_address(io),
         };
-        self.with_turn(io, id, |turn, state| {
-            turn.announce_when_encrypted(state, peer);
-        });
+        self.with_inbound(io, id, |inbound| inbound.announce_when_encrypted(peer));
     }
 
     /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.

@@ -20,9 +20,9 @@ impl<A: Application> EngineShard<A> {
         for index in 0..self.connections.len() {
             let connection = self.connections[index].as_ref();
             if let Some(id) = connection.map(|connection| connection.state.key.id) {
-                self.with_turn(io, id, |turn, state| {
+                self.with_session(io, id, |session| {
                     let reason = "the server was stuck; messages may be missing";
-                    turn.start_close(state, CloseCode::INTERNAL_ERROR, reason);
+                    session.start_close(CloseCode::INTERNAL_ERROR, reason);
                 });
             }
         }

@@ -66,10 +66,10 @@ impl<A: Application> EngineShard<A> {
 
     fn continue_jobs(&mut self, io: &mut Io, id: ConnectionId) -> JobProgress {
         let mut progress = JobProgress::Done;
-        self.with_turn(io, id, |turn, state| {
-            progress = turn.work(state);
-            if state.intake.is_some() {
-                turn.settle_intake(state);
+        self.with_inbound(io, id, |inbound| {
+            progress = inbound.work();
+            if inbound.session.state.intake.is_some() {
+                inbound.session.settle_intake();
             }
         });
         progress

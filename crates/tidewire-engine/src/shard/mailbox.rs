@@ -17,8 +17,6 @@ pub(crate) enum Mail {
     Change(SessionChange),
     Question(Question),
     Call(ConnectionId, Box<PostedCall>),
-    /// Look again whether the application is ready and whether to drain.
-    Wake,
 }
 
 /// A change that another thread asks for.

@@ -20,8 +20,9 @@ use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
 use crate::limits::work::PUBLISH_BYTES_PER_TURN;
 use crate::model::{CloseReason, ConnectionKey};
+use crate::session::Session;
 use crate::session::application::{Application, Marked};
-use crate::session::{Tally, Turn};
+use crate::session::inbound::{Inbound, Tally};
 use crate::shard::mailbox::Mail;
 use crate::shard::view::View;
 use crate::state::connection::{Connection, ConnectionState, Pauses, Phase, Refusals};
@@ -96,73 +97,62 @@ impl<A: Application> EngineShard<A> {
         (connection.state.key.id == id).then_some(connection)
     }
 
-    /// Reads the messages in `data`.
+    /// Receives the messages in `data`.
     fn receive(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         let Some(Some(Connection { reader, state })) = self.connections.get_mut(id.index()) else {
             return data.len();
         };
-        let now = wire_now(io);
-        state.session.handle_heard(now.monotonic_ms);
-        let mut turn = Turn {
-            io,
+        state.session.handle_heard(wire_now(io).monotonic_ms);
+        let mut inbound = Inbound {
+            session: Session {
+                io,
+                core: &mut self.core,
+                state,
+            },
             app: &mut self.app,
-            core: &mut self.core,
-            now,
             tally: Tally::default(),
         };
         let mut input = Input::new(data);
         let mut progress = JobProgress::Done;
-        turn.core.meter.start();
-        while state.phase != Phase::Over {
+        inbound.session.core.meter.start();
+        while inbound.session.state.phase != Phase::Over {
             match reader.read(&mut input) {
-                Ok(Some(event)) => turn.handle_event(state, event),
+                Ok(Some(event)) => inbound.receive(event),
                 Ok(None) => break,
                 Err(error) => {
-                    turn.tally.received += u64::from(error == ProtocolError::MessageTooLarge);
-                    turn.end_for(state, error, true);
+                    inbound.tally.received += u64::from(error == ProtocolError::MessageTooLarge);
+                    inbound.session.end_for(error, true);
                 }
             }
-            if let Some((code, reason)) = state.close.take() {
-                turn.start_close(state, code, reason);
-            }
-            if !state.jobs.is_empty() {
-                progress = turn.work(state);
+            inbound.session.close_if_asked();
+            if !inbound.session.state.jobs.is_empty() {
+                progress = inbound.work();
                 if progress != JobProgress::Done {
                     break;
                 }
             }
-            if turn.core.meter.is_spent() || turn.core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
+            let Session { io, core, state } = &mut inbound.session;
+            if core.meter.is_spent() || core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
                 state.pauses.turn = true;
-                turn.io.pause_reading(id);
+                io.pause_reading(id);
                 self.yielding.push(id);
                 break;
             }
-            if std::mem::take(&mut turn.core.backlog_is_full) {
+            if std::mem::take(&mut core.backlog_is_full) {
                 state.pauses.backlog = true;
-                turn.core.counters.backlog_pauses.add(1);
-                turn.io.pause_reading(id);
+                core.counters.backlog_pauses.add(1);
+                io.pause_reading(id);
                 self.backlogged.push(id);
                 break;
             }
         }
-        if state.intake.is_some() {
-            turn.settle_intake(state);
-        }
-        turn.tally.count(&turn.core.counters);
-        turn.core.meter.settle(state.owner);
-        let outbox_bytes = turn.io.queued_bytes(id);
-        if outbox_bytes > turn.core.shared.config.limits.outbox_pause_bytes {
-            state.pauses.outbox = true;
-            state.pauses.outbox_bytes_seen = outbox_bytes;
-            turn.io.pause_reading(id);
-            turn.core.counters.reading_pauses.add(1);
-        }
-        let consumed = if state.phase == Phase::Over {
+        inbound.settle();
+        let consumed = if inbound.session.state.phase == Phase::Over {
             data.len()
         } else {
             input.consumed()
         };
-        drop(turn);
+        drop(inbound);
         self.suspend(io, id, progress);
         consumed
     }
@@ -199,12 +189,37 @@ impl<A: Application> EngineShard<A> {
         self.is_stopping = self.core.shared.is_stopped();
     }
 
+    /// The session of a connection for one call; `None` if it is gone.
+    #[inline]
+    pub(crate) fn session<'a>(
+        &'a mut self,
+        io: &'a mut Io,
+        id: ConnectionId,
+    ) -> Option<Session<'a>> {
+        let connection = self.connections.get_mut(id.index())?.as_mut()?;
+        (connection.state.key.id == id).then_some(Session {
+            io,
+            core: &mut self.core,
+            state: &mut connection.state,
+        })
+    }
+
     /// Calls `act` for a connection outside of its messages.
-    pub(crate) fn with_turn(
+    pub(crate) fn with_session(
         &mut self,
         io: &mut Io,
         id: ConnectionId,
-        act: impl FnOnce(&mut Turn<'_, A>, &mut ConnectionState),
+        act: impl FnOnce(&mut Session<'_>),
+    ) {
+        self.with_inbound(io, id, |inbound| act(&mut inbound.session));
+    }
+
+    /// [`Self::with_session`] for calls that may reach the application.
+    pub(crate) fn with_inbound(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        act: impl FnOnce(&mut Inbound<'_, A>),
     ) {
         let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
             return;
@@ -212,21 +227,21 @@ impl<A: Application> EngineShard<A> {
         if connection.state.key.id != id {
             return;
         }
-        let now = wire_now(io);
-        let mut turn = Turn {
-            io,
+        let mut inbound = Inbound {
+            session: Session {
+                io,
+                core: &mut self.core,
+                state: &mut connection.state,
+            },
             app: &mut self.app,
-            core: &mut self.core,
-            now,
             tally: Tally::default(),
         };
-        turn.core.meter.start();
-        act(&mut turn, &mut connection.state);
-        if let Some((code, reason)) = connection.state.close.take() {
-            turn.start_close(&mut connection.state, code, reason);
-        }
-        turn.core.meter.settle(connection.state.owner);
-        drop(turn);
+        inbound.session.core.meter.start();
+        act(&mut inbound);
+        let session = &mut inbound.session;
+        session.close_if_asked();
+        session.core.meter.settle(session.state.owner);
+        drop(inbound);
         if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
             self.suspend(io, id, JobProgress::Yield);
         }
@@ -307,8 +322,13 @@ impl<A: Application> Handler for EngineShard<A> {
         else {
             return;
         };
-        self.core.leave_topics(io, &mut connection.state);
-        self.core.end_calls(&mut connection.state);
+        let mut session = Session {
+            io,
+            core: &mut self.core,
+            state: &mut connection.state,
+        };
+        session.leave_topics();
+        session.end_calls();
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
         }
@@ -355,7 +375,7 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
-        self.with_turn(io, id, |turn, state| turn.handle_timer(state));
+        self.with_session(io, id, |session| session.handle_timer());
     }
 
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
@@ -375,12 +395,10 @@ impl<A: Application> Handler for EngineShard<A> {
     fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
         match mail {
             Mail::Send(id, outgoing) => {
-                self.with_turn(io, id, |turn, state| {
-                    turn.core.send(turn.io, state, outgoing.payload());
-                });
+                self.with_session(io, id, |session| session.send(outgoing.payload()));
             }
             Mail::Close(id, code, reason) => {
-                self.with_turn(io, id, |turn, state| turn.start_close(state, code, reason));
+                self.with_session(io, id, |session| session.start_close(code, reason));
             }
             Mail::Change(change) => self.change(io, &change),
             Mail::Question(question) => question.ask(&mut View {
@@ -389,7 +407,6 @@ impl<A: Application> Handler for EngineShard<A> {
                 io,
             }),
             Mail::Call(id, posted) => self.post_call(io, id, *posted),
-            Mail::Wake => {}
         }
     }
 
@@ -415,7 +432,7 @@ impl<A: Application> Handler for EngineShard<A> {
         self.settle_calls(io);
         self.return_from_stall(io);
         self.core.let_leave();
-        self.core.tell_departures(io);
+        self.core.tell_departures(wire_now(io));
         self.send_waiting_on(io);
         self.deliver(io);
         self.core.meter.start_turn(io.now().monotonic_ms);

@@ -26,8 +26,8 @@ pub(crate) struct ShardCalls {
 /// Where an open call is found.
 #[derive(Debug)]
 pub(crate) enum OpenCall {
-    ReceivedCall(ConnectionId, Arc<str>),
-    SentCall(ConnectionId),
+    Received(ConnectionId, Arc<str>),
+    Sent(ConnectionId),
 }
 
 /// The open calls of a connection, and what it is told while the application is called for it.
@@ -295,7 +295,7 @@ mod tests {
         let mut calls = ShardCalls::default();
         for due_ms in [30, 10, 20, 10] {
             let number = calls.next_number();
-            let waiting = OpenCall::SentCall(ConnectionId::from_u64(number));
+            let waiting = OpenCall::Sent(ConnectionId::from_u64(number));
             calls.deadlines.insert((due_ms, number), waiting);
         }
         assert!(calls.take_due(9).is_none());

@@ -1,6 +1,7 @@
 //! The end of a session with its token, on the monotonic clock.
 
 use crate::auth::AuthConfig;
+use crate::state::core::Core;
 use tidewire_wire::session::Now;
 
 /// When a session ends with its token, in milliseconds on the monotonic clock.
@@ -54,6 +55,15 @@ fn monotonic(unix_ms: u64, now: Now) -> u64 {
     match unix_ms.checked_sub(now.unix_ms) {
         Some(ahead_ms) => now.monotonic_ms.saturating_add(ahead_ms),
         None => now.monotonic_ms.saturating_sub(now.unix_ms - unix_ms),
+    }
+}
+
+impl Core {
+    /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it does not end with it.
+    pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
+        let auth = self.shared.config.auth.as_ref()?;
+        auth.ends_sessions
+            .then(|| Box::new(Expiry::new(auth, expires_at_s, now)))
     }
 }
 
