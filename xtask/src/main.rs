@@ -14,8 +14,11 @@
 )]
 
 mod arrows;
+mod circles;
 mod codes;
 mod dead_files;
+mod finding;
+mod imports;
 mod lexer;
 mod locks;
 mod rooms;
