@@ -36,6 +36,7 @@ mod publish;
 pub(crate) mod read_history;
 pub(crate) mod remembered;
 mod round;
+mod run;
 pub(crate) mod subscribe;
 pub(crate) mod subscription;
 pub(crate) mod trie;

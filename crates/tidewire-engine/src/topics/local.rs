@@ -113,7 +113,11 @@ pub(crate) struct GroupKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// All the same frames.
-    Shared(Format),
+    Shared {
+        format: Format,
+        /// The clients accept several publications in one `batch` message.
+        batches: bool,
+    },
     /// Each member by itself, through its layers.
     Individual,
     /// Each member by itself, because what it does when it lags is its own.
@@ -284,7 +288,7 @@ impl LocalTopics {
             let Some(key) = topic.key_of(place) else {
                 continue;
             };
-            if !matches!(key.form, Form::Shared(_)) {
+            if !matches!(key.form, Form::Shared { .. }) {
                 continue;
             }
             let key = GroupKey {

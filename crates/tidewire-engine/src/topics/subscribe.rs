@@ -324,7 +324,10 @@ impl Core {
         let form = match (&lossy, &state.layers, state.session.format()) {
             (Some(_), _, _) => Form::Lossy,
             (None, Some(_), _) => Form::Individual,
-            (None, None, format) => Form::Shared(format),
+            (None, None, format) => Form::Shared {
+                format,
+                batches: state.session.client_takes_batches(),
+            },
         };
         topics
             .lossy
