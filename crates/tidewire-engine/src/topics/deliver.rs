@@ -2,8 +2,9 @@
 
 use super::config::TopicLimits;
 use super::filter::Filter;
+use super::form::Form;
 use super::lag::{LagLimits, Next};
-use super::local::{Form, Gathered, Groups, Item, LocalTopics, Pending, Slot};
+use super::local::{Gathered, Groups, Item, LocalTopics, Pending, Slot};
 use super::outlet::{Delivery, Target};
 use super::publication::Publication;
 use super::run::Run;
