@@ -276,7 +276,11 @@ impl<A: Application> EngineShard<A> {
         let is_one_piece = runs.len() == 1;
         let when = if is_one_piece { when } else { When::EndOfTurn };
         let bytes: usize = runs.iter().map(|run| run.chunk.len()).sum();
-        let each = cost::WRITE + cost::bytes(bytes);
+        let each = cost::WRITE
+            + match when {
+                When::Now => cost::written(bytes),
+                When::EndOfTurn => cost::bytes(bytes),
+            };
         for (index, id) in members.iter().enumerate() {
             if budget.is_spent() {
                 return index;
