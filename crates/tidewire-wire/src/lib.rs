@@ -9,6 +9,7 @@
 //! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
 //! - [`connection`]: a connection of either side: control frames answered, the closing handshake.
 //! - [`deflate`]: permessage-deflate (RFC 7692).
+//! - [`json`]: the one reader of JSON, below the envelope, the signatures and the filters of subscriptions.
 //! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
 //! - [`session`]: the version 1 state machine of each side.
 //! - `secure`: encryption and signatures; only with the feature `crypto`.
@@ -22,6 +23,7 @@ pub mod format;
 pub mod forwarded;
 pub mod frame;
 pub mod handshake;
+pub mod json;
 pub mod mask;
 pub mod message;
 pub mod proxy;
