@@ -48,23 +48,32 @@ impl Field {
     /// The field with this name, without escapes.
     #[inline]
     pub(crate) fn of(name: &[u8]) -> Option<Self> {
+        // By length first: most names have one byte or two.
         Some(match name {
-            b"t" | b"type" => Self::Type,
-            b"p" | b"payload" => Self::Payload,
-            b"c" => Self::Category,
-            b"id" => Self::Id,
+            [byte] => match byte {
+                b't' => Self::Type,
+                b'p' => Self::Payload,
+                b'c' => Self::Category,
+                b'e' => Self::Epoch,
+                b'o' => Self::Offset,
+                b'v' => Self::Version,
+                b'd' => Self::Delivery,
+                b'n' => Self::Number,
+                _ => return None,
+            },
+            [first, second] => match [*first, *second] {
+                [b'i', b'd'] => Self::Id,
+                [b't', b'p'] => Self::Topic,
+                [b't', b's'] => Self::Time,
+                [b'r', b'd'] => Self::Redelivered,
+                _ => return None,
+            },
             b"cid" => Self::CorrelationId,
-            b"tp" => Self::Topic,
-            b"e" => Self::Epoch,
-            b"o" => Self::Offset,
-            b"ts" => Self::Time,
             b"seq" => Self::Sequence,
-            b"v" => Self::Version,
             b"pri" => Self::Priority,
             b"sig" => Self::Signature,
-            b"d" => Self::Delivery,
-            b"rd" => Self::Redelivered,
-            b"n" => Self::Number,
+            b"type" => Self::Type,
+            b"payload" => Self::Payload,
             _ => return None,
         })
     }

@@ -4,7 +4,7 @@
 //! step goes back, so that every walk ends.
 
 use super::number::Number;
-use super::scan::{plain_bytes, skip_space};
+use super::scan::plain_bytes;
 use std::borrow::Cow;
 
 /// A place in JSON text.
@@ -178,7 +178,9 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     fn pass_space(&mut self) {
-        self.at = skip_space(self.text, self.at);
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
     }
 }
 

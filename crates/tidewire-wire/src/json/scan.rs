@@ -95,7 +95,6 @@ fn special<const CONTROLS: bool>(word: u64) -> u64 {
 }
 
 /// The index of the first byte from `at` on that is not white space.
-#[inline]
 pub(crate) fn skip_space(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
     at + rest

@@ -81,7 +81,7 @@ type Decode<'a> = fn(&'a [u8], &'static str) -> Result<Option<Cow<'a, str>>, Env
 
 impl<'a> Found<'a> {
     fn keep(&mut self, field: Field, value: &'a [u8]) -> Result<(), SignatureError> {
-        if !COVERED.contains(&field) || self.0.keep(field, value) {
+        if !is_covered(field) || self.0.keep(field, value) {
             return Ok(());
         }
         Err(SignatureError::Ambiguous)
@@ -132,15 +132,18 @@ fn msgpack_text<'a>(
     }
 }
 
-/// What a signature covers, and the signature.
-const COVERED: [Field; 6] = [
-    Field::Type,
-    Field::Payload,
-    Field::Id,
-    Field::Topic,
-    Field::CorrelationId,
-    Field::Signature,
-];
+/// Whether a signature covers the field, or is it.
+fn is_covered(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Type
+            | Field::Payload
+            | Field::Id
+            | Field::Topic
+            | Field::CorrelationId
+            | Field::Signature
+    )
+}
 
 #[cfg(test)]
 mod tests {
