@@ -1,7 +1,9 @@
-//! Rules for Markdown pages: tables with equal columns, links and anchors that lead somewhere.
+//! Rules for Markdown pages: tables with equal columns, links and anchors that lead somewhere, plain
+//! words.
 
 mod links;
 mod page;
+mod phrases;
 mod tables;
 
 use std::path::Path;
@@ -24,6 +26,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, page) in &pages {
         findings.extend(tables::check(path, page));
+        findings.extend(phrases::check(path, page));
         findings.extend(links::check(path, page, &pages, &tree.paths));
     }
     findings
