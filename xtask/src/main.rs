@@ -18,6 +18,7 @@ mod codes;
 mod dead_files;
 mod lexer;
 mod locks;
+mod markdown;
 mod rooms;
 mod sources;
 mod text;

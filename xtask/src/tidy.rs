@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, codes, dead_files, locks, rooms, sources, text};
+use crate::{arrows, codes, dead_files, locks, markdown, rooms, sources, text};
 
 /// One broken rule at one place. Shown as `path:line: what, what to do`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = arrows::check(tree, workspace);
     findings.extend(codes::check(tree));
     findings.extend(dead_files::check(tree, workspace));
+    findings.extend(markdown::check(tree));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
             findings.extend(text::check(path, &text));
@@ -76,6 +77,7 @@ mod tests {
                 "Cargo.lock",
                 "source = \"registry+https://mirror.example/index\"\n",
             ),
+            ("README.md", "[a page](none.md)\n"),
         ]);
         let mut package =
             Package::sample("tidewire-net", "crates/tidewire-net", &["tidewire-engine"]);
@@ -95,6 +97,7 @@ mod tests {
             places,
             [
                 "Cargo.lock:1",
+                "README.md:1",
                 "crates/tidewire-net/Cargo.toml:2",
                 "crates/tidewire-net/src/lib.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
