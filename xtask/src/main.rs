@@ -21,6 +21,7 @@ mod finding;
 mod imports;
 mod lexer;
 mod locks;
+mod markdown;
 mod rooms;
 mod sources;
 mod text;

@@ -3,7 +3,7 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, circles, codes, dead_files, locks, rooms, sources, text};
+use crate::{arrows, circles, codes, dead_files, locks, markdown, rooms, sources, text};
 
 /// Every finding, by path and line.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
@@ -11,6 +11,7 @@ pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     findings.extend(codes::check(tree));
     findings.extend(circles::check(tree, workspace));
     findings.extend(dead_files::check(tree, workspace));
+    findings.extend(markdown::check(tree));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
             findings.extend(text::check(path, &text));
@@ -43,6 +44,7 @@ mod tests {
                 "Cargo.lock",
                 "source = \"registry+https://mirror.example/index\"\n",
             ),
+            ("README.md", "[a page](none.md)\n"),
         ]);
         let mut package =
             Package::sample("tidewire-net", "crates/tidewire-net", &["tidewire-engine"]);
@@ -62,6 +64,7 @@ mod tests {
             places,
             [
                 "Cargo.lock:1",
+                "README.md:1",
                 "crates/tidewire-net/Cargo.toml:2",
                 "crates/tidewire-net/src/lib.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",

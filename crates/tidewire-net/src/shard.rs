@@ -176,9 +176,10 @@ impl<H: Handler> Shard<H> {
         self.accept_simulated();
         self.run_timers();
         self.open_mail();
-        self.settle();
+        let mut room = WRITTEN_BYTES_PER_TURN;
+        self.settle(&mut room);
         self.handler.handle_turn(&mut self.io);
-        self.settle();
+        self.settle(&mut room);
     }
 
     /// Handles the mail that is there, but not what senders put into the room that this makes, lest
@@ -452,19 +453,24 @@ impl<H: Handler> Shard<H> {
     }
 
     /// Writes what was queued for others than the connection at hand, and reports what came of it,
-    /// until nothing new is queued.
-    fn settle(&mut self) {
+    /// until nothing new is queued or about `room` bytes are written. The rest waits for the next
+    /// turn, so that the sockets are read in between.
+    fn settle(&mut self, room: &mut usize) {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);
-            for id in dirty.drain(..) {
-                self.io.write_dirty(id);
+            let mut written = 0;
+            while *room > 0
+                && let Some(id) = dirty.get(written)
+            {
+                *room = room.saturating_sub(self.io.write_dirty(*id));
+                written += 1;
             }
-            if self.io.dirty.is_empty() {
-                self.io.dirty = dirty;
-            }
+            dirty.drain(..written);
+            dirty.append(&mut self.io.dirty);
+            self.io.dirty = dirty;
             self.tell_drained();
             self.tell_closed();
-            if self.io.dirty.is_empty() {
+            if self.io.dirty.is_empty() || *room == 0 {
                 return;
             }
         }
@@ -498,7 +504,7 @@ impl<H: Handler> Shard<H> {
         for id in ids {
             self.io.close(id);
         }
-        self.settle();
+        self.settle(&mut { usize::MAX });
     }
 
     /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
@@ -520,7 +526,7 @@ impl<H: Handler> Shard<H> {
                 self.handle_event(event);
             }
             self.run_timers();
-            self.settle();
+            self.settle(&mut { usize::MAX });
         }
         Ok(())
     }
@@ -540,6 +546,10 @@ const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Reports taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
+
+/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel takes some
+/// 10 ms to copy them into memory that is not in a cache.
+const WRITTEN_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.
 const SETTLE_ROUNDS: usize = 8;

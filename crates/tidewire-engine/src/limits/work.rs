@@ -157,6 +157,11 @@ pub(crate) mod cost {
         bytes as u64 / 4
     }
 
+    /// Writing bytes to a socket at once: the kernel copies them, often to memory that is in no cache.
+    pub(crate) fn written(bytes: usize) -> u64 {
+        bytes as u64
+    }
+
     /// Inflating to so many bytes.
     pub(crate) fn inflated(bytes: usize) -> u64 {
         2 * bytes as u64

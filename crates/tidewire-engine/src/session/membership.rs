@@ -6,8 +6,9 @@ use crate::state::connection::ConnectionState;
 use crate::state::jobs::{CatchUp, SubscriptionAnswer};
 use crate::state::topics::{Wanted, subscription_bytes};
 use crate::topics::broker::Missed;
+use crate::topics::form::Form;
 use crate::topics::lag::Lossy;
-use crate::topics::local::{Form, GroupKey, Slot};
+use crate::topics::local::{GroupKey, Slot};
 use crate::topics::name::is_pattern;
 use std::sync::Arc;
 use tidewire_wire::codes::ErrorCode;
@@ -208,7 +209,10 @@ impl Session<'_> {
         let form = match (&lossy, &self.state.layers, self.state.session.format()) {
             (Some(_), _, _) => Form::Lossy,
             (None, Some(_), _) => Form::Individual,
-            (None, None, format) => Form::Shared(format),
+            (None, None, format) => Form::Shared {
+                format,
+                batches: self.state.session.client_takes_batches(),
+            },
         };
         topics
             .lossy

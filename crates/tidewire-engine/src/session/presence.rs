@@ -3,7 +3,6 @@
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::ConnectionState;
 use crate::state::jobs::Announcement;
 use crate::topics::local::Slot;
 use crate::topics::name::check_topic;

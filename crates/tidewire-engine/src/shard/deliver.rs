@@ -8,14 +8,14 @@ use crate::state::connection::{Connection, Phase};
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::filter::Filter;
+use crate::topics::form::Form;
 use crate::topics::lag::{LagLimits, Next};
-use crate::topics::local::{Form, Gathered, Groups, Item, LocalTopics, Pending, Slot};
+use crate::topics::local::{Gathered, Groups, Item, LocalTopics, Pending, Slot};
 use crate::topics::outlet::{Delivery, Target};
 use crate::topics::publication::Publication;
+use crate::topics::run::Run;
 use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io, When};
-use tidewire_wire::envelope::Priority;
-use tidewire_wire::format::Format;
 use tidewire_wire::session::Reply;
 
 /// What a turn has delivered.
@@ -25,16 +25,6 @@ struct Budget {
     spent: u64,
     /// Of publications gathered, counted for each receiver.
     bytes: usize,
-}
-
-/// Consecutive frames of one priority.
-struct Run {
-    chunk: Arc<Vec<u8>>,
-    priority: Priority,
-    messages: u64,
-    payload_bytes: u64,
-    /// Nobody is excluded, and nobody gets any of it by another subscription.
-    is_for_all: bool,
 }
 
 impl<A: Application> EngineShard<A> {
@@ -261,7 +251,7 @@ impl<A: Application> EngineShard<A> {
         when: When,
         budget: &mut Budget,
     ) -> usize {
-        let Form::Shared(format) = form else {
+        let Form::Shared { format, batches } = form else {
             for (index, id) in members.iter().enumerate() {
                 if budget.is_spent() {
                     return index;
@@ -276,11 +266,20 @@ impl<A: Application> EngineShard<A> {
             }
             return members.len();
         };
-        let runs = Run::of(items, format);
+        let runs = if batches && items.len() > 1 {
+            let unix_ms = io.now().unix_ms;
+            Run::batched(items, format, unix_ms, || self.core.new_id(unix_ms))
+        } else {
+            Run::of(items, format)
+        };
         let is_one_piece = runs.len() == 1;
         let when = if is_one_piece { when } else { When::EndOfTurn };
         let bytes: usize = runs.iter().map(|run| run.chunk.len()).sum();
-        let each = cost::WRITE + cost::bytes(bytes);
+        let each = cost::WRITE
+            + match when {
+                When::Now => cost::written(bytes),
+                When::EndOfTurn => cost::bytes(bytes),
+            };
         for (index, id) in members.iter().enumerate() {
             if budget.is_spent() {
                 return index;
@@ -490,31 +489,6 @@ impl Budget {
     }
 }
 
-impl Run {
-    /// Publications as frames, in one piece for each run of the same priority.
-    fn of(items: &[Item], format: Format) -> Vec<Self> {
-        let runs = items.chunk_by(|a, b| a.publication.priority == b.publication.priority);
-        let run = |items: &[Item]| {
-            let mut chunk = Vec::with_capacity(items.len() * CHUNK_BYTES_EACH);
-            let mut payload_bytes = 0;
-            let mut is_for_all = true;
-            for item in items {
-                let payload = item.publication.payload(format);
-                payload_bytes += payload.write_frame(&mut chunk) as u64;
-                is_for_all &= item.mark.is_none() && item.publication.exclude.is_none();
-            }
-            Self {
-                chunk: Arc::new(chunk),
-                priority: items[0].publication.priority,
-                messages: items.len() as u64,
-                payload_bytes,
-                is_for_all,
-            }
-        };
-        runs.map(run).collect()
-    }
-}
-
 impl LagLimits {
     fn of(limits: &TopicLimits) -> Self {
         Self {
@@ -546,6 +520,3 @@ const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
 /// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
 const LAG_BYTES: usize = 64 * 1024;
-
-/// What a publication in a chunk is expected to take.
-const CHUNK_BYTES_EACH: usize = 128;

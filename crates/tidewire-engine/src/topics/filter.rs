@@ -5,15 +5,13 @@ mod automaton;
 mod compile;
 mod condition;
 mod constant;
-mod cursor;
-mod number;
 mod paths;
 
 use compile::Program;
 pub use compile::{FilterProblem, InvalidFilter};
-use cursor::Found;
 use serde_json::Value;
 use std::fmt;
+use tidewire_wire::json::Found;
 
 /// Which publications a subscription wants, by what is in their payload.
 ///

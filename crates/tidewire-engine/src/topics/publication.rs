@@ -276,6 +276,21 @@ impl Publication {
         }
     }
 
+    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` for what is no
+    /// envelope.
+    pub(crate) fn envelope(&self, format: Format) -> Option<&[u8]> {
+        match &self.body {
+            Body::Verbatim(_) => None,
+            Body::Envelope { .. } => {
+                let bytes = self.payload(format).bytes;
+                match format {
+                    Format::Json => Some(bytes),
+                    Format::MessagePack => bytes.strip_prefix(MESSAGEPACK_PREFIX),
+                }
+            }
+        }
+    }
+
     /// The payload of its envelope, JSON.
     pub(crate) fn content(&self) -> &[u8] {
         match &self.body {

@@ -48,7 +48,7 @@ impl<H: Handler> Shard<H> {
         }
         if self.driven.closing {
             self.run_timers();
-            self.settle();
+            self.settle(&mut { usize::MAX });
             return;
         }
         self.turn();

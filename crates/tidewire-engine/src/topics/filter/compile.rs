@@ -4,12 +4,11 @@ use super::automaton::Automaton;
 use super::automaton::REGEX_TEXT_BYTES_MAX;
 use super::condition::{Condition, Expression, Options, Relation};
 use super::constant::{Constant, SEARCHED_BYTES_MAX};
-use super::cursor::Found;
-use super::number::Number;
 use super::paths::Paths;
 use crate::limits::work::cost;
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
+use tidewire_wire::json::{Found, Number};
 
 /// The fields that a filter looks at, and what must hold for them.
 #[derive(Debug)]

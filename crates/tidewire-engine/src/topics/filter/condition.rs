@@ -2,10 +2,9 @@
 
 use super::automaton::Automaton;
 use super::constant::{Constant, SEARCHED_BYTES_MAX};
-use super::cursor::{Cursor, Found};
-use super::number::Number;
 use memchr::memmem::Finder;
 use std::cmp::Ordering;
+use tidewire_wire::json::{Cursor, Found, Number};
 
 /// What must hold.
 #[derive(Debug)]

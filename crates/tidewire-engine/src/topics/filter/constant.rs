@@ -1,9 +1,8 @@
 //! Values of a filter's document, and when a payload's are equal to them.
 
-use super::cursor::{Cursor, Found};
-use super::number::Number;
 use serde_json::Value;
 use std::cmp::Ordering;
+use tidewire_wire::json::{Cursor, Found, Number};
 
 /// A value of the document.
 #[derive(Debug)]

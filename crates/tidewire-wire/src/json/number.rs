@@ -4,14 +4,18 @@ use std::cmp::Ordering;
 
 /// A number: exact if it is whole and fits in a `u64` or an `i64`, else the nearest `f64`.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Number {
+pub enum Number {
+    /// A whole number from -2^63 to 2^64 - 1.
     Whole(i128),
+    /// Any other number.
     Float(f64),
 }
 
 impl Number {
-    /// Reads the number that `text` begins with, and says how many bytes it has. `None` if there is none.
-    pub(super) fn read(text: &[u8]) -> Option<(Self, usize)> {
+    /// Reads the number that `text` begins with, and returns it with its length in bytes. `None` if there is none.
+    #[inline]
+    #[must_use]
+    pub fn read(text: &[u8]) -> Option<(Self, usize)> {
         let sign = usize::from(text.first() == Some(&b'-'));
         let (whole, mut at) = digits(text, sign, 0);
         match text.get(at) {
@@ -55,7 +59,8 @@ impl Number {
     }
 
     /// The number of a parsed document. `None` for one that is neither a 64-bit integer nor a float.
-    pub(super) fn from_json(number: &serde_json::Number) -> Option<Self> {
+    #[must_use]
+    pub fn from_json(number: &serde_json::Number) -> Option<Self> {
         let unsigned = number.as_u64().map(i128::from);
         let whole = unsigned.or_else(|| number.as_i64().map(i128::from));
         whole
@@ -64,7 +69,8 @@ impl Number {
     }
 
     /// The order by value.
-    pub(super) fn compare(self, other: Self) -> Ordering {
+    #[must_use]
+    pub fn compare(self, other: Self) -> Ordering {
         match (self, other) {
             (Self::Whole(a), Self::Whole(b)) => a.cmp(&b),
             (Self::Float(a), Self::Float(b)) => a.partial_cmp(&b).unwrap_or(Ordering::Equal),

@@ -1,25 +1,29 @@
-//! Reading JSON text in place: only what is asked for is parsed, all else is passed over.
+//! A walk through JSON text that parses only the values that are asked for and passes over all others.
 //!
-//! What is found in valid JSON is right. Text that is not JSON ends the reading early or gives some
-//! value; no step goes back, so that every reading ends.
+//! Values found in valid JSON are right. In text that is not JSON the walk ends early or finds some value. No
+//! step goes back, so that every walk ends.
 
 use super::number::Number;
+use super::scan::plain_bytes;
 use std::borrow::Cow;
 
 /// A place in JSON text.
 #[derive(Clone)]
-pub(super) struct Cursor<'a> {
+pub struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-/// What there is in a place.
+/// The value at a place.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub enum Found<'a> {
     /// No such field.
     Missing,
+    /// `null`.
     Null,
+    /// `true` or `false`.
     Bool(bool),
+    /// A number.
     Number(Number),
     /// A string without its escapes.
     Text(Cow<'a, [u8]>),
@@ -32,27 +36,31 @@ pub(super) enum Found<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first value of the text.
-    pub(super) fn new(text: &'a [u8]) -> Self {
+    /// A cursor at the first value of the text.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
         let mut cursor = Self { text, at: 0 };
         cursor.pass_space();
         cursor
     }
 
     /// The byte here.
-    pub(super) fn peek(&self) -> Option<u8> {
+    #[inline]
+    #[must_use]
+    pub fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
 
     /// Goes past the byte here, which is the bracket that opens an array or an object.
-    pub(super) fn enter(&mut self) {
+    #[inline]
+    pub fn enter(&mut self) {
         self.at += 1;
     }
 
-    /// The name of the next member of the object, and goes to its value. After the last member it
-    /// gives `None` and goes past the object.
+    /// Returns the name of the next member of the object and goes to its value. After the last member it
+    /// returns `None` and goes past the object.
     #[inline]
-    pub(super) fn next_name(&mut self) -> Option<Cow<'a, [u8]>> {
+    pub fn next_name(&mut self) -> Option<Cow<'a, [u8]>> {
         loop {
             self.next_item(b'}')?;
             if self.peek()? != b'"' {
@@ -73,9 +81,10 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Goes to the next element of the array. After the last one it gives `None` and goes past the array.
+    /// Goes to the next element of the array. After the last one it returns `None` and goes
+    /// past the array.
     #[inline]
-    pub(super) fn next_element(&mut self) -> Option<()> {
+    pub fn next_element(&mut self) -> Option<()> {
         self.next_item(b']')
     }
 
@@ -97,7 +106,7 @@ impl<'a> Cursor<'a> {
 
     /// Reads the value here and goes past it, but stays before an array or an object.
     #[inline]
-    pub(super) fn value(&mut self) -> Option<Found<'a>> {
+    pub fn value(&mut self) -> Option<Found<'a>> {
         let rest = self.text.get(self.at..)?;
         let (found, bytes) = match rest.first()? {
             b'"' => return self.string(),
@@ -117,7 +126,7 @@ impl<'a> Cursor<'a> {
 
     /// Goes past the value here.
     #[inline]
-    pub(super) fn pass_value(&mut self) -> Option<()> {
+    pub fn pass_value(&mut self) -> Option<()> {
         match self.peek()? {
             b'"' => self.at = string_end(self.text, self.at + 1)?.0,
             b'{' | b'[' => {
@@ -136,8 +145,8 @@ impl<'a> Cursor<'a> {
         Some(())
     }
 
-    /// Goes past the array or object of which this is the inside.
-    pub(super) fn leave(&mut self) -> Option<()> {
+    /// Goes past the array or object that the cursor is inside of.
+    pub fn leave(&mut self) -> Option<()> {
         let mut depth = 1_usize;
         loop {
             let byte = self.peek()?;
@@ -183,45 +192,20 @@ fn unescape(quoted: &[u8]) -> Found<'static> {
     }
 }
 
-/// Where the string ends whose inside is at `at`: after its quote; and whether it has an escape.
+/// The index after the quote that ends the string whose content starts at `at`, and whether the content has an
+/// escape.
 #[inline]
 fn string_end(text: &[u8], mut at: usize) -> Option<(usize, bool)> {
     let mut is_escaped = false;
     loop {
-        at = quote_or_backslash(text, at)?;
-        if text[at] == b'"' {
+        at += plain_bytes::<false>(text.get(at..)?);
+        if *text.get(at)? == b'"' {
             return Some((at + 1, is_escaped));
         }
         is_escaped = true;
         at += 2;
     }
 }
-
-/// Looks at eight bytes at once: of those that are zero after the exclusive or, subtraction sets the high
-/// bit, and the lowest bit that is set is right (Hacker's Delight, 6-1).
-#[inline]
-fn quote_or_backslash(text: &[u8], mut at: usize) -> Option<usize> {
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        let word = u64::from_le_bytes(*chunk);
-        let (quotes, backslashes) = (word ^ QUOTES, word ^ BACKSLASHES);
-        let zeros =
-            (quotes.wrapping_sub(LOW) & !quotes) | (backslashes.wrapping_sub(LOW) & !backslashes);
-        let zeros = zeros & HIGH;
-        if zeros != 0 {
-            return Some(at + zeros.trailing_zeros() as usize / 8);
-        }
-        at += 8;
-    }
-    let rest = text.get(at..)?;
-    rest.iter()
-        .position(|byte| matches!(byte, b'"' | b'\\'))
-        .map(|offset| at + offset)
-}
-
-const LOW: u64 = u64::from_le_bytes([1; 8]);
-const HIGH: u64 = u64::from_le_bytes([0x80; 8]);
-const QUOTES: u64 = u64::from_le_bytes([b'"'; 8]);
-const BACKSLASHES: u64 = u64::from_le_bytes([b'\\'; 8]);
 
 #[cfg(test)]
 mod tests {
@@ -252,13 +236,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn eight_bytes_are_as_one(text in "[\"\\\\a!#\\]\u{a2}]{0,24}", at in 0_usize..30) {
-            let bytes = text.as_bytes();
-            let wanted = |&index: &usize| matches!(bytes[index], b'"' | b'\\');
-            prop_assert_eq!(quote_or_backslash(bytes, at), (at..bytes.len()).find(wanted));
-        }
-
         #[test]
         fn any_text_ends(text in "[\\[\\]{}\",:\\\\tfn0-9. ]{0,40}") {
             let mut cursor = Cursor::new(text.as_bytes());

@@ -3,16 +3,16 @@
 //! What is passed here reads as JSON everywhere in this project: each string has a meaning in UTF-8, each
 //! number is finite, and nothing is nested too deep. The text must be valid UTF-8 already.
 
-use super::EnvelopeError;
-use super::scan::{Short, plain_bytes, unescape};
-use crate::format::NESTING_MAX;
+use super::scan::plain_bytes;
+use super::text::{Short, unescape};
+use super::{JsonError, NESTING_MAX};
 
 /// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has so many levels
 /// around it.
 ///
 /// # Errors
 /// It is malformed, or nested too deep.
-pub fn check_value(text: &str, levels_around: usize) -> Result<(), EnvelopeError> {
+pub(crate) fn check_value(text: &str, levels_around: usize) -> Result<(), JsonError> {
     let mut cursor = Cursor::new(text.as_bytes());
     cursor.depth = levels_around;
     cursor.value()?;
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Goes into the object that comes next; false, and nothing is passed, if it is no object.
-    pub(crate) fn enter_object(&mut self) -> Result<bool, EnvelopeError> {
+    pub(crate) fn enter_object(&mut self) -> Result<bool, JsonError> {
         if self.peek() != Some(b'{') {
             return Ok(false);
         }
@@ -49,7 +49,7 @@ impl<'a> Cursor<'a> {
 
     /// The next name of the object that was entered, still escaped, with the cursor before its value;
     /// `None` past the end of the object. `first` is the caller's to keep for each object, true at first.
-    pub(crate) fn name(&mut self, first: &mut bool) -> Result<Option<&'a [u8]>, EnvelopeError> {
+    pub(crate) fn name(&mut self, first: &mut bool) -> Result<Option<&'a [u8]>, JsonError> {
         if self.leaves(b'}', first)? {
             self.skip_space();
             return Ok(None);
@@ -61,7 +61,7 @@ impl<'a> Cursor<'a> {
 
     /// Passes a value and whatever white space follows it; the bytes of the value.
     #[inline]
-    pub(crate) fn value(&mut self) -> Result<&'a [u8], EnvelopeError> {
+    pub(crate) fn value(&mut self) -> Result<&'a [u8], JsonError> {
         let start = self.at;
         match self.peek() {
             Some(b'"') => {
@@ -77,15 +77,15 @@ impl<'a> Cursor<'a> {
     }
 
     /// That nothing is left.
-    pub(crate) fn finish(&self) -> Result<(), EnvelopeError> {
+    pub(crate) fn finish(&self) -> Result<(), JsonError> {
         if self.at == self.text.len() {
             Ok(())
         } else {
-            Err(EnvelopeError::Malformed)
+            Err(JsonError::Malformed)
         }
     }
 
-    fn container(&mut self) -> Result<(), EnvelopeError> {
+    fn container(&mut self) -> Result<(), JsonError> {
         // One bit for each open level, 1 for an object; the innermost is the lowest.
         let mut kinds = u64::from(self.peek() == Some(b'{'));
         let outside = self.depth;
@@ -119,7 +119,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn colon(&mut self) -> Result<(), EnvelopeError> {
+    fn colon(&mut self) -> Result<(), JsonError> {
         self.skip_space();
         self.expect(b':')?;
         self.skip_space();
@@ -127,9 +127,9 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes the opening bracket.
-    fn enter(&mut self) -> Result<(), EnvelopeError> {
+    fn enter(&mut self) -> Result<(), JsonError> {
         if self.depth >= NESTING_MAX {
-            return Err(EnvelopeError::TooDeep);
+            return Err(JsonError::TooDeep);
         }
         self.depth += 1;
         self.at += 1;
@@ -138,7 +138,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Passes the closing bracket, if it comes next, or else the comma before another element.
-    fn leaves(&mut self, close: u8, first: &mut bool) -> Result<bool, EnvelopeError> {
+    fn leaves(&mut self, close: u8, first: &mut bool) -> Result<bool, JsonError> {
         if self.peek() == Some(close) {
             self.at += 1;
             self.depth -= 1;
@@ -152,22 +152,22 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string with its quotes.
-    fn string(&mut self) -> Result<&'a [u8], EnvelopeError> {
+    fn string(&mut self) -> Result<&'a [u8], JsonError> {
         let start = self.at;
         self.expect(b'"')?;
         let mut escaped = false;
         loop {
-            self.at += plain_bytes(&self.text[self.at..]);
+            self.at += plain_bytes::<true>(&self.text[self.at..]);
             match self.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => {
                     escaped = true;
                     self.at += 2;
                     if self.at > self.text.len() {
-                        return Err(EnvelopeError::Malformed);
+                        return Err(JsonError::Malformed);
                     }
                 }
-                _ => return Err(EnvelopeError::Malformed),
+                _ => return Err(JsonError::Malformed),
             }
         }
         self.at += 1;
@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
         Ok(quoted)
     }
 
-    fn number(&mut self) -> Result<(), EnvelopeError> {
+    fn number(&mut self) -> Result<(), JsonError> {
         let start = self.at;
         self.at += usize::from(self.peek() == Some(b'-'));
         if self.peek() == Some(b'0') {
@@ -201,21 +201,21 @@ impl<'a> Cursor<'a> {
         if sure || serde_json::from_slice::<f64>(token).is_ok() {
             Ok(())
         } else {
-            Err(EnvelopeError::Malformed)
+            Err(JsonError::Malformed)
         }
     }
 
-    fn digits(&mut self) -> Result<(), EnvelopeError> {
+    fn digits(&mut self) -> Result<(), JsonError> {
         let rest = &self.text[self.at..];
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += digits;
         if digits == 0 {
-            return Err(EnvelopeError::Malformed);
+            return Err(JsonError::Malformed);
         }
         Ok(())
     }
 
-    fn word(&mut self) -> Result<(), EnvelopeError> {
+    fn word(&mut self) -> Result<(), JsonError> {
         let rest = &self.text[self.at..];
         for word in [&b"true"[..], b"false", b"null"] {
             if rest.starts_with(word) {
@@ -223,12 +223,12 @@ impl<'a> Cursor<'a> {
                 return Ok(());
             }
         }
-        Err(EnvelopeError::Malformed)
+        Err(JsonError::Malformed)
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), EnvelopeError> {
+    fn expect(&mut self, byte: u8) -> Result<(), JsonError> {
         if self.peek() != Some(byte) {
-            return Err(EnvelopeError::Malformed);
+            return Err(JsonError::Malformed);
         }
         self.at += 1;
         Ok(())
@@ -250,12 +250,12 @@ const FINITE_BYTES: usize = 300;
 
 #[cfg(test)]
 mod tests {
-    use super::super::parse_json;
     use super::*;
+    use crate::envelope::parse_json;
     use crate::format::json_to_msgpack;
     use proptest::prelude::*;
 
-    fn check(text: &str) -> Result<(), EnvelopeError> {
+    fn check(text: &str) -> Result<(), JsonError> {
         let mut cursor = Cursor::new(text.as_bytes());
         cursor.value()?;
         cursor.finish()
@@ -323,9 +323,9 @@ mod tests {
             "{\"a\":1 \"b\":2}",
             "\"a\"b",
         ] {
-            assert_eq!(check(text), Err(EnvelopeError::Malformed), "{text}");
+            assert_eq!(check(text), Err(JsonError::Malformed), "{text}");
         }
-        assert_eq!(check(&"9".repeat(310)), Err(EnvelopeError::Malformed));
+        assert_eq!(check(&"9".repeat(310)), Err(JsonError::Malformed));
         assert_eq!(check(&"9".repeat(300)), Ok(()));
     }
 
@@ -333,17 +333,17 @@ mod tests {
     fn nesting_is_limited() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert_eq!(check(&nested(64)), Ok(()));
-        assert_eq!(check(&nested(65)), Err(EnvelopeError::TooDeep));
-        assert_eq!(check(&"[".repeat(100_000)), Err(EnvelopeError::TooDeep));
+        assert_eq!(check(&nested(65)), Err(JsonError::TooDeep));
+        assert_eq!(check(&"[".repeat(100_000)), Err(JsonError::TooDeep));
     }
 
     #[test]
     fn the_levels_around_a_value_count() {
         let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert_eq!(check_value(&nested(61), 3), Ok(()));
-        assert_eq!(check_value(&nested(62), 3), Err(EnvelopeError::TooDeep));
+        assert_eq!(check_value(&nested(62), 3), Err(JsonError::TooDeep));
         assert_eq!(check_value(" 1 ", 3), Ok(()));
-        assert_eq!(check_value("1 2", 3), Err(EnvelopeError::Malformed));
+        assert_eq!(check_value("1 2", 3), Err(JsonError::Malformed));
     }
 
     #[test]
