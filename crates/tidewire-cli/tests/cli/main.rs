@@ -15,4 +15,3 @@ mod test_server;
 mod token;
 mod top;
 mod topics;
-mod websocket;
