@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::finding::Finding;
 use crate::generated::{self, Made};
-use crate::tidy::Finding;
 use crate::tree::Tree;
 use table::Table;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 
 /// A generated file: its path from the root of the repository, and its text.

@@ -16,11 +16,15 @@
 )]
 
 mod arrows;
+mod circles;
 mod codes;
 mod dead_files;
+mod finding;
 mod generated;
+mod imports;
 mod lexer;
 mod locks;
+mod markdown;
 mod options;
 mod rooms;
 mod sources;
@@ -84,7 +88,7 @@ fn report_written(chore: &str, written: Vec<PathBuf>) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn report_findings(chore: &str, findings: Vec<tidy::Finding>) -> ExitCode {
+fn report_findings(chore: &str, findings: Vec<finding::Finding>) -> ExitCode {
     for finding in &findings {
         println!("{finding}");
     }

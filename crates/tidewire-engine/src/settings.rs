@@ -21,6 +21,8 @@ mod front;
 mod given;
 mod layers;
 mod listen;
+mod lookup;
+mod origin;
 mod plain;
 mod rules;
 mod spec;
@@ -28,9 +30,11 @@ mod table;
 mod topics;
 mod value;
 
-pub use given::{Origin, Settings};
+pub use given::Settings;
 pub use layers::p256_point_of_pem;
-pub use spec::{GroupSpec, Item, Kind, OptionSpec, Way, names, nearest, option, spelled};
+pub use lookup::{names, nearest, option, spelled};
+pub use origin::Origin;
+pub use spec::{GroupSpec, Item, Kind, OptionSpec, Way};
 pub use table::{GROUPS, OPTIONS, RULE_KEYS};
 
 use crate::config::Config;

@@ -299,10 +299,10 @@ impl Row {
             "give either `default` or `unset`"
         );
         if let Some(default) = &self.default {
-            value::check(self, default).context("default")?;
+            check_value(self, default).context("default")?;
         }
         let example = self.example().context("an `example` is needed")?;
-        value::check(self, &example).context("example")?;
+        check_value(self, &example).context("example")?;
         ensure!(
             self.default.as_ref() != Some(&example),
             "the example is the default"
@@ -334,6 +334,39 @@ impl Row {
         }
         Ok(())
     }
+}
+
+/// Fails unless a value is one of the option's kind and in its range.
+fn check_value(row: &Row, value: &Value) -> anyhow::Result<()> {
+    if !row.values.is_empty() {
+        let known: Vec<String> = row.values.iter().map(Value::as_text).collect();
+        ensure!(
+            row.values.contains(value),
+            "{} is not one of {}",
+            value.as_text(),
+            known.join(", ")
+        );
+        return Ok(());
+    }
+    match (row.kind(), value) {
+        (Kind::Integer, Value::Integer(number)) => {
+            let (smallest, largest) = row.range();
+            ensure!(
+                (smallest..=largest).contains(number),
+                "{number} is not in {smallest} to {largest}"
+            );
+        }
+        (Kind::Boolean, Value::Boolean(_))
+        | (Kind::Text | Kind::Secret | Kind::File | Kind::Address, Value::Text(_)) => {}
+        (Kind::List, Value::List(items)) => {
+            let is_text = |item: &Value| matches!(item, Value::Text(_));
+            ensure!(items.iter().all(is_text), "the items are not texts");
+        }
+        (Kind::Counts | Kind::Texts, Value::Map(_)) | (Kind::Rules, Value::List(_)) => {}
+        (Kind::Integer, _) => bail!("expected a whole number"),
+        (kind, _) => bail!("the value is not of the kind {kind:?}"),
+    }
+    Ok(())
 }
 
 #[cfg(test)]

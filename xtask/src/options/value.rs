@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{bail, ensure};
 use serde::{Deserialize, Serialize};
-
-use super::table::{Kind, Row};
 
 /// A value as TOML and JSON have it; the keys of a map are sorted.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -37,39 +34,6 @@ impl Value {
             }
         }
     }
-}
-
-/// Fails unless a value is one of the option's kind and in its range.
-pub(crate) fn check(row: &Row, value: &Value) -> anyhow::Result<()> {
-    if !row.values.is_empty() {
-        let known: Vec<String> = row.values.iter().map(Value::as_text).collect();
-        ensure!(
-            row.values.contains(value),
-            "{} is not one of {}",
-            value.as_text(),
-            known.join(", ")
-        );
-        return Ok(());
-    }
-    match (row.kind(), value) {
-        (Kind::Integer, Value::Integer(number)) => {
-            let (smallest, largest) = row.range();
-            ensure!(
-                (smallest..=largest).contains(number),
-                "{number} is not in {smallest} to {largest}"
-            );
-        }
-        (Kind::Boolean, Value::Boolean(_))
-        | (Kind::Text | Kind::Secret | Kind::File | Kind::Address, Value::Text(_)) => {}
-        (Kind::List, Value::List(items)) => {
-            let is_text = |item: &Value| matches!(item, Value::Text(_));
-            ensure!(items.iter().all(is_text), "the items are not texts");
-        }
-        (Kind::Counts | Kind::Texts, Value::Map(_)) | (Kind::Rules, Value::List(_)) => {}
-        (Kind::Integer, _) => bail!("expected a whole number"),
-        (kind, _) => bail!("the value is not of the kind {kind:?}"),
-    }
-    Ok(())
 }
 
 /// A size in the largest unit of which it is a multiple.

@@ -16,4 +16,3 @@ mod test_server;
 mod token;
 mod top;
 mod topics;
-mod websocket;

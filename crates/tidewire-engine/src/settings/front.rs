@@ -2,8 +2,8 @@
 
 use super::SettingError;
 use super::given::Settings;
+use crate::auth::hosts::HostPolicy;
 use crate::config::{Config, TrustedProxies};
-use crate::hosts::HostPolicy;
 use tidewire_wire::forwarded::ForwardedHeader;
 
 pub(super) fn set(settings: &Settings, config: &mut Config) -> Result<(), SettingError> {

@@ -1,8 +1,10 @@
 //! Options as they were given: by flags, variables, a file or keywords, the strongest source for each.
 
-use super::spec::{Kind, OptionSpec, Way, names, nearest, option, spelled};
+use super::lookup::{names, nearest, option, spelled};
+use super::origin::{Origin, unusable};
+use super::spec::{Kind, OptionSpec, Way};
 use super::table::OPTIONS;
-use super::value::{self, Checked, Unusable};
+use super::value::{self, Checked};
 use super::{SettingError, rules};
 use crate::topics::config::TopicRule;
 use serde_json::{Map, Value};
@@ -18,57 +20,11 @@ pub struct Settings {
     rules: Vec<TopicRule>,
 }
 
-/// Where a value came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Origin {
-    way: Way,
-    /// `file:line`, or empty.
-    place: String,
-}
-
 #[derive(Debug, Clone)]
 struct Given {
     spec: &'static OptionSpec,
     value: Checked,
     origin: Origin,
-}
-
-impl Origin {
-    /// A flag, a variable or a keyword, which its name identifies.
-    #[must_use]
-    pub fn of(way: Way) -> Self {
-        Self {
-            way,
-            place: String::new(),
-        }
-    }
-
-    /// A key of a file; `place` is `file:line`.
-    #[must_use]
-    pub fn file(place: &str) -> Self {
-        Self {
-            way: Way::File,
-            place: format!("{place}: "),
-        }
-    }
-
-    /// A part of an option, such as `topic_rules[0]`, whose values have types.
-    pub(super) fn within(&self, part: &str) -> Self {
-        Self {
-            way: Way::Keyword,
-            place: format!("{}{part}: ", self.place),
-        }
-    }
-
-    /// `name` where it stands, for errors.
-    pub(super) fn label(&self, name: &str) -> String {
-        format!("{}{name}", self.place)
-    }
-
-    /// Whether numbers and booleans are texts here.
-    pub(super) fn is_text(&self) -> bool {
-        self.way != Way::Keyword
-    }
 }
 
 impl Settings {
@@ -275,15 +231,6 @@ impl Settings {
         let spec = OPTIONS.iter().find(|option| option.name == name)?;
         let default = Value::String(spec.default?.to_owned());
         value::check(spec, &default, true).ok()
-    }
-}
-
-pub(super) fn unusable(option: String, error: Unusable) -> SettingError {
-    let Unusable { value, problem } = error;
-    SettingError::Value {
-        option,
-        value,
-        problem,
     }
 }
 

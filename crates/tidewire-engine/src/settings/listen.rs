@@ -3,8 +3,8 @@
 use super::SettingError;
 use super::given::Settings;
 use super::value::{ANY, address};
+use crate::auth::api_key::ApiKey;
 use crate::config::{Config, OriginPolicy, Protocol, TlsFiles};
-use crate::ops::ApiKey;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 pub(super) fn set(settings: &Settings, config: &mut Config) -> Result<(), SettingError> {

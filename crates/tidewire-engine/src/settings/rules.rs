@@ -1,8 +1,9 @@
 //! Rules of topics, key by key.
 
 use super::SettingError;
-use super::given::{Origin, unusable};
-use super::spec::{Item, OptionSpec, nearest};
+use super::lookup::nearest;
+use super::origin::{Origin, unusable};
+use super::spec::{Item, OptionSpec};
 use super::table::RULE_KEYS;
 use super::value::{self, Checked, check_item, shown};
 use crate::topics::config::TopicRule;

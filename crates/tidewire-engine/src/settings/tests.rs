@@ -1,4 +1,5 @@
 use super::*;
+use crate::topics::config::TopicRule;
 use serde_json::json;
 use tidewire_testkit::options::{Example, examples};
 
@@ -175,11 +176,14 @@ fn secrets_are_not_shown() {
 fn choices_have_dashes_or_underscores() {
     for deflate in ["per-connection", "per_connection"] {
         let config = open(json!({ "deflate": deflate })).unwrap();
-        assert_eq!(config.compression.deflate, crate::Deflate::PerConnection);
+        assert_eq!(
+            config.compression.deflate,
+            crate::config::Deflate::PerConnection
+        );
     }
     let config = open(json!({"group_overload": "drop-newest"})).unwrap();
     let overload = config.topics.limits.group_overload;
-    assert_eq!(overload, crate::GroupOverload::DropNewest);
+    assert_eq!(overload, crate::topics::config::GroupOverload::DropNewest);
 }
 
 #[test]
@@ -196,18 +200,20 @@ fn texts_of_flags_variables_and_files() {
     assert_eq!(set(Origin::of(Way::Keyword), json!("/a,/b")), ["/a,/b"]);
 }
 
+/// The rule of these keys, each on a line of its own from the second on.
+fn rule_of_file(fields: &[(&str, Value)]) -> Result<TopicRule, SettingError> {
+    let keys = fields.iter().enumerate().map(|(line, (key, value))| {
+        let origin = Origin::file(&format!("f:{}", line + 2));
+        ((*key).to_owned(), value.clone(), origin)
+    });
+    let mut settings = Settings::new(Way::Flag);
+    settings.add_rule(&Origin::file("f:1"), &keys.collect::<Vec<_>>())?;
+    Ok(settings.rules()[0].clone())
+}
+
 #[test]
 fn rules_of_a_file_name_the_line() {
-    let rule = |fields: &[(&str, Value)]| {
-        let keys = fields.iter().enumerate().map(|(line, (key, value))| {
-            let origin = Origin::file(&format!("f:{}", line + 2));
-            ((*key).to_owned(), value.clone(), origin)
-        });
-        let mut settings = Settings::new(Way::Flag);
-        settings.add_rule(&Origin::file("f:1"), &keys.collect::<Vec<_>>())?;
-        Ok::<_, SettingError>(settings.rules()[0].clone())
-    };
-    let every = rule(&[
+    let every = rule_of_file(&[
         ("pattern", json!("orders.>")),
         ("history_age_s", json!(60)),
         ("history_publications", json!(1000)),
@@ -264,7 +270,7 @@ fn rules_of_a_file_name_the_line() {
             "f:3: last_value: it needs history_publications",
         ),
     ] {
-        let error = rule(&fields).unwrap_err().to_string();
+        let error = rule_of_file(&fields).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{error}");
     }
 }

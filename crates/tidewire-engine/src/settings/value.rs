@@ -1,8 +1,8 @@
 //! Values of options: each is checked against its kind and brought into one form.
 
 use super::spec::{Item, Kind, OptionSpec};
-use crate::hosts;
-use crate::network::Network;
+use crate::auth::hosts;
+use crate::auth::network::Network;
 use crate::topics::access::{AccessRules, InvalidRules, Rules};
 use serde_json::Value;
 use std::net::{SocketAddr, ToSocketAddrs};
