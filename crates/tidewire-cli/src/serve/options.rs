@@ -92,11 +92,9 @@ pub(super) fn unknown_variables(names: impl Iterator<Item = OsString>) -> Vec<St
     unknown.into_iter().map(warning).collect()
 }
 
+/// The value is not shown, because it may be a secret.
 fn utf8(name: &str, value: OsString) -> Result<String, Failure> {
-    let not_text = |value: OsString| {
-        let value = value.to_string_lossy().into_owned();
-        Failure::usage(format!("{name}: {value:?}: expected text in UTF-8"))
-    };
+    let not_text = |_| Failure::usage(format!("{name}: expected text in UTF-8"));
     value.into_string().map_err(not_text)
 }
 
