@@ -67,7 +67,7 @@ fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
         } else {
             "a value after"
         };
-        return Err(format!("it lacks {side} the comparison: {EXAMPLES}"));
+        return Err(format!("{side} the comparison is missing: {EXAMPLES}"));
     }
     if value.contains(['<', '>', '=', '!', ',', '&']) {
         return Err("one expectation has one comparison: give --expect several times".to_owned());

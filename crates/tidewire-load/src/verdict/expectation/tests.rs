@@ -165,15 +165,15 @@ fn a_closed_loop_has_one_latency_for_both_names() {
 #[test]
 fn a_wrong_expectation_is_told_in_one_line_what_to_write() {
     let cases = [
-        ("p99", "lacks a comparison: write it as in p99<20ms"),
+        ("p99", "a comparison is missing: write it as in p99<20ms"),
         ("", "a comparison is missing"),
-        ("<20ms", "lacks a figure before the comparison"),
-        ("p99<", "lacks a value after the comparison"),
+        ("<20ms", "a figure before the comparison is missing"),
+        ("p99<", "a value after the comparison is missing"),
         ("p99=20ms", "the comparisons are <, <=, >, >= and =="),
         ("p99!=20ms", "the comparisons are"),
         ("p99<20", "write p99<20ms"),
         ("max<20", "write max<20ms"),
-        ("p99<20min", "`min` is no unit of a time"),
+        ("p99<20min", "`min` is not a unit of time"),
         ("p99<-1ms", "a value begins with a number from 0 on"),
         ("p101<1s", "at most 100"),
         ("p0<1s", "above 0"),
