@@ -50,22 +50,22 @@ enum Command {
     /// Run a WebSocket server
     #[command(after_help = SERVE_NOTES)]
     Serve(Box<ServeFlags>),
-    /// Show what a server does, second by second
+    /// Show the activity of a server, second by second
     #[command(after_help = TOP_NOTES)]
     Top(TopFlags),
-    /// Load a WebSocket server and report what it can take
+    /// Load a WebSocket server and report its limits
     #[command(after_help = BENCH_NOTES)]
     Bench(Box<BenchFlags>),
-    /// Load any HTTP or WebSocket service and judge what it does
+    /// Load any HTTP or WebSocket service and judge the results
     #[command(after_help = LOAD_NOTES)]
     Load(Box<LoadFlags>),
-    /// Show one report, or several side by side
+    /// Show one report, or compare several
     #[command(after_help = REPORT_NOTES)]
     Report(ReportFlags),
     /// Run an HTTP server to try load on
     #[command(after_help = TEST_SERVER_NOTES)]
     TestServer(Box<TestServerFlags>),
-    /// Make a JSON Web Token for trying things
+    /// Create a JSON Web Token for tests
     #[command(after_help = TOKEN_NOTES)]
     Token(Box<TokenFlags>),
 }
@@ -151,7 +151,7 @@ fn usage_text(error: &clap::Error) -> String {
 const EXAMPLES: &str = "Examples:
   tidewire bench                            start a server, load it, write a report
   tidewire serve --no-auth                  a server that sends every message back
-  tidewire bench ws://127.0.0.1:8080/       load a WebSocket server of any make
+  tidewire bench ws://127.0.0.1:8080/       load any WebSocket server
   tidewire report a/report.json b/report.json
 
 Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 interrupted;
@@ -175,7 +175,7 @@ Examples:
 Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
 
 const TOP_NOTES: &str =
-    "The URL is what `tidewire serve` prints behind `operations on`. Keys: q or Escape ends it.
+    "`tidewire serve` prints the URL after `operations on`. Press q or Escape to end the program.
 
 Examples:
   tidewire top
@@ -193,8 +193,8 @@ Examples:
 Exit codes: 0 as expected, 1 failed, 2 wrong or impossible, 3 the generator was the limit, 4 noisy,
 5 an expectation was broken, 130 interrupted";
 
-const BENCH_NOTES: &str = "Without a URL a server is started on a free port of this machine, loaded and \
-stopped. With a URL that server is loaded; load only servers that you are allowed to load.
+const BENCH_NOTES: &str = "Without a URL the program starts a server on a free port of this machine, loads \
+it and stops it. With a URL it loads that server. Load only servers that you are allowed to load.
 
 A message counts when the server has accounted for it: after its last message a connection sends a ping \
 and waits for the pong. A Tidewire server's own counters are compared as well (--stats-url).
@@ -216,8 +216,8 @@ const REPORT_NOTES: &str = "Examples:
 Exit codes: 0 shown, 2 a file that cannot be read or is not a report.";
 
 const TEST_SERVER_NOTES: &str = "Every path gets the same response, /ws echoes WebSocket messages, and \
-/.tidewire/counts gives what was served so far as JSON (requests for it are not counted). SIGTERM or SIGINT \
-ends the server, which then prints what it served; a second signal ends it at once. Responses have no Date, so \
+/.tidewire/counts returns the counts so far as JSON (requests for it are not counted). SIGTERM or SIGINT \
+ends the server, which then prints its counts; a second signal ends it at once. Responses have no Date, so \
 that all are equal.
 
 Examples:
