@@ -148,6 +148,7 @@ impl Relay {
         let mut frames = masked(&mut self.masks, &mut out);
         let code = CloseCode::from_wire(code);
         self.websocket.control.close(code, reason, &mut frames);
+        drop(frames);
         PyBytes::new(py, &out)
     }
 }
@@ -247,6 +248,7 @@ impl Relay {
         let mut out = Vec::with_capacity(payload.len() + frame::HEADER_BYTES_MAX);
         let mut frames = masked(&mut self.masks, &mut out);
         self.websocket.control.send(opcode, payload, &mut frames);
+        drop(frames);
         PyBytes::new(py, &out)
     }
 }

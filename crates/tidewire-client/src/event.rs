@@ -321,7 +321,7 @@ impl Message {
     /// # Errors
     /// MessagePack that cannot be JSON: the peer's fault.
     pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        self.encoding.json_of(&self.data)
+        Ok(self.encoding.json_of(&self.data)?)
     }
 
     /// The payload as JSON text; `null` if there is none.
@@ -331,7 +331,7 @@ impl Message {
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         match self.payload_bytes()? {
             None => Ok(Cow::Borrowed(b"null")),
-            Some(payload) => self.encoding.json_of(payload),
+            Some(payload) => Ok(self.encoding.json_of(payload)?),
         }
     }
 
