@@ -132,7 +132,7 @@ counters! {
     producers_opened, Counter, "Sessions that number their messages";
     producers_refused, Counter, "Sessions whose numbers are not kept because there were too many producers";
     producers_superseded, Counter, "Sessions ended because another connection went on as their producer";
-    breakers_opened, Counter, "Sessions ended because too many of their messages had to be refused";
+    error_budgets_exhausted, Counter, "Sessions ended because too many of their messages had to be refused";
     system_messages_received, Counter, "Messages of the protocol itself, answered by the engine";
     messages_sent, Counter, "Messages sent, of every kind";
     bytes_sent, Counter, "Payload bytes of the messages sent";

@@ -66,7 +66,7 @@ const RECONNECTIONS_PER_S: u64 = 5_000;
 
 /// The sessions of a shard that are still to leave.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DrainProgress {
     pub(crate) pace: Pace,
     /// Each is told a delay of at most so many milliseconds.
     pub(crate) spread_ms: u64,

@@ -199,7 +199,9 @@ impl Session<'_> {
         let layers = self.state.layers.get_or_insert_default();
         layers.encryption = Some(EncryptionLayer { cipher, hello });
         if let Some(topics) = &self.state.topics {
-            self.core.topics.set_apart(self.state.key.id, &topics.slots);
+            self.core
+                .topics
+                .deliver_individually(self.state.key.id, &topics.slots);
         }
         self.core.counters.key_exchanges.add(1);
         self.state.unannounced.take()

@@ -71,8 +71,8 @@ impl<A: Application> Inbound<'_, A> {
     /// Acknowledges and counts what was received in one read, and stops reading if too much waits to be sent.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.session.state.intake.is_some() {
-            self.session.settle_intake();
+        if self.session.state.producer.is_some() {
+            self.session.acknowledge_accepted();
         }
         let Session { io, core, state } = &mut self.session;
         self.tally.count(&core.counters);

@@ -136,7 +136,7 @@ impl<A: Application> Inbound<'_, A> {
             Format::Json => Encoding::Text,
             Format::MessagePack => Encoding::MessagePack,
         };
-        if self.session.state.intake.is_none() || self.session.accept_once(format, bytes) {
+        if self.session.state.producer.is_none() || self.session.accept_once(format, bytes) {
             self.dispatch_message(Message { encoding, bytes });
         }
     }

@@ -26,11 +26,11 @@ impl Session<'_> {
         }
         if let Reply::Error { code, .. } = reply {
             match self.count_error(*code) {
-                ErrorVerdict::Tell => {}
+                ErrorVerdict::Report => {}
                 ErrorVerdict::Silence => return,
-                ErrorVerdict::Open => {
+                ErrorVerdict::Exhausted => {
                     self.say(reply);
-                    return self.open_breaker();
+                    return self.exhaust_error_budget();
                 }
             }
         }

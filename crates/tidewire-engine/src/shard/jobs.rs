@@ -68,8 +68,8 @@ impl<A: Application> EngineShard<A> {
         let mut progress = JobProgress::Done;
         self.with_inbound(io, id, |inbound| {
             progress = inbound.work();
-            if inbound.session.state.intake.is_some() {
-                inbound.session.settle_intake();
+            if inbound.session.state.producer.is_some() {
+                inbound.session.acknowledge_accepted();
             }
         });
         progress

@@ -8,7 +8,7 @@ use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
 use crate::state::jobs::Jobs;
 use crate::state::layers::{EncryptionLayer, Layers};
-use crate::state::producers::SessionIntake;
+use crate::state::producers::SessionProducer;
 use crate::state::topics::{Holder, SessionTopics};
 use crate::topics::access::Access;
 use std::net::SocketAddr;
@@ -56,9 +56,9 @@ pub(crate) struct ConnectionState {
     /// Its open calls, once it has had some.
     pub(crate) calls: Option<Box<SessionCalls>>,
     /// What tells its repeated messages from new ones, if they have to be.
-    pub(crate) intake: Option<Box<SessionIntake>>,
+    pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.
-    pub(crate) breaker: Option<Box<ErrorBudget>>,
+    pub(crate) error_budget: Option<Box<ErrorBudget>>,
     /// What is between its messages and its frames, if anything.
     pub(crate) layers: Option<Box<Layers>>,
     /// Who the application hears of when the session is encrypted, if it has to be.
@@ -132,9 +132,9 @@ impl Refusals {
 impl ConnectionState {
     /// Whether so much of it had to be refused that it is being closed.
     pub(crate) fn is_refused(&self) -> bool {
-        self.breaker
+        self.error_budget
             .as_ref()
-            .is_some_and(|breaker| breaker.is_open())
+            .is_some_and(|budget| budget.is_exhausted())
     }
 
     /// When its timer has something to do next while it is open, on the monotonic clock.

@@ -264,7 +264,7 @@ impl LocalTopics {
     }
 
     /// Changes how a connection gets its messages in all its topics, but for those that it gets by itself anyway.
-    pub(crate) fn set_apart(&mut self, id: ConnectionId, slots: &[Slot]) {
+    pub(crate) fn deliver_individually(&mut self, id: ConnectionId, slots: &[Slot]) {
         for slot in slots {
             let Some(place) = self.places.get(&place_key(id, *slot)).copied() else {
                 continue;

@@ -1,5 +1,5 @@
 //! Servers on free ports, and the client of the tests.
-#![allow(dead_code, missing_docs, unreachable_pub)]
+#![allow(dead_code, missing_docs, unreachable_pub, unused_imports)]
 
 pub mod api;
 pub mod held;

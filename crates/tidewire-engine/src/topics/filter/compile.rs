@@ -84,11 +84,11 @@ pub enum FilterProblem {
     TooManyValues,
 }
 
-type Outcome<T> = Result<T, InvalidFilter>;
+type CompileResult<T> = Result<T, InvalidFilter>;
 
 impl Program {
     /// Compiles a document whose nesting is checked, as [`canonical`] does.
-    pub(super) fn compile(document: &Value) -> Outcome<Self> {
+    pub(super) fn compile(document: &Value) -> CompileResult<Self> {
         let mut compiler = Compiler::default();
         let expression = compiler.document(document)?;
         Ok(Self {
@@ -140,7 +140,7 @@ impl Program {
 
 /// The document as text, with the members of objects in the order of their names. Fails if it is nested
 /// too deep or too long.
-pub(super) fn canonical(document: &Value) -> Outcome<String> {
+pub(super) fn canonical(document: &Value) -> CompileResult<String> {
     let mut text = String::new();
     write_canonical(document, NESTING_MAX, &mut text).map_err(|problem| InvalidFilter {
         path: String::new(),
@@ -196,7 +196,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn document(&mut self, document: &Value) -> Outcome<Expression> {
+    fn document(&mut self, document: &Value) -> CompileResult<Expression> {
         let members = document.as_object().ok_or(FilterProblem::NotAnObject)?;
         let mut all = Vec::with_capacity(members.len());
         for (name, value) in members {
@@ -214,7 +214,7 @@ impl Compiler {
         Ok(all_of(all))
     }
 
-    fn documents(&mut self, documents: &Value) -> Outcome<Vec<Expression>> {
+    fn documents(&mut self, documents: &Value) -> CompileResult<Vec<Expression>> {
         let documents = documents.as_array().ok_or(FilterProblem::NotAnArray)?;
         if documents.is_empty() {
             return Err(FilterProblem::Nothing.into());
@@ -226,7 +226,7 @@ impl Compiler {
         documents.iter().enumerate().map(compile).collect()
     }
 
-    fn field(&mut self, path: &str, value: &Value) -> Outcome<Expression> {
+    fn field(&mut self, path: &str, value: &Value) -> CompileResult<Expression> {
         let mut names = path.split('.');
         if names.clone().count() > PATH_SEGMENTS_MAX || names.any(str::is_empty) {
             return Err(FilterProblem::BadPath.into());
@@ -242,7 +242,11 @@ impl Compiler {
         }
     }
 
-    fn operators(&mut self, slot: usize, members: &Map<String, Value>) -> Outcome<Expression> {
+    fn operators(
+        &mut self,
+        slot: usize,
+        members: &Map<String, Value>,
+    ) -> CompileResult<Expression> {
         let mut all = Vec::with_capacity(members.len());
         for (name, operand) in members {
             let expression = self.operator(slot, name, operand);
@@ -251,7 +255,7 @@ impl Compiler {
         Ok(all_of(all))
     }
 
-    fn operator(&mut self, slot: usize, name: &str, operand: &Value) -> Outcome<Expression> {
+    fn operator(&mut self, slot: usize, name: &str, operand: &Value) -> CompileResult<Expression> {
         if name == "$not" {
             let members = operand.as_object().ok_or(FilterProblem::NotAnObject)?;
             if members.is_empty() {
@@ -289,23 +293,24 @@ impl Compiler {
 
     /// The comparison with an array or object counts as a search: of members with the same name it can
     /// have to pass over very many.
-    fn constant(&mut self, value: &Value) -> Outcome<Constant> {
+    fn constant(&mut self, value: &Value) -> CompileResult<Constant> {
         if value.is_array() || value.is_object() {
             self.count_search()?;
         }
         Ok(Constant::new(value))
     }
 
-    fn options(&mut self, operand: &Value) -> Outcome<Options> {
+    fn options(&mut self, operand: &Value) -> CompileResult<Options> {
         let values = operand.as_array().ok_or(FilterProblem::NotAnArray)?;
         if values.len() > LIST_VALUES_MAX {
             return Err(FilterProblem::TooManyValues.into());
         }
-        let constants: Outcome<Vec<_>> = values.iter().map(|value| self.constant(value)).collect();
+        let constants: CompileResult<Vec<_>> =
+            values.iter().map(|value| self.constant(value)).collect();
         Ok(Options::new(constants?))
     }
 
-    fn contains(&mut self, operand: &Value) -> Outcome<Condition> {
+    fn contains(&mut self, operand: &Value) -> CompileResult<Condition> {
         self.count_search()?;
         let needle = operand
             .as_str()
@@ -316,7 +321,7 @@ impl Compiler {
         })
     }
 
-    fn regex(&mut self, operand: &Value) -> Outcome<Condition> {
+    fn regex(&mut self, operand: &Value) -> CompileResult<Condition> {
         self.count_search()?;
         self.regexes += 1;
         if self.regexes > REGEXES_MAX {
@@ -327,7 +332,7 @@ impl Compiler {
         Ok(Condition::Matches(Box::new(automaton)))
     }
 
-    fn count_search(&mut self) -> Outcome<()> {
+    fn count_search(&mut self) -> CompileResult<()> {
         self.searches += 1;
         if self.searches > SEARCHES_MAX {
             return Err(FilterProblem::TooManySearches.into());
@@ -346,7 +351,7 @@ fn all_of(mut all: Vec<Expression>) -> Expression {
     }
 }
 
-fn order(relation: Relation, operand: &Value) -> Outcome<Condition> {
+fn order(relation: Relation, operand: &Value) -> CompileResult<Condition> {
     let number = operand.as_number().and_then(Number::from_json);
     let by_number = number.map(|number| Condition::NumberIs(relation, number));
     let by_text = || {
@@ -358,7 +363,7 @@ fn order(relation: Relation, operand: &Value) -> Outcome<Condition> {
     Ok(by_number.or_else(by_text).ok_or(FilterProblem::NoOrder)?)
 }
 
-fn text(operand: &Value) -> Outcome<&str> {
+fn text(operand: &Value) -> CompileResult<&str> {
     Ok(operand.as_str().ok_or(FilterProblem::NotAString)?)
 }
 
