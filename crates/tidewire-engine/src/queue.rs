@@ -1,9 +1,10 @@
 //! Events in batches, for applications that live on other threads.
 //!
-//! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`]. What
-//! happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded in bytes:
-//! when it is full, the shards stop reading their connections and TCP holds the senders back. Nothing is
-//! dropped; what was in a shard's read buffer at that moment (one read buffer at most) still goes in.
+//! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`].
+//! What happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded
+//! in bytes: when it is full, the shards stop reading their connections and TCP holds the senders
+//! back. Nothing is dropped; what was in a shard's read buffer at that moment (one read buffer at
+//! most) still goes in.
 
 use crate::model::calls::Call;
 use crate::model::queries::SyncRequest;
@@ -76,7 +77,8 @@ pub enum Event<'a> {
     Connect(&'a Arc<Peer>),
     /// A message arrived.
     Message(&'a Arc<Peer>, Message<'a>),
-    /// A client asks something: answer by the responder, or by a clone of it after the batch is gone.
+    /// A client asks something: answer by the responder, or by a clone of it after the batch is
+    /// gone.
     Call(&'a Arc<Peer>, Call<'a>, &'a Responder),
     /// A client asks for the state of topics: answer by
     /// [`Handle::send_snapshot`](crate::Handle::send_snapshot). Only with
@@ -143,8 +145,8 @@ struct WaitingShard {
 }
 
 impl QueueSender {
-    /// Requests for the state of topics (`sync_request`) become events as well, and each wants an answer. Without
-    /// this they are answered with what the topics keep.
+    /// Requests for the state of topics (`sync_request`) become events as well, and each wants an
+    /// answer. Without this they are answered with what the topics keep.
     #[must_use]
     pub fn with_syncs(mut self) -> Self {
         self.takes_syncs = true;
@@ -184,14 +186,15 @@ impl Receiver {
         }
     }
 
-    /// Sets what is called, on a shard's thread, when there is something to receive or the server has stopped: once
-    /// after each [`arm`](Self::arm). It must not block. Only the first one counts.
+    /// Sets what is called, on a shard's thread, when there is something to receive or the server
+    /// has stopped: once after each [`arm`](Self::arm). It must not block. Only the first one
+    /// counts.
     pub fn on_batch(&self, wake: impl Fn() + Send + Sync + 'static) {
         let _ = self.gate.waker.wake.set(Box::new(wake));
     }
 
-    /// Wants to be told of the next batch. What came before may have woken nobody: [`receive`](Self::receive) with no
-    /// timeout once more before waiting.
+    /// Wants to be told of the next batch. What came before may have woken nobody:
+    /// [`receive`](Self::receive) with no timeout once more before waiting.
     pub fn arm(&self) {
         self.gate.waker.is_armed.store(true, Ordering::SeqCst);
     }
@@ -244,14 +247,15 @@ impl Batch {
         self.events.get(index).map(|event| self.read(event))
     }
 
-    /// The bytes of all its messages, one after another; the ranges of [`message_range`](Self::message_range) are
-    /// of these.
+    /// The bytes of all its messages, one after another; the ranges of
+    /// [`message_range`](Self::message_range) are of these.
     #[must_use]
     pub fn message_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no message.
+    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no
+    /// message.
     #[must_use]
     pub fn message_range(&self, index: usize) -> Option<Range<usize>> {
         match &self.events.get(index)?.what {
@@ -415,8 +419,8 @@ impl QueueApplication {
         }
     }
 
-    /// Tells the gate what has been gathered since the last time, so that the shards together cannot
-    /// outgrow the limit within a turn.
+    /// Tells the gate what has been gathered since the last time, so that the shards together
+    /// cannot outgrow the limit within a turn.
     fn settle(&self) {
         let cost = self.batch.cost();
         self.gate.enter(cost - self.entered.replace(cost));
@@ -526,6 +530,6 @@ impl Drop for QueueApplication {
     }
 }
 
-/// A batch with so many bytes of messages goes off before the turn's end: it is still in the processor's cache when
-/// it is read.
+/// A batch with so many bytes of messages goes off before the turn's end: it is still in the
+/// processor's cache when it is read.
 const BATCH_BYTES: usize = 64 * 1024;

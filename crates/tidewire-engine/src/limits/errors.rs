@@ -11,9 +11,9 @@ pub(crate) struct ErrorLimit {
 
 /// The errors of one connection, which leak away evenly: `errors_max` in each window.
 ///
-/// So up to `errors_max` errors within any window never open it, and more than twice as many always do. An error
-/// counts as many parts as the window has milliseconds, and `errors_max` parts leak away each millisecond, so that
-/// nothing is rounded.
+/// So up to `errors_max` errors within any window never open it, and more than twice as many always
+/// do. An error counts as many parts as the window has milliseconds, and `errors_max` parts leak
+/// away each millisecond, so that nothing is rounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ErrorBudget {
     parts: u64,
@@ -72,8 +72,8 @@ impl ErrorBudget {
     }
 }
 
-/// Whether an error speaks against the connection. The rate limit has its own way to deal with those that send
-/// too fast, and what is behind a gap is part of it.
+/// Whether an error speaks against the connection. The rate limit has its own way to deal with
+/// those that send too fast, and what is behind a gap is part of it.
 pub(crate) fn counts(code: ErrorCode) -> bool {
     code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
 }
@@ -152,7 +152,8 @@ mod tests {
     }
 
     proptest! {
-        /// As many as allowed in each window never open it, more than twice as many in one always do.
+        /// As many as allowed in each window never open it, more than twice as many in one always
+        /// do.
         #[test]
         fn the_bounds_hold(
             errors_max in 1u64..20,

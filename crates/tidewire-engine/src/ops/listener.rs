@@ -1,4 +1,4 @@
-//! The listener's connections.
+//! Connections of the operations listener.
 
 use crate::ops::hosts::OpsHosts;
 use crate::ops::places::{CONNECTIONS_MAX, Places};

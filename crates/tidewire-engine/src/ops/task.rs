@@ -50,7 +50,8 @@ impl TaskContext {
         }
     }
 
-    /// The topics with the most publications a second; asked for once a second at most, however many want to know.
+    /// The topics with the most publications a second; asked for once a second at most, however
+    /// many want to know.
     pub(crate) fn busiest_topics(&self) -> Arc<[TopicInfo]> {
         let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*busiest

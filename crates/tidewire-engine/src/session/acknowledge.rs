@@ -1,4 +1,4 @@
-//! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
+//! Acknowledged publishing: each numbered message and each message id is accepted once.
 
 use crate::session::Session;
 use crate::state::connection::{ConnectionState, Phase};
@@ -12,8 +12,8 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
-    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was refused for good:
-    /// only one that helps to be sent again is to be.
+    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was
+    /// refused for good: only one that helps to be sent again is to be.
     pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8]) {
         let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes),
@@ -125,7 +125,8 @@ impl Session<'_> {
         })
     }
 
-    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was read at once.
+    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was
+    /// read at once.
     #[inline(never)]
     pub(crate) fn acknowledge_accepted(&mut self) {
         let Some(producer) = producer_of(self.state) else {
@@ -185,8 +186,8 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap. A dispatched message
-    /// counts as accepted.
+    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap.
+    /// A dispatched message counts as accepted.
     #[inline(never)]
     pub(crate) fn accept_once(&mut self, format: Format, bytes: &[u8]) -> bool {
         match self.check_repetition(format, bytes) {

@@ -1,4 +1,4 @@
-//! The rate limit: which messages come in, and how the peer is told of those that do not.
+//! Inbound limits of a session: the rate limit and the error budget.
 
 use crate::config::Protocol;
 use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
@@ -11,8 +11,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
-    /// an answer to each would double the load.
+    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a
+    /// second, because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {
         match self
@@ -121,7 +121,8 @@ impl Session<'_> {
         verdict
     }
 
-    /// Reports that the error budget is exhausted, and closes the session when the message at hand is done with.
+    /// Reports that the error budget is exhausted, and closes the session when the message at hand
+    /// is done with.
     #[cold]
     pub(crate) fn exhaust_error_budget(&mut self) {
         debug_assert_eq!(self.state.phase, Phase::Open);

@@ -1,4 +1,4 @@
-//! How the sessions of a draining server leave: not all at once, and each told when to come back.
+//! Drain of a shard: sessions are closed at a pace, and each client is told when to return.
 
 use crate::config::Protocol;
 use crate::limits::drain::{DrainProgress, Pace, spread_ms};

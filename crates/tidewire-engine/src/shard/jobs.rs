@@ -75,7 +75,8 @@ impl<A: Application> EngineShard<A> {
         progress
     }
 
-    /// A reason not to read a connection is over: its jobs go on or, if it has none, it is read again.
+    /// A reason not to read a connection is over: its jobs go on or, if it has none, it is read
+    /// again.
     pub(crate) fn go_on(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(connection) = self.connection(id) else {
             return;

@@ -180,8 +180,8 @@ impl<A: Application> EngineShard<A> {
         self.contained_all(|app| app.is_ready()).unwrap_or(true)
     }
 
-    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what was sent to this shard
-    /// before is there.
+    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what
+    /// was sent to this shard before is there.
     fn stop_if_told(&mut self, io: &mut Io) {
         if self.is_stopping {
             io.stop();
@@ -495,8 +495,8 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 }
 
-/// How often a shard asks whether the others have delivered what its clients published, and whether the next second
-/// of an owner has begun.
+/// How often a shard asks whether the others have delivered what its clients published, and whether
+/// the next second of an owner has begun.
 const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// How often the first shard lets go of what is too old, in milliseconds.

@@ -1,4 +1,4 @@
-//! What a shard keeps of one connection.
+//! State of one connection.
 
 use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
@@ -18,8 +18,8 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{ServerProfile, ServerSession};
 
-/// One connection: what reads its messages, and the rest, apart because a message that is being handled
-/// borrows its reader.
+/// One connection: what reads its messages, and the rest, apart because a message that is being
+/// handled borrows its reader.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) reader: MessageReader,
@@ -177,8 +177,8 @@ impl Connection {
 const REFUSAL_INTERVAL_MS: u64 = 1_000;
 
 impl ConnectionState {
-    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP connection. `None`
-    /// if it is gone already.
+    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP
+    /// connection. `None` if it is gone already.
     pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
         match self.forwarded.as_deref() {
             Some(address) => Some(*address),

@@ -36,7 +36,8 @@ pub(crate) struct OpenProducer {
     pub(crate) handle: ProducerHandle,
     /// Something was taken, or was taken before, since it was acknowledged last.
     pub(crate) owes_ack: bool,
-    /// What is to be told of gaps: the number that is missing, and how many messages were refused for it.
+    /// What is to be told of gaps: the number that is missing, and how many messages were refused
+    /// for it.
     pub(crate) gap: Option<(u64, u64)>,
 }
 

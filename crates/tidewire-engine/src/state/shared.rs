@@ -1,4 +1,4 @@
-//! What all shards of a server share.
+//! State that all shards of a server share.
 
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;

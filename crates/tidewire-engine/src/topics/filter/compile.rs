@@ -1,4 +1,4 @@
-//! From a document to a program.
+//! Compilation of a filter's document into a program.
 
 use super::automaton::Automaton;
 use super::automaton::REGEX_TEXT_BYTES_MAX;
@@ -22,13 +22,13 @@ pub(super) struct Program {
     expression: Expression,
 }
 
-/// Why a document is not a filter. It is the fault of whoever wrote the document, and a retry does not
-/// help.
+/// Why a document is not a filter. It is the fault of whoever wrote the document, and a retry does
+/// not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", if path.is_empty() { "the filter" } else { path.as_str() })]
 pub struct InvalidFilter {
-    /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A long
-    /// name in it is cut.
+    /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A
+    /// long name in it is cut.
     pub path: String,
     /// What is wrong there.
     pub problem: FilterProblem,
@@ -129,7 +129,8 @@ impl Program {
             + self.automata_bytes as u64 * cost::FILTER_AUTOMATON_BYTE
     }
 
-    /// Whether the payload is taken. `found` has at least as many places as there are fields, all missing.
+    /// Whether the payload is taken. `found` has at least as many places as there are fields, all
+    /// missing.
     pub(super) fn run<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) -> bool {
         if self.slots > 0 {
             self.paths.read(payload, found);
@@ -138,8 +139,8 @@ impl Program {
     }
 }
 
-/// The document as text, with the members of objects in the order of their names. Fails if it is nested
-/// too deep or too long.
+/// The document as text, with the members of objects in the order of their names. Fails if it is
+/// nested too deep or too long.
 pub(super) fn canonical(document: &Value) -> CompileResult<String> {
     let mut text = String::new();
     write_canonical(document, NESTING_MAX, &mut text).map_err(|problem| InvalidFilter {
@@ -291,8 +292,8 @@ impl Compiler {
         })
     }
 
-    /// The comparison with an array or object counts as a search: of members with the same name it can
-    /// have to pass over very many.
+    /// The comparison with an array or object counts as a search: of members with the same name it
+    /// can have to pass over very many.
     fn constant(&mut self, value: &Value) -> CompileResult<Constant> {
         if value.is_array() || value.is_object() {
             self.count_search()?;
@@ -395,8 +396,8 @@ const SEARCHES_MAX: usize = 16;
 const REGEXES_MAX: usize = 4;
 const LIST_VALUES_MAX: usize = 1024;
 const PATH_SEGMENTS_MAX: usize = 16;
-/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular expression, in
-/// nanoseconds.
+/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular
+/// expression, in nanoseconds.
 const FILTER_STEPS: usize = 150;
 const SLOT_STEPS: usize = 20;
 const REGEX_STEPS: usize = 3;
