@@ -1,4 +1,4 @@
-//! Applications that come with the engine, for trying and measuring it.
+//! Ready-made applications for trials and measurements.
 
 use crate::model::Message;
 use crate::session::application::Application;

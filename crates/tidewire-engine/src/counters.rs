@@ -1,8 +1,8 @@
-//! What a shard counts.
+//! Counters and gauges of a shard.
 //!
-//! One thread, the shard's own, writes its [`Counters`]; any thread reads them. So counting is a load and
-//! a store without a lock, and a [`Snapshot`] is taken without stopping anybody: each of its numbers is
-//! exact, but they may be some messages apart from each other while the shard works.
+//! One thread, the shard's own, writes its [`Counters`]; any thread reads them. So counting is a
+//! load and a store without a lock, and a [`Snapshot`] is taken without stopping anybody: each of
+//! its numbers is exact, but they may be some messages apart from each other while the shard works.
 
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,8 @@ pub struct Metric {
 }
 
 impl Counter {
-    /// Adds `count`. Only the shard's own thread may call it: a second writer's counts could get lost.
+    /// Adds `count`. Only the shard's own thread may call it: a second writer's counts could get
+    /// lost.
     #[inline]
     pub fn add(&self, count: u64) {
         self.set(self.load().wrapping_add(count));
@@ -60,7 +61,8 @@ impl Counter {
 
 macro_rules! counters {
     ($($name:ident, $kind:ident, $help:literal;)+) => {
-        /// The counters of one shard. The alignment keeps those of two shards out of one cache line.
+        /// The counters of one shard. The alignment keeps those of two shards out of one cache
+        /// line.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
@@ -132,7 +134,7 @@ counters! {
     producers_opened, Counter, "Sessions that number their messages";
     producers_refused, Counter, "Sessions whose numbers are not remembered because there were too many producers";
     producers_superseded, Counter, "Sessions ended because another connection replaced them as their producer";
-    breakers_opened, Counter, "Sessions ended because they exceeded their error budget";
+    error_budgets_exhausted, Counter, "Sessions ended because they exceeded their error budget";
     system_messages_received, Counter, "Messages of the protocol itself, answered by the engine";
     messages_sent, Counter, "Messages sent, of every kind";
     bytes_sent, Counter, "Payload bytes of the messages sent";

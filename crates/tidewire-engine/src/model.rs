@@ -27,8 +27,8 @@ pub struct Peer {
     pub connection: ConnectionKey,
     /// The `sub` claim of the token; `None` without authentication.
     pub user: Option<String>,
-    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client that it
-    /// forwards; then the port is 0 if the proxy does not tell it.
+    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the
+    /// client that it forwards; then the port is 0 if the proxy does not tell it.
     pub address: Option<std::net::SocketAddr>,
 }
 
@@ -37,9 +37,9 @@ pub struct Peer {
 pub struct Message<'a> {
     /// How the bytes are to be read.
     pub encoding: Encoding,
-    /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a type,
-    /// not to be valid JSON throughout, nor to be nested less deep than any limit: a parser has to see
-    /// to that itself.
+    /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a
+    /// type, not to be valid JSON throughout, nor to be nested less deep than any limit: a parser
+    /// has to see to that itself.
     pub bytes: &'a [u8],
 }
 
@@ -79,8 +79,8 @@ pub enum CloseReason {
 pub struct Position {
     /// Which life of the topic: offsets of different epochs cannot be compared.
     pub epoch: u32,
-    /// The publication's number in this epoch, from 1. As the position of a topic it is the newest one's; 0
-    /// means that nothing was published yet.
+    /// The publication's number in this epoch, from 1. As the position of a topic it is the newest
+    /// one's; 0 means that nothing was published yet.
     pub offset: u64,
 }
 

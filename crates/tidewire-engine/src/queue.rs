@@ -1,9 +1,10 @@
 //! Events in batches, for applications that live on other threads.
 //!
-//! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`]. What
-//! happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded in bytes:
-//! when it is full, the shards stop reading their connections and TCP holds the senders back. Nothing is
-//! dropped; what was in a shard's read buffer at that moment (one read buffer at most) still goes in.
+//! [`queue`] gives two ends: a factory of [`Application`]s, one for each shard, and a [`Receiver`].
+//! What happens on a shard in one turn of its loop crosses as one [`Batch`]. The queue is bounded
+//! in bytes: when it is full, the shards stop reading their connections and TCP holds the senders
+//! back. Nothing is dropped; what was in a shard's read buffer at that moment (one read buffer at
+//! most) still goes in.
 
 use crate::model::calls::Call;
 use crate::model::queries::SyncRequest;
@@ -29,7 +30,7 @@ pub fn queue(bytes_max: usize) -> (QueueSender, Receiver) {
         bytes: AtomicUsize::new(0),
         is_abandoned: AtomicBool::new(false),
         waiting: Mutex::new(Vec::new()),
-        bell: Bell::default(),
+        waker: BatchWaker::default(),
     });
     (
         QueueSender {
@@ -76,7 +77,8 @@ pub enum Event<'a> {
     Connect(&'a Arc<Peer>),
     /// A message arrived.
     Message(&'a Arc<Peer>, Message<'a>),
-    /// A client asks something: answer by the responder, or by a clone of it after the batch is gone.
+    /// A client asks something: answer by the responder, or by a clone of it after the batch is
+    /// gone.
     Call(&'a Arc<Peer>, Call<'a>, &'a Responder),
     /// A client asks for the state of topics: answer by
     /// [`Handle::send_snapshot`](crate::Handle::send_snapshot). Only with
@@ -90,11 +92,11 @@ pub enum Event<'a> {
 struct StoredEvent {
     /// Its place among the batch's peers.
     peer: u32,
-    what: What,
+    what: QueuedEvent,
 }
 
 #[derive(Debug)]
-enum What {
+enum QueuedEvent {
     Connect,
     Message(Encoding, Range<usize>),
     Call(Box<StoredCall>),
@@ -125,26 +127,26 @@ struct Gate {
     bytes: AtomicUsize,
     is_abandoned: AtomicBool,
     /// Shards that stopped reading because the queue was full, each once.
-    waiting: Mutex<Vec<Waiting>>,
-    bell: Bell,
+    waiting: Mutex<Vec<WaitingShard>>,
+    waker: BatchWaker,
 }
 
 /// Tells a receiver that waits elsewhere, such as in another event loop, that there is something.
 #[derive(Default)]
-struct Bell {
+struct BatchWaker {
     is_armed: AtomicBool,
-    ring: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingShard {
     shard: ShardWaker,
     is_listed: Arc<AtomicBool>,
 }
 
 impl QueueSender {
-    /// Requests for the state of topics (`sync_request`) become events as well, and each wants an answer. Without
-    /// this they are answered with what the topics keep.
+    /// Requests for the state of topics (`sync_request`) become events as well, and each wants an
+    /// answer. Without this they are answered with what the topics keep.
     #[must_use]
     pub fn with_syncs(mut self) -> Self {
         self.takes_syncs = true;
@@ -184,16 +186,17 @@ impl Receiver {
         }
     }
 
-    /// Sets what is called, on a shard's thread, when there is something to receive or the server has stopped: once
-    /// after each [`arm`](Self::arm). It must not block. Only the first one counts.
-    pub fn on_batch(&self, ring: impl Fn() + Send + Sync + 'static) {
-        let _ = self.gate.bell.ring.set(Box::new(ring));
+    /// Sets what is called, on a shard's thread, when there is something to receive or the server
+    /// has stopped: once after each [`arm`](Self::arm). It must not block. Only the first one
+    /// counts.
+    pub fn on_batch(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let _ = self.gate.waker.wake.set(Box::new(wake));
     }
 
-    /// Wants to be told of the next batch. What came before may have rung nothing: [`receive`](Self::receive) with no
-    /// timeout once more before waiting.
+    /// Wants to be told of the next batch. What came before may have woken nobody:
+    /// [`receive`](Self::receive) with no timeout once more before waiting.
     pub fn arm(&self) {
-        self.gate.bell.is_armed.store(true, Ordering::SeqCst);
+        self.gate.waker.is_armed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -244,18 +247,19 @@ impl Batch {
         self.events.get(index).map(|event| self.read(event))
     }
 
-    /// The bytes of all its messages, one after another; the ranges of [`message_range`](Self::message_range) are
-    /// of these.
+    /// The bytes of all its messages, one after another; the ranges of
+    /// [`message_range`](Self::message_range) are of these.
     #[must_use]
     pub fn message_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no message.
+    /// Where a message stands in [`message_bytes`](Self::message_bytes); `None` for what is no
+    /// message.
     #[must_use]
     pub fn message_range(&self, index: usize) -> Option<Range<usize>> {
         match &self.events.get(index)?.what {
-            What::Message(_, range) => Some(range.clone()),
+            QueuedEvent::Message(_, range) => Some(range.clone()),
             _ => None,
         }
     }
@@ -263,11 +267,11 @@ impl Batch {
     fn read<'a>(&'a self, event: &'a StoredEvent) -> Event<'a> {
         let peer = &self.peers[event.peer as usize];
         match &event.what {
-            What::Connect => Event::Connect(peer),
-            What::Close(reason) => Event::Close(peer, *reason),
-            What::Call(stored) => Event::Call(peer, stored.call(), &stored.responder),
-            What::Sync(stored) => Event::Sync(peer, stored.request()),
-            What::Message(encoding, range) => {
+            QueuedEvent::Connect => Event::Connect(peer),
+            QueuedEvent::Close(reason) => Event::Close(peer, *reason),
+            QueuedEvent::Call(stored) => Event::Call(peer, stored.call(), &stored.responder),
+            QueuedEvent::Sync(stored) => Event::Sync(peer, stored.request()),
+            QueuedEvent::Message(encoding, range) => {
                 let message = Message {
                     encoding: *encoding,
                     bytes: &self.bytes[range.clone()],
@@ -335,26 +339,26 @@ impl Gate {
 
     fn wake(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        for Waiting { shard, is_listed } in waiting.drain(..) {
+        for WaitingShard { shard, is_listed } in waiting.drain(..) {
             is_listed.store(false, Ordering::Release);
             shard.wake();
         }
     }
 }
 
-impl Bell {
-    fn ring(&self) {
+impl BatchWaker {
+    fn wake(&self) {
         if self.is_armed.swap(false, Ordering::SeqCst)
-            && let Some(ring) = self.ring.get()
+            && let Some(wake) = self.wake.get()
         {
-            ring();
+            wake();
         }
     }
 }
 
-impl fmt::Debug for Bell {
+impl fmt::Debug for BatchWaker {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Bell(..)")
+        formatter.write_str("BatchWaker(..)")
     }
 }
 
@@ -369,7 +373,7 @@ pub struct QueueApplication {
     /// The number of `batch`.
     batches: u64,
     /// By the index of the connection on its shard.
-    sessions: Vec<Option<Session>>,
+    sessions: Vec<Option<QueuedSession>>,
     /// What of the batch's cost the gate knows of.
     entered: Cell<usize>,
     waker: Option<ShardWaker>,
@@ -379,7 +383,7 @@ pub struct QueueApplication {
 
 /// A session of the shard.
 #[derive(Debug)]
-struct Session {
+struct QueuedSession {
     peer: Arc<Peer>,
     /// The batch in which it was last, and its place among the peers of that.
     batch: u64,
@@ -387,7 +391,7 @@ struct Session {
 }
 
 impl QueueApplication {
-    fn push(&mut self, connection: ConnectionKey, what: What) {
+    fn push(&mut self, connection: ConnectionKey, what: QueuedEvent) {
         let slot = self.sessions.get_mut(connection.id.index());
         // The engine announces each session before anything else of it.
         let Some(session) = slot.and_then(Option::as_mut) else {
@@ -411,12 +415,12 @@ impl QueueApplication {
         if let Some(sender) = &self.sender {
             // Without a reader there is nobody to tell; the engine goes on serving its protocol.
             let _ = sender.send(batch);
-            self.gate.bell.ring();
+            self.gate.waker.wake();
         }
     }
 
-    /// Tells the gate what has been gathered since the last time, so that the shards together cannot
-    /// outgrow the limit within a turn.
+    /// Tells the gate what has been gathered since the last time, so that the shards together
+    /// cannot outgrow the limit within a turn.
     fn settle(&self) {
         let cost = self.batch.cost();
         self.gate.enter(cost - self.entered.replace(cost));
@@ -433,19 +437,22 @@ impl Application for QueueApplication {
         if self.sessions.len() <= index {
             self.sessions.resize_with(index + 1, || None);
         }
-        self.sessions[index] = Some(Session {
+        self.sessions[index] = Some(QueuedSession {
             peer: Arc::new(peer.clone()),
             batch: u64::MAX,
             place: 0,
         });
-        self.push(peer.connection, What::Connect);
+        self.push(peer.connection, QueuedEvent::Connect);
     }
 
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
         let start = self.batch.bytes.len();
         self.batch.bytes.extend_from_slice(message.bytes);
         let range = start..self.batch.bytes.len();
-        self.push(context.connection(), What::Message(message.encoding, range));
+        self.push(
+            context.connection(),
+            QueuedEvent::Message(message.encoding, range),
+        );
         if self.batch.bytes.len() >= BATCH_BYTES {
             self.send_batch();
         }
@@ -460,7 +467,7 @@ impl Application for QueueApplication {
             responder,
         };
         self.batch.text_bytes += stored.cost();
-        self.push(connection, What::Call(Box::new(stored)));
+        self.push(connection, QueuedEvent::Call(Box::new(stored)));
     }
 
     fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
@@ -474,12 +481,12 @@ impl Application for QueueApplication {
             correlation_id: request.correlation_id.map(str::to_owned),
         };
         self.batch.text_bytes += stored.cost();
-        self.push(context.connection(), What::Sync(Box::new(stored)));
+        self.push(context.connection(), QueuedEvent::Sync(Box::new(stored)));
         true
     }
 
     fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
-        self.push(connection, What::Close(reason));
+        self.push(connection, QueuedEvent::Close(reason));
         if let Some(slot) = self.sessions.get_mut(connection.id.index()) {
             *slot = None;
         }
@@ -499,7 +506,7 @@ impl Application for QueueApplication {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
             let is_listed = Arc::clone(&self.is_listed);
-            waiting.push(Waiting {
+            waiting.push(WaitingShard {
                 shard: shard.clone(),
                 is_listed,
             });
@@ -517,12 +524,12 @@ impl Application for QueueApplication {
 
 impl Drop for QueueApplication {
     fn drop(&mut self) {
-        // Before the bell, so that whoever hears it finds the queue finished.
+        // Before the wake-up, so that a receiver that is woken finds the queue finished.
         self.sender = None;
-        self.gate.bell.ring();
+        self.gate.waker.wake();
     }
 }
 
-/// A batch with so many bytes of messages goes off before the turn's end: it is still in the processor's cache when
-/// it is read.
+/// A batch with so many bytes of messages goes off before the turn's end: it is still in the
+/// processor's cache when it is read.
 const BATCH_BYTES: usize = 64 * 1024;

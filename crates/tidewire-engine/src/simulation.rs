@@ -8,9 +8,9 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidewire_net::{Handler, Shard};
 
-/// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All that they draw comes
-/// from `seed`. Of the handle only what reads counters, histories and presence keeps a run the same: publishing
-/// from outside reads the real clock.
+/// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All that they
+/// draw comes from `seed`. Of the handle only what reads counters, histories and presence keeps a
+/// run the same: publishing from outside reads the real clock.
 ///
 /// # Errors
 /// As [`Server::start`](crate::Server::start). Addresses and TLS are not looked at.

@@ -355,11 +355,11 @@ fn a_connection_that_keeps_erring_is_closed() {
         "the others are not concerned"
     );
     drop(other);
-    assert_eq!(assert_settled(&server.handle()).breakers_opened, 1);
+    assert_eq!(assert_settled(&server.handle()).error_budgets_exhausted, 1);
 }
 
 #[test]
-fn after_the_breaker_has_opened_nothing_more_is_said() {
+fn after_the_error_budget_is_exhausted_nothing_more_is_sent() {
     let server = start(limited(2), tidewire_engine::apps::Sink);
     let mut client = connect_v1(&server);
     let bad = json!({"t": "publish_request", "p": {"topic": "a.*", "type": "x"}});
@@ -374,7 +374,10 @@ fn after_the_breaker_has_opened_nothing_more_is_said() {
     let counters = assert_settled(&server.handle());
     // Nothing more is done of the batch either.
     assert_eq!(
-        (counters.publications_refused, counters.breakers_opened),
+        (
+            counters.publications_refused,
+            counters.error_budgets_exhausted
+        ),
         (3, 1)
     );
 }
@@ -390,7 +393,7 @@ fn without_a_limit_any_number_of_errors_is_answered() {
 }
 
 #[test]
-fn what_the_rate_limit_refuses_does_not_open_the_breaker() {
+fn what_the_rate_limit_refuses_does_not_count_against_the_error_budget() {
     let mut config = limited(3);
     config.limits.rate_limit_capacity = 10;
     config.limits.rate_limit_refill_per_s = 1;
@@ -401,7 +404,7 @@ fn what_the_rate_limit_refuses_does_not_open_the_breaker() {
     wait_until("most are refused", || refused() >= 480);
     client.send_close(CloseCode::NORMAL);
     assert_eq!(client.close_after_all().0, Some(CloseCode::NORMAL.value()));
-    assert_eq!(assert_settled(&server.handle()).breakers_opened, 0);
+    assert_eq!(assert_settled(&server.handle()).error_budgets_exhausted, 0);
 }
 
 fn read_bytes() -> usize {

@@ -5,7 +5,7 @@ use crate::errors::{Failure, argument};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tidewire_engine::rate::{RateLimit, TokenBucket as Bucket, Verdict as Outcome};
+use tidewire_engine::rate::{RateLimit, RateVerdict as Outcome, TokenBucket as Bucket};
 
 /// A limit and what is left of it. Safe to use from several threads.
 #[pyclass(frozen, module = "tidewire")]

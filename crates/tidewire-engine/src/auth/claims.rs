@@ -4,8 +4,8 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor
 use serde_json::{Map, Value};
 use std::fmt;
 
-/// The registered claims that are checked, and the rest. A claim that comes twice is an error, because
-/// two readers could take two different ones.
+/// The registered claims that are checked, and the rest. A claim that comes twice is an error,
+/// because two readers could take two different ones.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimSet {
     pub(crate) sub: Option<String>,

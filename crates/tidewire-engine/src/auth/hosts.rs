@@ -1,24 +1,26 @@
-//! The names by which a server lets itself be called: a guard against DNS rebinding.
+//! Host names that a server accepts in `Host`: a guard against DNS rebinding.
 //!
-//! A page of `evil.example` may have that name resolved to 127.0.0.1 and then talk to a server on this machine as one of
-//! its own host: `Origin` and `Host` agree. It cannot choose what `Host` says, so a server that knows its names knows
-//! such a page.
+//! A page of `evil.example` may have that name resolved to 127.0.0.1 and then talk to a server on
+//! this machine as one of its own host: `Origin` and `Host` agree. It cannot choose what `Host`
+//! says, so a server that knows its names knows such a page.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Which values of the `Host` header are accepted. Addresses, `localhost` and names below it are always accepted: no
-/// page can have them resolved to a server of its choice.
+/// Which values of the `Host` header are accepted. Addresses, `localhost` and names below it are
+/// always accepted: no page can have them resolved to a server of its choice.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum HostPolicy {
-    /// Any, but no other name from web pages on a loopback address without authentication, where the server is most
-    /// likely meant for this machine alone. A page whose origin is listed, and what a trusted proxy forwards, may use
-    /// any name. On the operations listener: no other name from anybody on a loopback address.
+    /// Any, but no other name from web pages on a loopback address without authentication, where
+    /// the server is most likely meant for this machine alone. A page whose origin is listed, and
+    /// what a trusted proxy forwards, may use any name. On the operations listener: no other name
+    /// from anybody on a loopback address.
     #[default]
     Local,
     /// Any, everywhere.
     Any,
-    /// These from everybody, such as `app.example.com`, or `*.example.com` for the names below it. Without a port.
+    /// These from everybody, such as `app.example.com`, or `*.example.com` for the names below it.
+    /// Without a port.
     Listed(Vec<String>),
 }
 
@@ -30,7 +32,8 @@ pub enum HostPolicy {
 pub struct InvalidHost;
 
 impl HostPolicy {
-    /// The policy that a list of names means: `any` among them is [`HostPolicy::Any`], none is [`HostPolicy::Local`].
+    /// The policy that a list of names means: `any` among them is [`HostPolicy::Any`], none is
+    /// [`HostPolicy::Local`].
     ///
     /// # Errors
     /// [`InvalidHost`].
@@ -47,7 +50,8 @@ impl HostPolicy {
         })
     }
 
-    /// Whether a `Host` is accepted. `is_guarded` says whether without a list only names of this machine are.
+    /// Whether a `Host` is accepted. `is_guarded` says whether without a list only names of this
+    /// machine are.
     fn allows(&self, host: &str, is_guarded: bool) -> bool {
         let name = without_port(host);
         match self {

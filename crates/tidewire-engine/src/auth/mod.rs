@@ -1,7 +1,7 @@
-//! Who a client is: a JSON Web Token (RFC 7519), checked before the upgrade.
+//! Authentication of clients: a JSON Web Token (RFC 7519), checked before the upgrade.
 //!
-//! Each key is for one algorithm, so a token cannot choose how it is checked (RFC 8725, section 3.1).
-//! Nothing of a token's claims is looked at before its signature is known to be good.
+//! Each key is for one algorithm, so a token cannot choose how it is checked (RFC 8725, section
+//! 3.1). Nothing of a token's claims is looked at before its signature is known to be good.
 
 pub(crate) mod api_key;
 mod claims;
@@ -39,8 +39,8 @@ pub enum KeyMaterial {
 pub struct AuthKey {
     /// The key.
     pub material: KeyMaterial,
-    /// If set, the key checks only tokens that name it in their header as `kid`; if not, it checks any
-    /// token of its algorithm. Default: not set.
+    /// If set, the key checks only tokens that name it in their header as `kid`; if not, it checks
+    /// any token of its algorithm. Default: not set.
     pub kid: Option<String>,
 }
 
@@ -57,21 +57,22 @@ pub struct AuthConfig {
     pub audience: Option<String>,
     /// How far the clocks of the signer and of this machine may be apart, in seconds. Default 5.
     pub leeway_s: u64,
-    /// Whether a session ends with its token. Default true; with false it goes on, whatever becomes of the token.
+    /// Whether a session ends with its token. Default true; with false it goes on, whatever becomes
+    /// of the token.
     pub ends_sessions: bool,
-    /// How long a session goes on after the `exp` of its token, in seconds, so that a new token that is late can still
-    /// come; at least `leeway_s`. Default 10.
+    /// How long a session goes on after the `exp` of its token, in seconds, so that a new token
+    /// that is late can still come; at least `leeway_s`. Default 10.
     pub grace_s: u64,
-    /// How long before `exp` a client is warned, in seconds; of a token that is good for less than twice as long, half
-    /// of that. 0 for no warning. Only in version 1. Default 60.
+    /// How long before `exp` a client is warned, in seconds; of a token that is good for less than
+    /// twice as long, half of that. 0 for no warning. Only in version 1. Default 60.
     pub warning_s: u64,
     /// The cookie that holds the token. Default `access_token`.
     pub cookie_name: String,
-    /// The query parameter that may hold the token, for pages of another origin. Such a token may end
-    /// up in the logs of proxies. Default: none.
+    /// The query parameter that may hold the token, for pages of another origin. Such a token may
+    /// end up in the logs of proxies. Default: none.
     pub query_parameter: Option<String>,
-    /// A subprotocol that starts with this prefix may hold the token in its rest, for pages of another
-    /// origin. Default: none.
+    /// A subprotocol that starts with this prefix may hold the token in its rest, for pages of
+    /// another origin. Default: none.
     pub subprotocol_prefix: Option<String>,
 }
 
@@ -149,12 +150,13 @@ pub struct Claims {
     pub subject: String,
     /// `exp`: when the token ends, in seconds since 1970, UTC.
     pub expires_at_s: u64,
-    /// The claims that are not registered: everything but `sub`, `exp`, `nbf`, `iat`, `iss` and `aud`.
+    /// The claims that are not registered: everything but `sub`, `exp`, `nbf`, `iat`, `iss` and
+    /// `aud`.
     pub rest: Map<String, Value>,
 }
 
-/// What is asked of a token's claims beside a good signature. The default asks for the times alone, with clocks
-/// that agree.
+/// What is asked of a token's claims beside a good signature. The default asks for the times alone,
+/// with clocks that agree.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClaimRules {
     /// What `iss` has to be. Default: not checked.
@@ -227,8 +229,8 @@ impl Verifier {
         Self::with_keys(keys, rules)
     }
 
-    /// Reads any number of keys. A token is checked with those of its algorithm that are for its `kid`, in
-    /// this order.
+    /// Reads any number of keys. A token is checked with those of its algorithm that are for its
+    /// `kid`, in this order.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -265,8 +267,9 @@ impl Verifier {
         })
     }
 
-    /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that is there
-    /// counts. All its claims, as the JSON text of an object in which no registered claim comes twice.
+    /// Checks a token that need not be a user's: `sub` and `exp` may be missing, but an `exp` that
+    /// is there counts. All its claims, as the JSON text of an object in which no registered claim
+    /// comes twice.
     ///
     /// # Errors
     /// [`TokenError`].
@@ -364,9 +367,9 @@ impl Verifier {
     }
 }
 
-/// The token of a request: from the cookie, else from `Authorization: Bearer`, else from a subprotocol or
-/// query parameter if the configuration allows them. The first that is there counts, good or not; an
-/// empty one is as none.
+/// The token of a request: from the cookie, else from `Authorization: Bearer`, else from a
+/// subprotocol or query parameter if the configuration allows them. The first that is there counts,
+/// good or not; an empty one is as none.
 #[must_use]
 pub fn find_token<'a>(request: &Request<'a>, config: &AuthConfig) -> Option<Cow<'a, str>> {
     let non_empty = |token: &&str| !token.is_empty();

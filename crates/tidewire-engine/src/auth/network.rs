@@ -1,4 +1,4 @@
-//! Networks: an address and how many of its first bits count.
+//! Networks: an address and the length of its prefix in bits.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -26,7 +26,8 @@ pub struct Network {
 pub struct InvalidNetwork;
 
 impl Network {
-    /// The network of the addresses that have the first `prefix` bits of `address`; the other bits of it do not count.
+    /// The network of the addresses that have the first `prefix` bits of `address`; the other bits
+    /// of it do not count.
     ///
     /// # Errors
     /// [`InvalidNetwork`] if an address has no so many bits.
@@ -37,8 +38,8 @@ impl Network {
         Ok(Self { address, prefix })
     }
 
-    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one (`::ffff:192.0.2.1`) counts as the
-    /// former.
+    /// Whether an address is in it. An IPv4 address that is written as an IPv6 one
+    /// (`::ffff:192.0.2.1`) counts as the former.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {

@@ -1,4 +1,4 @@
-//! Making tokens: for trying a server out, for load tests and for backends that sign their own.
+//! Signing of tokens, for trials, load tests and backends that sign their own.
 
 use crate::auth::{AuthConfigError, KeyMaterial};
 use aws_lc_rs::error::Unspecified;
@@ -44,8 +44,8 @@ impl SigningKey {
     /// Reads a key: the secret or the private key in PEM.
     ///
     /// # Errors
-    /// [`AuthConfigError`] for a secret that is too short or a text that is not a private key of the
-    /// algorithm's kind.
+    /// [`AuthConfigError`] for a secret that is too short or a text that is not a private key of
+    /// the algorithm's kind.
     pub fn new(material: &KeyMaterial) -> Result<Self, AuthConfigError> {
         let (key, wanted) = match material {
             KeyMaterial::Hs256(secret) => {
@@ -112,8 +112,8 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Signs claims, an object, and names the key in the header if `kid` is given. Nothing is added to the
-/// claims; a server wants `sub` and `exp`.
+/// Signs claims, an object, and names the key in the header if `kid` is given. Nothing is added to
+/// the claims; a server wants `sub` and `exp`.
 ///
 /// # Errors
 /// [`SignError`].

@@ -10,8 +10,9 @@ use std::time::Duration;
 use tidewire_net::MailboxError;
 
 impl Handle {
-    /// Asks a client something. `done` hears the answer, one JSON value, or why there is none, exactly once: on the
-    /// connection's shard or, before this returns, on the calling thread. It must not block.
+    /// Asks a client something. `done` hears the answer, one JSON value, or why there is none,
+    /// exactly once: on the connection's shard or, before this returns, on the calling thread. It
+    /// must not block.
     ///
     /// ```no_run
     /// # use tidewire_engine::{ConnectionKey, Handle, NewCall};
@@ -43,7 +44,8 @@ impl Handle {
         }
     }
 
-    /// Asks a client something and waits for the answer, one JSON value. Never on a shard's own thread.
+    /// Asks a client something and waits for the answer, one JSON value. Never on a shard's own
+    /// thread.
     ///
     /// # Errors
     /// [`CallFailure`].

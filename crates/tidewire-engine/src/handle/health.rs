@@ -5,8 +5,8 @@ use crate::model::{ServerFailure, ShardHealth};
 use std::sync::atomic::Ordering;
 
 impl Handle {
-    /// Why the server has ended by itself, if it has. Its shards have stopped then, or are about to, and everything that
-    /// is asked of it fails.
+    /// Why the server has ended by itself, if it has. Its shards have stopped then, or are about
+    /// to, and everything that is asked of it fails.
     #[must_use]
     pub fn failure(&self) -> Option<ServerFailure> {
         self.shared.failure.get().cloned()
@@ -24,7 +24,8 @@ impl Handle {
         self.shared.shard_health()
     }
 
-    /// A shard has ended though nobody stopped it. The others cannot serve its part, so they stop as well.
+    /// A shard has ended though nobody stopped it. The others cannot serve its part, so they stop
+    /// as well.
     pub(crate) fn fail(&self, shard: usize, reason: String) {
         let failure = ServerFailure { shard, reason };
         tracing::error!(%failure, "the server ends");

@@ -1,8 +1,9 @@
-//! What goes on in a running server: its connections and topics, asked of the shards.
+//! Inspection of a running server: queries about connections and topics, answered by the shards.
 //!
-//! A question is a mail like any other. A shard answers for some thousand connections or topics at a time, so
-//! that its clients do not notice, and a list of a million takes some hundred mails. Every call here waits for the
-//! shards, two seconds at most, and must not come from a shard's own thread.
+//! A question is a mail like any other. A shard answers for some thousand connections or topics at
+//! a time, so that its clients do not notice, and a list of a million takes some hundred mails.
+//! Every call here waits for the shards, two seconds at most, and must not come from a shard's own
+//! thread.
 
 use crate::handle::{Handle, SendError};
 use crate::model::ConnectionKey;
@@ -112,7 +113,8 @@ impl Handle {
         Ok(topics)
     }
 
-    /// The sessions for which the most waits to be sent, at most `limit`, those with the most first.
+    /// The sessions for which the most waits to be sent, at most `limit`, those with the most
+    /// first.
     ///
     /// # Errors
     /// [`SendError`]; `Busy` also when a shard did not answer in time.
@@ -227,7 +229,8 @@ impl Handle {
 }
 
 impl TopicInfo {
-    /// Adds what another shard says. Each shard counts the same publications, from its first subscriber on.
+    /// Adds what another shard says. Each shard counts the same publications, from its first
+    /// subscriber on.
     fn add(&mut self, other: &Self) {
         self.subscribers += other.subscribers;
         self.publications = self.publications.max(other.publications);

@@ -1,4 +1,4 @@
-//! The way to a running server from other threads.
+//! The handle of a running server, for other threads.
 
 mod calls;
 mod health;
@@ -34,8 +34,8 @@ impl Handle {
         self.post(connection.shard, Mail::Send(connection.id, message))
     }
 
-    /// Sends a message to every session that is open when its shard comes to it. However many take it
-    /// compressed, it is compressed once.
+    /// Sends a message to every session that is open when its shard comes to it. However many take
+    /// it compressed, it is compressed once.
     ///
     /// # Errors
     /// [`SendError`]; nobody got it.
@@ -83,15 +83,17 @@ impl Handle {
         self.shared.is_draining()
     }
 
-    /// Lets newcomers in, or turns them away with 503 and `Retry-After`, for an application that does not answer for a
-    /// while. Those who are there stay. A server is not ready while it turns newcomers away.
+    /// Lets newcomers in, or turns them away with 503 and `Retry-After`, for an application that
+    /// does not answer for a while. Those who are there stay. A server is not ready while it turns
+    /// newcomers away.
     pub fn set_admitting(&self, is_admitting: bool) {
         if self.shared.admitting.swap(is_admitting, Ordering::AcqRel) != is_admitting {
             tracing::info!(is_admitting, "newcomers are let in, or turned away");
         }
     }
 
-    /// Starts what [`Server::drain`] does with a timeout of 10 seconds, without waiting or stopping.
+    /// Starts what [`Server::drain`] does with a timeout of 10 seconds, without waiting or
+    /// stopping.
     pub fn start_drain(&self) {
         if !self.shared.draining.swap(true, Ordering::AcqRel) {
             tracing::info!(connections = self.connections(), "the drain starts");

@@ -10,7 +10,8 @@ use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::{NewPublication, Published};
 
 impl Handle {
-    /// Publishes to a topic: every subscriber gets it, in the same order as what others publish to it.
+    /// Publishes to a topic: every subscriber gets it, in the same order as what others publish to
+    /// it.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.
@@ -29,8 +30,8 @@ impl Handle {
         hub.publish(&topic.into(), &publication.draft(), Origin::Outside, moment)
     }
 
-    /// Sends to every session of a user, the `sub` of its token. A user without sessions takes nothing, without an
-    /// error.
+    /// Sends to every session of a user, the `sub` of its token. A user without sessions takes
+    /// nothing, without an error.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.

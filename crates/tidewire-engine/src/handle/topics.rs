@@ -1,4 +1,4 @@
-//! What the application does with topics besides publishing: subscriptions of its sessions, and questions.
+//! Topics from other threads: subscriptions and rights of sessions, histories and presence.
 
 use crate::clock::unix_ms;
 use crate::handle::Handle;
@@ -14,8 +14,9 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::session::Action;
 
 impl Handle {
-    /// Subscribes a session to a topic or pattern, whatever its access rules say. The client is told by a
-    /// `subscription_update`, of a limit too. A session that is gone meanwhile is not an error.
+    /// Subscribes a session to a topic or pattern, whatever its access rules say. The client is
+    /// told by a `subscription_update`, of a limit too. A session that is gone meanwhile is not an
+    /// error.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.
@@ -99,7 +100,8 @@ impl Handle {
         })
     }
 
-    /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was anything.
+    /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was
+    /// anything.
     pub fn forget_history(&self, topic: &str) -> bool {
         self.shared.hub.forget_history(&topic.into())
     }

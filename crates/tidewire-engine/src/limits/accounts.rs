@@ -1,4 +1,5 @@
-//! Memory that a server keeps for its peers, charged to who causes it: a limit for each owner and for all together.
+//! Memory that a server keeps for its peers, charged to who causes it: a limit for each owner and
+//! for all together.
 
 use crate::limits::owner::OwnerId;
 use std::collections::HashMap;

@@ -27,7 +27,8 @@ impl Pace {
         due.min(u128::from(self.sessions)) as u64
     }
 
-    /// When the session after the first `left` is due: the first millisecond in which [`Pace::due`] is more.
+    /// When the session after the first `left` is due: the first millisecond in which [`Pace::due`]
+    /// is more.
     pub(crate) fn next_ms(&self, span_ms: u64, left: u64) -> u64 {
         let (first, rest, rest_ms) = match self.rate_per_s {
             0 => (AT_ONCE, self.sessions.saturating_sub(AT_ONCE), span_ms),
@@ -50,7 +51,8 @@ pub(crate) fn spread_ms(reconnect_spread_ms: u64, sessions: u64) -> u64 {
     }
 }
 
-/// The half of a drain's time in which its sessions are sent away; the other half is theirs to answer.
+/// The half of a drain's time in which its sessions are sent away; the other half is theirs to
+/// answer.
 pub(crate) fn span_ms(timeout: Duration) -> u64 {
     (timeout.as_millis() / 2).min(u128::from(u64::MAX)) as u64
 }
@@ -58,7 +60,8 @@ pub(crate) fn span_ms(timeout: Duration) -> u64 {
 /// Over how long sessions leave if the drain does not say how long it waits, in milliseconds.
 pub(crate) const SPAN_MS_DEFAULT: u64 = 5_000;
 
-/// So many sessions of a shard leave at once if no rate is configured: they are no burden to anybody.
+/// So many sessions of a shard leave at once if no rate is configured: they are no burden to
+/// anybody.
 const AT_ONCE: u64 = 100;
 
 /// So many sessions come back a second at most, on average, if they keep to what they are told.
@@ -66,7 +69,7 @@ const RECONNECTIONS_PER_S: u64 = 5_000;
 
 /// The sessions of a shard that are still to leave.
 #[derive(Debug)]
-pub(crate) struct Leaving {
+pub(crate) struct DrainProgress {
     pub(crate) pace: Pace,
     /// Each is told a delay of at most so many milliseconds.
     pub(crate) spread_ms: u64,

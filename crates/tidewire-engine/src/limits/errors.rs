@@ -1,4 +1,4 @@
-//! The circuit breaker: a connection that keeps sending what has to be refused is closed.
+//! Error budget: a connection whose messages have to be refused too often is closed.
 
 use tidewire_wire::codes::{ErrorCode, Fault};
 
@@ -11,24 +11,24 @@ pub(crate) struct ErrorLimit {
 
 /// The errors of one connection, which leak away evenly: `errors_max` in each window.
 ///
-/// So up to `errors_max` errors within any window never open it, and more than twice as many always do. An error
-/// counts as many parts as the window has milliseconds, and `errors_max` parts leak away each millisecond, so that
-/// nothing is rounded.
+/// So up to `errors_max` errors within any window never open it, and more than twice as many always
+/// do. An error counts as many parts as the window has milliseconds, and `errors_max` parts leak
+/// away each millisecond, so that nothing is rounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ErrorBudget {
     parts: u64,
     leaked_ms: u64,
-    is_open: bool,
+    is_exhausted: bool,
 }
 
 /// What an error calls for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorVerdict {
-    /// Tell it.
-    Tell,
-    /// It is one too many: tell it, and close.
-    Open,
-    /// The connection is about to be closed: say no more.
+    /// Report it to the peer.
+    Report,
+    /// It is one too many: report it and close the connection.
+    Exhausted,
+    /// The connection is about to be closed: send nothing more.
     Silence,
 }
 
@@ -50,30 +50,30 @@ impl ErrorLimit {
 }
 
 impl ErrorBudget {
-    pub(crate) fn is_open(&self) -> bool {
-        self.is_open
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_exhausted
     }
 
     /// Counts one error. If `now_ms` goes backwards, no time has passed.
     pub(crate) fn count(&mut self, limit: ErrorLimit, now_ms: u64) -> ErrorVerdict {
-        if self.is_open {
+        if self.is_exhausted {
             return ErrorVerdict::Silence;
         }
         let elapsed_ms = now_ms.saturating_sub(self.leaked_ms);
         self.leaked_ms += elapsed_ms;
         let leaked = elapsed_ms.saturating_mul(limit.errors_max);
         self.parts = self.parts.saturating_sub(leaked) + limit.window_ms;
-        self.is_open = self.parts > limit.errors_max * limit.window_ms;
-        if self.is_open {
-            ErrorVerdict::Open
+        self.is_exhausted = self.parts > limit.errors_max * limit.window_ms;
+        if self.is_exhausted {
+            ErrorVerdict::Exhausted
         } else {
-            ErrorVerdict::Tell
+            ErrorVerdict::Report
         }
     }
 }
 
-/// Whether an error speaks against the connection. The rate limit has its own way to deal with those that send
-/// too fast, and what is behind a gap is part of it.
+/// Whether an error speaks against the connection. The rate limit has its own way to deal with
+/// those that send too fast, and what is behind a gap is part of it.
 pub(crate) fn counts(code: ErrorCode) -> bool {
     code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
 }
@@ -85,8 +85,8 @@ mod tests {
 
     /// How many errors at these times are told before it opens, that one included.
     fn told(limit: ErrorLimit, times_ms: impl IntoIterator<Item = u64>) -> Option<usize> {
-        let mut breaker = ErrorBudget::default();
-        let opens = |time_ms| breaker.count(limit, time_ms) == ErrorVerdict::Open;
+        let mut budget = ErrorBudget::default();
+        let opens = |time_ms| budget.count(limit, time_ms) == ErrorVerdict::Exhausted;
         times_ms.into_iter().position(opens)
     }
 
@@ -102,15 +102,15 @@ mod tests {
     }
 
     #[test]
-    fn once_open_it_says_nothing_more() {
+    fn an_exhausted_budget_allows_no_further_reply() {
         let limit = ErrorLimit::new(1, 1_000).unwrap();
-        let mut breaker = ErrorBudget::default();
-        let verdicts = [0, 0, 0, 1_000_000].map(|now_ms| breaker.count(limit, now_ms));
+        let mut budget = ErrorBudget::default();
+        let verdicts = [0, 0, 0, 1_000_000].map(|now_ms| budget.count(limit, now_ms));
         assert_eq!(
             verdicts,
             [
-                ErrorVerdict::Tell,
-                ErrorVerdict::Open,
+                ErrorVerdict::Report,
+                ErrorVerdict::Exhausted,
                 ErrorVerdict::Silence,
                 ErrorVerdict::Silence
             ]
@@ -122,9 +122,9 @@ mod tests {
         assert_eq!(ErrorLimit::new(0, 10_000), None);
         assert_eq!(ErrorLimit::new(50, 0), None);
         let limit = ErrorLimit::new(u64::MAX, u64::MAX).unwrap();
-        let mut breaker = ErrorBudget::default();
-        assert_eq!(breaker.count(limit, u64::MAX), ErrorVerdict::Tell);
-        assert_eq!(breaker.count(limit, 0), ErrorVerdict::Tell);
+        let mut budget = ErrorBudget::default();
+        assert_eq!(budget.count(limit, u64::MAX), ErrorVerdict::Report);
+        assert_eq!(budget.count(limit, 0), ErrorVerdict::Report);
     }
 
     #[test]
@@ -152,7 +152,8 @@ mod tests {
     }
 
     proptest! {
-        /// As many as allowed in each window never open it, more than twice as many in one always do.
+        /// As many as allowed in each window never open it, more than twice as many in one always
+        /// do.
         #[test]
         fn the_bounds_hold(
             errors_max in 1u64..20,

@@ -1,5 +1,5 @@
-//! Fair shares: many owners fill one bounded store, and when it is full, the one with the most in it gives way. So an
-//! owner with less than its share loses nothing to another.
+//! Fair shares: many owners fill one bounded store, and when it is full, the one with the most in
+//! it gives way. So an owner with less than its share loses nothing to another.
 
 use crate::limits::owner::OwnerId;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -50,7 +50,8 @@ impl Shares {
         }
     }
 
-    /// Who gives way if `newcomer` is to have more: the owner with the most, and the newcomer if it has as much.
+    /// Who gives way if `newcomer` is to have more: the owner with the most, and the newcomer if it
+    /// has as much.
     pub(crate) fn first_to_yield(&self, newcomer: OwnerId) -> Option<OwnerId> {
         let (most, owner) = *self.ranks.last()?;
         let own = self.held.get(&newcomer).copied().unwrap_or_default();
@@ -61,7 +62,8 @@ impl Shares {
         })
     }
 
-    /// What an amount counts in comparison: the server's own, of the application and the operators, weighs less.
+    /// What an amount counts in comparison: the server's own, of the application and the operators,
+    /// weighs less.
     fn rank(&self, owner: OwnerId, amount: usize) -> usize {
         let weight = if owner == OwnerId::SERVER {
             SERVER_WEIGHT
@@ -95,8 +97,8 @@ impl<K: Copy + Eq + Hash> FairQueue<K> {
         }
     }
 
-    /// Appends a key, unless there is no room at all; the key that had to go for it: the oldest of the owner with the
-    /// most.
+    /// Appends a key, unless there is no room at all; the key that had to go for it: the oldest of
+    /// the owner with the most.
     pub(crate) fn push(&mut self, owner: OwnerId, key: K) -> Option<K> {
         if self.max == 0 {
             return Some(key);

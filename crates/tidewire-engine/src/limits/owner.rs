@@ -1,4 +1,5 @@
-//! Owners: who shares a budget. A user or, without authentication, the address of the peer.
+//! Owners: parties that share a budget. An owner is a user or, without authentication, the address
+//! of the peer.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -7,8 +8,8 @@ use std::net::IpAddr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct OwnerId(pub(crate) u64);
 
-/// Makes the ids of one server. Nobody outside can choose a name with the id of another: ids are hashes under a
-/// secret key of the process.
+/// Makes the ids of one server. Nobody outside can choose a name with the id of another: ids are
+/// hashes under a secret key of the process.
 #[derive(Debug)]
 pub(crate) struct Owners(RandomState);
 
@@ -22,8 +23,8 @@ impl Owners {
         Self(RandomState::new())
     }
 
-    /// The owner of a connection: its user or, without one, its address. Of IPv6 the first 64 bits count, which
-    /// one subscriber line has as a rule.
+    /// The owner of a connection: its user or, without one, its address. Of IPv6 the first 64 bits
+    /// count, which one subscriber line has as a rule.
     pub(crate) fn of(&self, user: Option<&str>, address: Option<IpAddr>) -> OwnerId {
         let hash = match (user, address.map(|address| address.to_canonical())) {
             (Some(user), _) => self.0.hash_one(("user", user)),

@@ -1,15 +1,16 @@
-//! Pending handshakes: the connections that have not finished the opening handshake, limited for each source and in
-//! all, so that one source cannot keep the others out.
+//! Pending handshakes: the connections that have not finished the opening handshake, limited for
+//! each source and in all, so that one source cannot keep the others out.
 //!
-//! Every connection is accepted at once, because only then is its address known. It is *admitted*, that is read, if
-//! its source and the shard have room for one more. If not, it is *parked*: not read, so that it costs no TLS and no
-//! memory but its own entry, until one of its source leaves. A client that works sends its request at once, so an
-//! admitted handshake that has had its fair time gives way when a parked one waits for it. If the shard has no room,
-//! the source with the most admitted handshakes gives way to one that has fewer, so that each of `n` sources has at
-//! least an `n`th of the room.
+//! Every connection is accepted at once, because only then is its address known. It is *admitted*,
+//! that is read, if its source and the shard have room for one more. If not, it is *parked*: not
+//! read, so that it costs no TLS and no memory but its own entry, until one of its source leaves. A
+//! client that works sends its request at once, so an admitted handshake that has had its fair time
+//! gives way when a parked one waits for it. If the shard has no room, the source with the most
+//! admitted handshakes gives way to one that has fewer, so that each of `n` sources has at least an
+//! `n`th of the room.
 //!
-//! This module decides; the shard pauses, resumes and aborts connections as [`poll_decision`] says. Time is an
-//! argument.
+//! This module decides; the shard pauses, resumes and aborts connections as [`poll_decision`] says.
+//! Time is an argument.
 //!
 //! [`poll_decision`]: PendingHandshakes::poll_decision
 
@@ -86,8 +87,8 @@ struct SourceEntry {
     turn: Option<Turn>,
 }
 
-/// A source that waits for room in the shard. Who has the fewest admitted handshakes comes first, then who has waited
-/// for the longest time.
+/// A source that waits for room in the shard. Who has the fewest admitted handshakes comes first,
+/// then who has waited for the longest time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     admitted: usize,
@@ -134,8 +135,8 @@ impl PendingHandshakes {
         self.parked
     }
 
-    /// Adds a connection, or moves it to the source that has proved to be its own. Whether it is to be read; if not,
-    /// it is parked.
+    /// Adds a connection, or moves it to the source that has proved to be its own. Whether it is to
+    /// be read; if not, it is parked.
     pub(crate) fn handle_source(&mut self, id: ConnectionId, source: Source, now_ms: u64) -> bool {
         self.now_ms = now_ms;
         self.remove(id);
@@ -200,8 +201,8 @@ impl PendingHandshakes {
         }
     }
 
-    /// How long after the time that it was told last [`handle_timeout`](Self::handle_timeout) may have something to do,
-    /// in milliseconds, if ever.
+    /// How long after the time that it was told last [`handle_timeout`](Self::handle_timeout) may
+    /// have something to do, in milliseconds, if ever.
     pub(crate) fn poll_timeout_ms(&self) -> Option<u64> {
         (self.parked > 0).then_some(self.sweep_ms.saturating_sub(self.now_ms))
     }
@@ -211,8 +212,8 @@ impl PendingHandshakes {
         self.decisions.pop_front()
     }
 
-    /// Whether one more connection may be accepted: it can be admitted or parked, though another that has waited for
-    /// its fair time may have to go for it.
+    /// Whether one more connection may be accepted: it can be admitted or parked, though another
+    /// that has waited for its fair time may have to go for it.
     pub(crate) fn may_accept(&self) -> bool {
         self.parked < self.limits.parked_max
             || self
@@ -244,7 +245,8 @@ impl PendingHandshakes {
         self.is_due(&self.entries[oldest]).then_some(oldest)
     }
 
-    /// The oldest handshake that has had its fair time and whose source has more than the one whose turn it is.
+    /// The oldest handshake that has had its fair time and whose source has more than the one whose
+    /// turn it is.
     fn oldest_due_for_others(&self) -> Option<usize> {
         let Turn { admitted, .. } = self.turns.first()?;
         let greedier = self.by_admitted.range((admitted + 1, 0)..);
@@ -267,7 +269,8 @@ impl PendingHandshakes {
         source.admitted.len() < limit
     }
 
-    /// Whether the shard has room for one more of this source, if need be in place of one of a source that has more.
+    /// Whether the shard has room for one more of this source, if need be in place of one of a
+    /// source that has more.
     fn make_room_for(&mut self, source: usize) -> bool {
         if self.admitted < self.limits.admitted_max {
             return true;
@@ -427,9 +430,10 @@ fn rank(ranking: &mut Ranking, source: usize, before: usize, after: usize) {
     }
 }
 
-/// How long a handshake keeps its place when others of its source wait for it, in milliseconds: more than a round trip
-/// around the world, so that TLS and the request get through.
+/// How long a handshake keeps its place when others of its source wait for it, in milliseconds:
+/// more than a round trip around the world, so that TLS and the request get through.
 pub(crate) const FAIR_TIME_MS: u64 = 500;
 
-/// How often those that have had their fair time are looked for while somebody waits, in milliseconds.
+/// How often those that have had their fair time are looked for while somebody waits, in
+/// milliseconds.
 const SWEEP_INTERVAL_MS: u64 = 20;

@@ -1,9 +1,9 @@
-//! The inbound rate limit: a token bucket per connection, in whole numbers.
+//! Inbound rate limit: one token bucket per connection, in whole numbers.
 
 /// How much one connection may send; the same for all connections of a server.
 ///
-/// The refill is counted in thousandths of a message, of which `refill_per_s` fall due each millisecond,
-/// so nothing is ever rounded away.
+/// The refill is counted in thousandths of a message, of which `refill_per_s` fall due each
+/// millisecond, so nothing is ever rounded away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     capacity: u32,
@@ -29,8 +29,8 @@ pub struct TokenBucket {
 pub enum RateVerdict {
     /// Take it.
     Allowed,
-    /// Take it and warn the peer: less than 20 % is left. Said once; again only after the bucket has
-    /// been half full in between.
+    /// Take it and warn the peer: less than 20 % is left. Said once; again only after the bucket
+    /// has been half full in between.
     AllowedLow,
     /// Refuse it.
     Refused {
@@ -40,8 +40,8 @@ pub enum RateVerdict {
 }
 
 impl RateLimit {
-    /// `capacity` messages may come at once, and `refill_per_s` a second in the long run. If either is
-    /// 0 there is no limit. Both are capped at 4,294,967,295.
+    /// `capacity` messages may come at once, and `refill_per_s` a second in the long run. If either
+    /// is 0 there is no limit. Both are capped at 4,294,967,295.
     #[must_use]
     pub fn new(capacity: u64, refill_per_s: u64) -> Self {
         let cap = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
@@ -81,8 +81,8 @@ impl TokenBucket {
         }
     }
 
-    /// Takes one message, if there is one. `now_ms` is on any clock that starts anywhere; if it goes
-    /// backwards, no time has passed.
+    /// Takes one message, if there is one. `now_ms` is on any clock that starts anywhere; if it
+    /// goes backwards, no time has passed.
     #[inline]
     pub fn take(&mut self, limit: &RateLimit, now_ms: u64) -> RateVerdict {
         if now_ms <= self.refilled_ms && self.messages > limit.low {
@@ -92,8 +92,8 @@ impl TokenBucket {
         self.take_slowly(limit, 1, now_ms)
     }
 
-    /// [`Self::take`] for so many messages at once: all of them or none. More than the capacity are never
-    /// taken, and then there is no time after which they would be.
+    /// [`Self::take`] for so many messages at once: all of them or none. More than the capacity are
+    /// never taken, and then there is no time after which they would be.
     pub fn take_many(&mut self, limit: &RateLimit, messages: u32, now_ms: u64) -> RateVerdict {
         self.take_slowly(limit, messages, now_ms)
     }

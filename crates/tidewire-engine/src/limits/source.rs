@@ -1,9 +1,10 @@
-//! Sources of connections: what one party can have many connections from, for limits that hold for each party.
+//! Sources of connections: the addresses that one party controls, for limits per party.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Where connections come from. One party has an IPv4 address or, as providers give them out, an IPv6 network with
-/// a prefix of 64 bits (RFC 6177), so that all addresses of such a network are one source.
+/// Where connections come from. One party has an IPv4 address or, as providers give them out, an
+/// IPv6 network with a prefix of 64 bits (RFC 6177), so that all addresses of such a network are
+/// one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     V4(Ipv4Addr),
@@ -16,7 +17,8 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The source of an address. IPv4 addresses that are written as IPv6 ones (`::ffff:192.0.2.1`) are IPv4 addresses.
+    /// The source of an address. IPv4 addresses that are written as IPv6 ones (`::ffff:192.0.2.1`)
+    /// are IPv4 addresses.
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self::V4(address),

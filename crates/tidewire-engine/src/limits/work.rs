@@ -1,11 +1,12 @@
 //! Work: what one message makes a shard do, metered where it is done.
 //!
-//! A turn of a shard reads each socket once, so the bytes of a turn are bounded; but a small message can ask for much
-//! work. Each step that a message can multiply is charged here in units of about a nanosecond of one core, and each
-//! connection has a budget for a turn. A message that needs more is a [`Job`](crate::session::jobs::Job): the rest of it waits
-//! for the next turn, and the connection is not read meanwhile. The connections of one owner (a user or, without
-//! authentication, an address) share a budget for each turn and for each second, and all jobs together one for each
-//! turn of the shard.
+//! A turn of a shard reads each socket once, so the bytes of a turn are bounded; but a small
+//! message can ask for much work. Each step that a message can multiply is charged here in units of
+//! about a nanosecond of one core, and each connection has a budget for a turn. A message that
+//! needs more is a [`Job`](crate::session::jobs::Job): the rest of it waits for the next turn, and
+//! the connection is not read meanwhile. The connections of one owner (a user or, without
+//! authentication, an address) share a budget for each turn and for each second, and all jobs
+//! together one for each turn of the shard.
 
 use crate::limits::owner::OwnerId;
 use std::collections::HashMap;
@@ -118,8 +119,8 @@ impl Meter {
 pub(crate) mod cost {
     /// A message inside a batch.
     pub(crate) const MESSAGE: u64 = 500;
-    /// Checking a token with one key, whatever its algorithm: 136 us were measured with RS256, a key of 4,096 bits and
-    /// 251 access rules.
+    /// Checking a token with one key, whatever its algorithm: 136 us were measured with RS256, a
+    /// key of 4,096 bits and 251 access rules.
     pub(crate) const TOKEN: u64 = 200_000;
     /// Checking the name of a topic.
     pub(crate) const CHECK: u64 = 300;
@@ -157,7 +158,8 @@ pub(crate) mod cost {
         bytes as u64 / 4
     }
 
-    /// Writing bytes to a socket at once: the kernel copies them, often to memory that is in no cache.
+    /// Writing bytes to a socket at once: the kernel copies them, often to memory that is in no
+    /// cache.
     pub(crate) fn written(bytes: usize) -> u64 {
         bytes as u64
     }
@@ -177,12 +179,13 @@ const OWNER_WORK_PER_TURN: u64 = 8_000_000;
 /// What all jobs of a shard may do in a turn: 12 ms.
 const WORK_PER_TURN: u64 = 12_000_000;
 
-/// Less work than this in one call is not charged to the owner, so that ordinary messages need no look-up.
+/// Less work than this in one call is not charged to the owner, so that ordinary messages need no
+/// look-up.
 const LIGHT_WORK: u64 = 20_000;
 
-/// What the clients of a shard may have published in a turn, counted for each receiver, before they are read again
-/// in the next: some tens of milliseconds of work for the shard. With less, writes to thousands of subscribers would
-/// have too little in them.
+/// What the clients of a shard may have published in a turn, counted for each receiver, before they
+/// are read again in the next: some tens of milliseconds of work for the shard. With less, writes
+/// to thousands of subscribers would have too little in them.
 pub(crate) const PUBLISH_BYTES_PER_TURN: usize = 128 * 1024 * 1024;
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub struct NewCall {
 /// Why a call to a client has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallFailure {
-    /// There is no such connection, or it ended before the answer came. Whether the client did what was asked is not
-    /// known.
+    /// There is no such connection, or it ended before the answer came. Whether the client did what
+    /// was asked is not known.
     #[error("the connection is gone")]
     Closed,
     /// The client did not answer in time. Whether it did what was asked is not known.
@@ -60,8 +60,8 @@ pub enum CallFailure {
 }
 
 impl NewCall {
-    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text. Both are checked when it is sent. It has
-    /// 10 seconds.
+    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text. Both are checked when
+    /// it is sent. It has 10 seconds.
     #[must_use]
     pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
         Self {
@@ -71,7 +71,8 @@ impl NewCall {
         }
     }
 
-    /// How long the answer is waited for, once the shard has taken the call. At most a day, to which more is lowered.
+    /// How long the answer is waited for, once the shard has taken the call. At most a day, to
+    /// which more is lowered.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;

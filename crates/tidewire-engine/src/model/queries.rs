@@ -63,7 +63,8 @@ pub struct TopicInfo {
     pub subscribers: u64,
     /// Publications since it has had subscribers without a break.
     pub publications: u64,
-    /// Publications a second since somebody looked last, at least a second ago; at first since the server's start.
+    /// Publications a second since somebody looked last, at least a second ago; at first since the
+    /// server's start.
     pub per_s: f64,
 }
 
@@ -134,8 +135,8 @@ pub struct PresentMember {
 /// A client asks for the state of topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SyncRequest<'a> {
-    /// The topics and patterns that it names and may subscribe to, or those it is subscribed to if it names none;
-    /// at least one.
+    /// The topics and patterns that it names and may subscribe to, or those it is subscribed to if
+    /// it names none; at least one.
     pub topics: &'a [String],
     /// Whether snapshots are wanted.
     pub include_snapshots: bool,

@@ -1,4 +1,4 @@
-//! The HTTP API: what a backend asks of the server without being a client of it.
+//! Routes of the HTTP API, which serves backends that are no clients of the server.
 
 use crate::ops::error::{ApiError, ApiResult, BODY_BYTES_MAX};
 use crate::ops::pages::stats_with_topics;
@@ -113,7 +113,8 @@ fn find(method: &str, path: &str) -> Result<(&'static Route, String), ApiError> 
     Err(ApiError::method(methods.join(", ")))
 }
 
-/// What `path` has in the place of `{topic}`, if it is of this form; empty if the form has no such place.
+/// What `path` has in the place of `{topic}`, if it is of this form; empty if the form has no such
+/// place.
 fn name_in<'a>(form: &str, path: &'a str) -> Option<&'a str> {
     let Some((before, after)) = form.split_once("{topic}") else {
         return (form == path).then_some("");

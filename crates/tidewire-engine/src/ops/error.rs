@@ -15,7 +15,7 @@ pub(crate) struct ApiError {
     pub(crate) allow: Option<String>,
 }
 
-/// How an office answers.
+/// The result of a task.
 pub(crate) type ApiResult = Result<Response, ApiError>;
 
 impl ApiError {

@@ -1,11 +1,12 @@
-//! The names by which the operations listener may be called.
+//! Host names that the operations listener accepts.
 
 use crate::auth::hosts::{HostGuard, HostPolicy};
 use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
 
-/// The policy of hosts on this listener. What it answers is meant for machines, so that on a loopback address every
-/// request has to name this machine, not only those of pages that say where they come from.
+/// The policy of hosts on this listener. What it answers is meant for machines, so that on a
+/// loopback address every request has to name this machine, not only those of pages that say where
+/// they come from.
 #[derive(Debug)]
 pub(crate) struct OpsHosts {
     guard: HostGuard,

@@ -1,4 +1,4 @@
-//! The listener's connections.
+//! Connections of the operations listener.
 
 use crate::ops::hosts::OpsHosts;
 use crate::ops::places::{CONNECTIONS_MAX, Places};
@@ -17,7 +17,7 @@ pub(crate) struct Listener {
     source: Arc<dyn OpsSource>,
     context: Option<Arc<TaskContext>>,
     hosts: OpsHosts,
-    /// Where requests go that take a while. Set before the listener runs, if there is an office.
+    /// Threads for requests that take a while. Set before the listener runs, if it serves the API.
     pub(crate) workers: Option<Workers>,
     /// Connections with a request that is not answered yet.
     exchanges: HashMap<ConnectionId, Exchange>,

@@ -1,5 +1,5 @@
-//! The operations listener: whether the server lives and what it counts, for probes and for Prometheus,
-//! over HTTP on a port of its own.
+//! The operations listener: whether the server lives and what it counts, for probes and for
+//! Prometheus, over HTTP on a port of its own.
 //!
 //! | path | answer |
 //! |---|---|
@@ -9,9 +9,10 @@
 //! | `/stats` | the same, with the totals and the busiest topics, in JSON; `?slow=10` adds the connections for which the most waits |
 //! | `/api/v1/…` | the HTTP API, for those who show its key; `/api/v1/openapi.json` describes it |
 //!
-//! It has a thread of its own, so that it answers while the shards are busy, and two more for what asks the
-//! shards. But for the API nobody is asked for a token: keep the port inside. On a loopback address, requests have to name
-//! this machine in `Host`, or a host that is allowed, so that no web page can ask in its own name.
+//! It has a thread of its own, so that it answers while the shards are busy, and two more for what
+//! asks the shards. But for the API nobody is asked for a token: keep the port inside. On a
+//! loopback address, requests have to name this machine in `Host`, or a host that is allowed, so
+//! that no web page can ask in its own name.
 
 mod api;
 mod error;

@@ -1,4 +1,4 @@
-//! What each path says.
+//! Pages of the operations listener: health, readiness, metrics and statistics.
 
 use crate::counters::{METRICS, MetricKind, Snapshot};
 use crate::model::ShardHealth;

@@ -1,4 +1,4 @@
-//! The places of the listener's connections: who gives way when all are taken.
+//! Places of the listener's connections: which connection is closed when all places are in use.
 
 use std::collections::VecDeque;
 use tidewire_net::{ConnectionId, Io};
@@ -32,8 +32,8 @@ impl Places {
         self.closing.push_back(id);
     }
 
-    /// Ends a connection of which nobody waits for anything: the oldest that is closed already, or else the oldest
-    /// that is idle. `false` if there is none.
+    /// Ends a connection of which nobody waits for anything: the oldest that is closed already, or
+    /// else the oldest that is idle. `false` if there is none.
     pub(crate) fn make_room(
         &mut self,
         io: &mut Io,
@@ -64,6 +64,7 @@ impl Places {
     }
 }
 
-/// Connections that may be open at once. The oldest idle one gives way to a further one, which gets HTTP 503 only if none
-/// is idle: all wait for an answer, or are sending what their request announced.
+/// Connections that may be open at once. The oldest idle one gives way to a further one, which gets
+/// HTTP 503 only if none is idle: all wait for an answer, or are sending what their request
+/// announced.
 pub const CONNECTIONS_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Reading the head of an HTTP request and writing the answer, without input or output.
+//! Heads of HTTP requests and responses, without input or output.
 
 use std::borrow::Cow;
 use tidewire_wire::handshake::server::reason_phrase;
@@ -229,7 +229,8 @@ fn parts(target: &str) -> (&str, &str) {
     target.split_once('?').unwrap_or((target, ""))
 }
 
-/// The text behind percent signs (RFC 3986, section 2.1), and in a query behind `+`; `None` if it is no UTF-8.
+/// The text behind percent signs (RFC 3986, section 2.1), and in a query behind `+`; `None` if it
+/// is no UTF-8.
 pub(crate) fn percent_decoded(text: &str, is_query: bool) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

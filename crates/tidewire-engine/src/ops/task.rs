@@ -23,7 +23,7 @@ pub(crate) struct Task {
     pub(crate) body: Vec<u8>,
 }
 
-/// What answers need.
+/// What tasks use.
 pub(crate) struct TaskContext {
     pub(crate) source: Arc<dyn OpsSource>,
     pub(crate) handle: Handle,
@@ -50,7 +50,8 @@ impl TaskContext {
         }
     }
 
-    /// The topics with the most publications a second; asked for once a second at most, however many want to know.
+    /// The topics with the most publications a second; asked for once a second at most, however
+    /// many want to know.
     pub(crate) fn busiest_topics(&self) -> Arc<[TopicInfo]> {
         let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = &*busiest
@@ -188,8 +189,8 @@ pub(crate) const LIMIT_MAX: usize = 1_000;
 pub(crate) enum Plan {
     /// It is answered at once.
     Answer(Response),
-    /// It is answered by the office.
+    /// It is answered by a worker.
     Ask(Task),
-    /// It is answered by the office once its body, so many bytes, has come.
+    /// It is answered by a worker once its body, of this many bytes, has been received.
     Read(Task, usize),
 }

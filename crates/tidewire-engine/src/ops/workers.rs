@@ -1,5 +1,5 @@
-//! What may take a while: requests that ask the shards, or that carry much, are answered on threads of their own,
-//! so that probes never wait for them.
+//! Workers of the operations listener: threads for requests that ask the shards or carry a body, so
+//! that probes never wait for them.
 
 use crate::ops::request::Response;
 use crate::ops::task::{Task, TaskContext};
@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tidewire_net::{ConnectionId, Mailbox};
 
-/// The way to the threads. Dropping it ends them, when they have done what they have.
+/// The queue of the worker threads. When it is dropped, they finish what they have and end.
 #[derive(Debug)]
 pub(crate) struct Workers(SyncSender<(ConnectionId, Task)>);
 
 impl Workers {
-    /// Starts the threads. They answer through `mailbox` and end when the desk is dropped.
+    /// Starts the threads. They answer through `mailbox` and end when this value is dropped.
     pub(crate) fn open(
         context: &Arc<TaskContext>,
         mailbox: &Mailbox<ListenerMail>,
@@ -63,7 +63,7 @@ const THREADS: usize = 2;
 /// Requests that may wait for a thread; the next one gets HTTP 503.
 const TASKS_MAX: usize = super::CONNECTIONS_MAX;
 
-/// What other threads say to the listener's.
+/// Mail of the listener.
 #[derive(Debug)]
 pub(crate) enum ListenerMail {
     /// The answer to the request of a connection.

@@ -1,4 +1,4 @@
-//! The running server: its threads, and the handle that other threads use.
+//! The running server: its start, its drain and its stop.
 
 mod threads;
 
@@ -98,7 +98,8 @@ pub enum StartError {
 }
 
 impl Server {
-    /// Starts a server; `application` makes the application of each shard, given the shard's number.
+    /// Starts a server; `application` makes the application of each shard, given the shard's
+    /// number.
     ///
     /// # Errors
     /// [`StartError`], before anything was accepted.
@@ -152,9 +153,10 @@ impl Server {
         self.handle.clone()
     }
 
-    /// Turns newcomers away with HTTP 503, tells every session when to come back and closes it with code 4300,
-    /// waits at most `timeout` until all have gone, and stops. Returns how many sessions were left. Many are closed
-    /// over the first half of `timeout`, or at the rate of [`Drain`](crate::Drain).
+    /// Turns newcomers away with HTTP 503, tells every session when to come back and closes it with
+    /// code 4300, waits at most `timeout` until all have gone, and stops. Returns how many sessions
+    /// were left. Many are closed over the first half of `timeout`, or at the rate of
+    /// [`Drain`](crate::Drain).
     pub fn drain(self, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
         let span_ms = span_ms(timeout);
@@ -224,7 +226,8 @@ impl OpsSource for Shared {
 /// The shards of a server, before they run.
 type Shards<A> = Vec<Shard<EngineShard<A>>>;
 
-/// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each shard draws.
+/// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each
+/// shard draws.
 pub(crate) fn assemble<A: Application>(
     mut config: Config,
     mut application: impl FnMut(usize) -> A,

@@ -1,4 +1,4 @@
-//! The threads of a server: how they start, how they end, and what one that fails means for the others.
+//! Threads of a server: their start, their end, and the end of the server when one fails.
 
 use crate::handle::Handle;
 use crate::model::ShardHealth;
@@ -34,7 +34,8 @@ pub(crate) fn spawn<A: Application>(
         })
 }
 
-/// Stops the shards and waits for their threads. One that is stuck is left to itself, as nothing can end it.
+/// Stops the shards and waits for their threads. One that is stuck is left to itself, as nothing
+/// can end it.
 pub(crate) fn stop(handle: &Handle, threads: Vec<JoinHandle<()>>) {
     handle.stop_shards();
     for (shard, thread) in threads.into_iter().enumerate() {

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use tidewire_wire::session::{Action, Reply};
 
 impl Context<'_> {
-    /// Subscribes the session of this call to a topic or pattern, whatever its access rules say. The client is told
-    /// by a `subscription_update`.
+    /// Subscribes the session of this call to a topic or pattern, whatever its access rules say.
+    /// The client is told by a `subscription_update`.
     ///
     /// # Errors
     /// [`ManageError`]; nothing was changed.
@@ -25,10 +25,10 @@ impl Context<'_> {
             .map_err(ManageError::Limit)
     }
 
-    /// Gives the session of this call access rules of its own, in place of those of the server and of its token. Every
-    /// right is checked anew: subscriptions of the client that the new rules do not allow end, and the client gets a
-    /// `subscription_update` about them. Those that the application has made for it stay. A new token of the session
-    /// changes nothing of these rules.
+    /// Gives the session of this call access rules of its own, in place of those of the server and
+    /// of its token. Every right is checked anew: subscriptions of the client that the new rules do
+    /// not allow end, and the client gets a `subscription_update` about them. Those that the
+    /// application has made for it stay. A new token of the session changes nothing of these rules.
     ///
     /// ```
     /// use tidewire_engine::{AccessRules, Application, Context, Message, Peer, Rules};
@@ -57,7 +57,8 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Takes the session of this call out of a topic or pattern; whether it was in it. The client is told.
+    /// Takes the session of this call out of a topic or pattern; whether it was in it. The client
+    /// is told.
     pub fn unsubscribe(&mut self, topic: &str) -> bool {
         self.session.unsubscribe_for(topic)
     }
@@ -76,7 +77,8 @@ impl Session<'_> {
         self.state.jobs.push(Job::Recheck(Recheck { slots, ended }));
     }
 
-    /// Checks one subscription; what is left. At the end the queue groups follow, and the client is told.
+    /// Checks one subscription; what is left. At the end the queue groups follow, and the client is
+    /// told.
     pub(crate) fn step_recheck(&mut self, mut recheck: Recheck) -> Option<Recheck> {
         let Some(slot) = recheck.slots.next() else {
             recheck.ended.extend(self.leave_forbidden_groups());

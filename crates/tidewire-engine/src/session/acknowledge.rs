@@ -1,4 +1,4 @@
-//! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
+//! Acknowledged publishing: each numbered message and each message id is accepted once.
 
 use crate::session::Session;
 use crate::state::connection::{ConnectionState, Phase};
@@ -12,9 +12,9 @@ use tidewire_wire::format::Format;
 use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
 
 impl Session<'_> {
-    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was refused for good:
-    /// only one that helps to be sent again is to be.
-    pub(crate) fn take_publication(&mut self, format: Format, bytes: &[u8]) {
+    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was
+    /// refused for good: only one that helps to be sent again is to be.
+    pub(crate) fn publish_once(&mut self, format: Format, bytes: &[u8]) {
         let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes),
             None => Ok(None),
@@ -33,7 +33,7 @@ impl Session<'_> {
         };
         let shared = Arc::clone(&self.core.shared);
         // Locked until it is published: no other connection may go on as this producer in between.
-        let mut producers = shared.intake.producers();
+        let mut producers = shared.producers.locked();
         let verdict = producers.verdict(handle, number);
         if verdict == ProducerVerdict::Take && self.handle_publish(format, bytes) {
             producers.accept(handle, number);
@@ -88,7 +88,7 @@ impl Session<'_> {
         }
         let shared = &self.core.shared;
         let user = self.state.user.clone().unwrap_or_default();
-        let opened = shared.intake.producers().open(
+        let opened = shared.producers.locked().open(
             (&user, self.state.owner),
             &id.as_str().into(),
             self.now().unix_ms,
@@ -100,7 +100,7 @@ impl Session<'_> {
             return None;
         };
         self.core.counters.producers_opened.add(1);
-        self.state.intake.get_or_insert_default().producer = Some(OpenProducer {
+        self.state.producer.get_or_insert_default().producer = Some(OpenProducer {
             id: id.clone(),
             epoch: opened.epoch,
             handle: opened.handle,
@@ -117,7 +117,7 @@ impl Session<'_> {
     /// The producer of this connection, as a hello after the first is told of it.
     pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
         let producer = producer_of(self.state)?;
-        let last = self.core.shared.intake.producers().last(producer.handle)?;
+        let last = self.core.shared.producers.locked().last(producer.handle)?;
         Some(ProducerState {
             id: producer.id.clone(),
             epoch: producer.epoch,
@@ -125,9 +125,10 @@ impl Session<'_> {
         })
     }
 
-    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was read at once.
+    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was
+    /// read at once.
     #[inline(never)]
-    pub(crate) fn settle_intake(&mut self) {
+    pub(crate) fn acknowledge_accepted(&mut self) {
         let Some(producer) = producer_of(self.state) else {
             return;
         };
@@ -136,7 +137,7 @@ impl Session<'_> {
         if !owes_ack {
             return;
         }
-        let last = self.core.shared.intake.producers().last(producer.handle);
+        let last = self.core.shared.producers.locked().last(producer.handle);
         if let Some(last) = last {
             self.reply(&Reply::MessageAck { last });
         }
@@ -153,8 +154,12 @@ impl Session<'_> {
     }
 
     /// Whether a message is to be taken. If so, it counts as taken.
-    fn judge(&mut self, format: Format, bytes: &[u8]) -> Result<ProducerVerdict, EnvelopeError> {
-        let shared = &self.core.shared.intake;
+    fn check_repetition(
+        &mut self,
+        format: Format,
+        bytes: &[u8],
+    ) -> Result<ProducerVerdict, EnvelopeError> {
+        let shared = &self.core.shared.producers;
         let number = match producer_of(self.state) {
             Some(_) => message_number(format, bytes)?,
             None => None,
@@ -165,7 +170,7 @@ impl Session<'_> {
             None => None,
         };
         if let (Some(number), Some(producer)) = (number, producer_of(self.state)) {
-            let verdict = shared.producers().accept(producer.handle, number);
+            let verdict = shared.locked().accept(producer.handle, number);
             producer.note(verdict);
             if verdict != ProducerVerdict::Take {
                 return Ok(verdict);
@@ -181,11 +186,11 @@ impl Session<'_> {
         }
     }
 
-    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap. A dispatched message
-    /// counts as accepted.
+    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap.
+    /// A dispatched message counts as accepted.
     #[inline(never)]
     pub(crate) fn accept_once(&mut self, format: Format, bytes: &[u8]) -> bool {
-        match self.judge(format, bytes) {
+        match self.check_repetition(format, bytes) {
             Ok(ProducerVerdict::Take) => return true,
             Ok(ProducerVerdict::Repeat) => self.core.counters.messages_repeated.add(1),
             Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
@@ -200,14 +205,14 @@ impl Session<'_> {
 }
 
 fn producer_of(state: &mut ConnectionState) -> Option<&mut OpenProducer> {
-    state.intake.as_deref_mut()?.producer.as_mut()
+    state.producer.as_deref_mut()?.producer.as_mut()
 }
 
 /// Its user, or else the connection alone. No user's name begins as that of a connection does.
 fn scope_of(state: &mut ConnectionState) -> &str {
-    let intake = state.intake.get_or_insert_default();
+    let producer = state.producer.get_or_insert_default();
     let (user, key) = (&state.user, state.key);
-    intake.scope.get_or_insert_with(|| match user {
+    producer.scope.get_or_insert_with(|| match user {
         Some(user) => format!("user {user}").into(),
         None => format!("connection {key}").into(),
     })

@@ -1,4 +1,4 @@
-//! What users of the engine implement, and what it gives them to act with.
+//! The trait that users of the engine implement.
 
 use crate::model::calls::{Call, call_error};
 use crate::model::queries::SyncRequest;
@@ -8,8 +8,8 @@ use crate::state::calls::Responder;
 use std::cell::Cell;
 use tidewire_wire::codes::ErrorCode;
 
-/// The part of a server that is not the protocol. One value per shard, called on the shard's thread, so
-/// that no call may block.
+/// The part of a server that is not the protocol. One value per shard, called on the shard's
+/// thread, so that no call may block.
 pub trait Application: Send + 'static {
     /// The shard starts. `shard` wakes it from other threads.
     fn on_start(&mut self, shard: ShardWaker) {
@@ -25,7 +25,8 @@ pub trait Application: Send + 'static {
     fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>);
 
     /// A client asks something and waits for the answer (`call_request`). It is answered by
-    /// [`Context::respond`] at once, or by [`Responder::respond`] later from any thread. Default: `NOT_FOUND`.
+    /// [`Context::respond`] at once, or by [`Responder::respond`] later from any thread. Default:
+    /// `NOT_FOUND`.
     ///
     /// ```
     /// use tidewire_engine::{Application, Call, CallError, Context, Message, Responder};
@@ -57,9 +58,9 @@ pub trait Application: Send + 'static {
         context.respond(&responder, Err(call_error(ErrorCode::NotFound, words)));
     }
 
-    /// A client asks for the state of topics (`sync_request`). Gives whether it is or will be answered with
-    /// snapshots; if not, the client gets `INVALID_ACTION`. Default: what the topics keep, by
-    /// [`Context::send_newest`].
+    /// A client asks for the state of topics (`sync_request`). Gives whether it is or will be
+    /// answered with snapshots; if not, the client gets `INVALID_ACTION`. Default: what the topics
+    /// keep, by [`Context::send_newest`].
     fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
         context.send_newest(request)
     }
@@ -69,9 +70,9 @@ pub trait Application: Send + 'static {
         let (_, _) = (connection, reason);
     }
 
-    /// Whether another message can be taken. While it is `false` the shard reads from no connection, so
-    /// that TCP holds the senders back; up to one read buffer of messages still arrives. Asked before each
-    /// read, and again when the shard is woken.
+    /// Whether another message can be taken. While it is `false` the shard reads from no
+    /// connection, so that TCP holds the senders back; up to one read buffer of messages still
+    /// arrives. Asked before each read, and again when the shard is woken.
     fn is_ready(&self) -> bool {
         true
     }

@@ -1,8 +1,9 @@
 //! Request and reply: what clients ask the application, and what the application asks clients.
 //!
-//! A call of a client (`call_request`) comes to [`Application::on_call`] with a [`Responder`], which answers it at
-//! once or later, from any thread. A call to a client starts with [`Handle::call`], [`Handle::call_wait`] or
-//! [`Context::call`]. Either has exactly one outcome: an answer, an error, or the end of its time.
+//! A call of a client (`call_request`) comes to [`Application::on_call`] with a [`Responder`],
+//! which answers it at once or later, from any thread. A call to a client starts with
+//! [`Handle::call`], [`Handle::call_wait`] or [`Context::call`]. Either has exactly one outcome: an
+//! answer, an error, or the end of its time.
 //!
 //! [`Application::on_call`]: crate::Application::on_call
 
@@ -22,7 +23,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Call as WireCall, CallError, CallResult, Reply};
 
 impl Context<'_> {
-    /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to this connection.
+    /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to
+    /// this connection.
     pub fn respond(&mut self, responder: &Responder, answer: Result<String, CallError>) -> bool {
         let call = &*responder.0;
         let is_here = call.connection == self.session.state.key
@@ -39,8 +41,9 @@ impl Context<'_> {
         is_first
     }
 
-    /// Asks the client of this call something. `done` hears the answer, one JSON value, or why there is none: once,
-    /// on the shard's thread, and before this returns if the call cannot be sent. It must not block.
+    /// Asks the client of this call something. `done` hears the answer, one JSON value, or why
+    /// there is none: once, on the shard's thread, and before this returns if the call cannot be
+    /// sent. It must not block.
     pub fn call(
         &mut self,
         call: NewCall,

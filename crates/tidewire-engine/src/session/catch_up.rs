@@ -1,5 +1,6 @@
-//! What a new subscriber gets before the live publications of a topic: what it has missed, page by page, so that a long
-//! history and a costly filter keep nobody else waiting. The subscriber joins the topic when it has caught up.
+//! Recovery: a new subscriber receives missed publications before the live ones, page by page, so
+//! that a long history and a costly filter delay nobody else. The subscriber joins the topic when
+//! it has caught up.
 
 use crate::limits::work::cost;
 use crate::model::Position;
@@ -15,7 +16,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{GapRange, GapReason, PublicationGap, Reply};
 
 impl Session<'_> {
-    /// Sends a page of what was missed; what is left. With nothing left the session has joined the topic.
+    /// Sends a page of what was missed; what is left. With nothing left the session has joined the
+    /// topic.
     pub(crate) fn step_catch_up(&mut self, mut catch_up: Box<CatchUp>) -> Option<Box<CatchUp>> {
         if !self.state.can_subscribe() {
             return None;
@@ -26,7 +28,8 @@ impl Session<'_> {
         }
         self.core.meter.spend(cost::SUBSCRIBE);
         let name = Arc::clone(&catch_up.name);
-        // While somebody here wants the topic no publication passes by between the page and the joining.
+        // While somebody here wants the topic no publication passes by between the page and the
+        // joining.
         let (slot, is_new) = self.core.topics.enter(&name, is_pattern(&name));
         if is_new {
             self.core.add_interest(&name, false);

@@ -81,7 +81,8 @@ impl Session<'_> {
         self.finish(CloseReason::ByUs(code));
     }
 
-    /// Ends a connection whose peer violated RFC 6455. `counts` tells whether the message was admitted.
+    /// Ends a connection whose peer violated RFC 6455. `counts` tells whether the message was
+    /// admitted.
     #[cold]
     pub(crate) fn end_for(&mut self, error: ProtocolError, counts: bool) {
         if error != ProtocolError::MessageTooLarge {

@@ -10,8 +10,8 @@ use tidewire_wire::message::{Compressed, Event};
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Inflates a message of permessage-deflate and tells its encoding. `None` for a message that is neither
-    /// admitted nor needed for the next one.
+    /// Inflates a message of permessage-deflate and tells its encoding. `None` for a message that
+    /// is neither admitted nor needed for the next one.
     pub(crate) fn inflate_frame(
         &mut self,
         message: &Compressed<'_>,
@@ -44,8 +44,8 @@ impl Session<'_> {
         Ok(Some(encoding))
     }
 
-    /// Inflates a message in the zlib form (`C:`) into `inflated`; any other is returned as it is. A message that
-    /// cannot be inflated is refused.
+    /// Inflates a message in the zlib form (`C:`) into `inflated`; any other is returned as it is.
+    /// A message that cannot be inflated is refused.
     pub(crate) fn inflate<'b>(
         &mut self,
         bytes: &'b [u8],

@@ -1,4 +1,4 @@
-//! What an application can do while it is called for a connection.
+//! The context of an application's call for a connection: sending, and closing.
 
 use crate::config::Protocol;
 use crate::model::{ConnectionKey, Encoding, Message};
@@ -46,8 +46,8 @@ impl Context<'_> {
         });
     }
 
-    /// Answers with a message in its encoding; the bytes of a text must be UTF-8. Once this side has
-    /// sent a close, nothing leaves any more.
+    /// Answers with a message in its encoding; the bytes of a text must be UTF-8. Once this side
+    /// has sent a close, nothing leaves any more.
     #[inline]
     pub fn send(&mut self, message: Message<'_>) {
         let payload = match message.encoding {
@@ -58,8 +58,8 @@ impl Context<'_> {
         self.session.send(payload);
     }
 
-    /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the client's
-    /// hello said that it takes them, else one by one.
+    /// Answers with several messages of version 1, each an envelope in JSON: in a `batch` if the
+    /// client's hello said that it takes them, else one by one.
     pub fn send_batch(&mut self, messages: &[&str]) {
         let is_v1 = self.session.core.shared.config.protocol == Protocol::V1;
         let takes_batches = is_v1 && self.session.state.session.client_takes_batches();

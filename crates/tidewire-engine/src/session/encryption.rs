@@ -1,4 +1,4 @@
-//! Encrypted connections: the key exchange, what comes in, and when keys change.
+//! Encrypted connections: the key exchange, inbound messages and key updates.
 
 use crate::config::Encryption;
 use crate::model::Encoding;
@@ -14,8 +14,8 @@ use tidewire_wire::secure::OpenError;
 use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, Reply, SystemEvent};
 
 impl Session<'_> {
-    /// Whether this frame may be read as it is. Those that have to be encrypted and are not are refused, and
-    /// end the session.
+    /// Whether this frame may be read as it is. Those that have to be encrypted and are not are
+    /// refused, and end the session.
     #[inline]
     pub(crate) fn may_be_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
         if self.core.shared.config.encryption == Encryption::Off {
@@ -70,8 +70,8 @@ impl Session<'_> {
         self.reply(&hello);
     }
 
-    /// A message that the rate limit refused. One of version 2 is opened all the same, because it counts for the
-    /// next one, and because it may change the key.
+    /// A message that the rate limit refused. One of version 2 is opened all the same, because it
+    /// counts for the next one, and because it may change the key.
     #[cold]
     pub(crate) fn pass_over(&mut self, encoding: Encoding, bytes: &[u8]) {
         let Some(layer) = self
@@ -170,8 +170,8 @@ impl Session<'_> {
         }
     }
 
-    /// Answers the first hello with a key: everything after the answer is encrypted. Returns the session that waited
-    /// for that to be announced to the application.
+    /// Answers the first hello with a key: everything after the answer is encrypted. Returns the
+    /// session that waited for that to be announced to the application.
     pub(crate) fn exchange_keys(
         &mut self,
         offer: &KeyOffer,
@@ -199,14 +199,16 @@ impl Session<'_> {
         let layers = self.state.layers.get_or_insert_default();
         layers.encryption = Some(EncryptionLayer { cipher, hello });
         if let Some(topics) = &self.state.topics {
-            self.core.topics.set_apart(self.state.key.id, &topics.slots);
+            self.core
+                .topics
+                .deliver_individually(self.state.key.id, &topics.slots);
         }
         self.core.counters.key_exchanges.add(1);
         self.state.unannounced.take()
     }
 
-    /// Decrypts a message in the encrypted form (`E:`) into `decrypted`; any other is returned as it is. A message
-    /// that cannot be decrypted is refused.
+    /// Decrypts a message in the encrypted form (`E:`) into `decrypted`; any other is returned as
+    /// it is. A message that cannot be decrypted is refused.
     pub(crate) fn decrypt<'b>(
         &mut self,
         bytes: &'b [u8],

@@ -1,7 +1,8 @@
 //! The end of a session with its token: the warning before it, another token in time, and the end.
 //!
-//! `exp` is a time of day, and a session's timer runs on the monotonic clock. A token is converted once, when it is
-//! accepted: a clock that is set later moves no session's end, and counts for the next token.
+//! `exp` is a time of day, and a session's timer runs on the monotonic clock. A token is converted
+//! once, when it is accepted: a clock that is set later moves no session's end, and counts for the
+//! next token.
 
 use crate::auth::Claims;
 use crate::config::Protocol;
@@ -40,7 +41,8 @@ impl Session<'_> {
         Ok((claims.expires_at_s, rules))
     }
 
-    /// Ends a session whose token has expired, and warns one whose token is about to; whether it has ended.
+    /// Ends a session whose token has expired, and warns one whose token is about to; whether it
+    /// has ended.
     pub(crate) fn check_expiry(&mut self) -> bool {
         let (now, is_v1) = (self.now(), self.core.shared.config.protocol == Protocol::V1);
         let Some(expiry) = self.state.expiry.as_deref_mut() else {

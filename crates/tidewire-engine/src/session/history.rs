@@ -1,7 +1,7 @@
 //! `history_request` from a client: what is kept of a topic, for those who were not there.
 //!
-//! An answer is made page by page, so that a long history keeps nobody else waiting, and is bounded in publications and
-//! in bytes.
+//! An answer is made page by page, so that a long history keeps nobody else waiting, and is bounded
+//! in publications and in bytes.
 
 use crate::limits::work::cost;
 use crate::model::Position;
@@ -92,7 +92,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The next page and the current position of the topic; `None` for a topic that keeps no history.
+    /// The next page and the current position of the topic; `None` for a topic that keeps no
+    /// history.
     fn history_page(&mut self, job: &HistoryJob) -> Option<(Page<Arc<Publication>>, Position)> {
         self.core.meter.spend(cost::SUBSCRIBE);
         let asked_from = job.since.as_ref().map(|since| since.offset);

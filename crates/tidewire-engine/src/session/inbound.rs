@@ -1,4 +1,4 @@
-//! One connection with the application: what can end in a call of the application.
+//! A session together with the application.
 
 use crate::config::Encryption;
 use crate::counters::Counters;
@@ -43,7 +43,8 @@ impl<A: Application> Drop for Inbound<'_, A> {
 }
 
 impl<A: Application> Inbound<'_, A> {
-    /// Announces a new session to the application. A session that has to be encrypted is announced once it is.
+    /// Announces a new session to the application. A session that has to be encrypted is announced
+    /// once it is.
     pub(crate) fn announce_when_encrypted(&mut self, peer: Peer) {
         let config = &self.session.core.shared.config;
         if config.encryption != Encryption::Required {
@@ -68,11 +69,12 @@ impl<A: Application> Inbound<'_, A> {
         self.session.close_if_asked();
     }
 
-    /// Acknowledges and counts what was received in one read, and stops reading if too much waits to be sent.
+    /// Acknowledges and counts what was received in one read, and stops reading if too much waits
+    /// to be sent.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.session.state.intake.is_some() {
-            self.session.settle_intake();
+        if self.session.state.producer.is_some() {
+            self.session.acknowledge_accepted();
         }
         let Session { io, core, state } = &mut self.session;
         self.tally.count(&core.counters);

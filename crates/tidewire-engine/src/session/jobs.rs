@@ -1,6 +1,7 @@
-//! Jobs: what a message asks for that may be more than a turn has room for. A job is done step by step; what the
-//! connection's budget ([`work`](crate::limits::work)) does not cover waits for the next turn, and the connection is not read
-//! until it is done, so that its messages keep their order.
+//! Jobs of a session: work that a message asks for and that may exceed the budget of a turn. A job
+//! runs step by step. What the connection's budget ([`work`](crate::limits::work)) does not cover
+//! waits for the next turn, and the connection is not read until its jobs are done, so that its
+//! messages keep their order.
 
 use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
 use crate::session::application::Application;
@@ -57,7 +58,8 @@ impl<A: Application> Inbound<'_, A> {
         if self.session.io.queued_bytes(id)
             > self.session.core.shared.config.limits.outbox_pause_bytes
         {
-            // Nothing but what waits: it is reported when the socket has taken it, if it does not now.
+            // Nothing but what waits: it is reported when the socket has taken it, if it does not
+            // now.
             self.session.io.write_now(id, &[]);
             if self.session.io.is_blocked(id) {
                 return Some(JobProgress::Outbox);

@@ -1,11 +1,12 @@
-//! Sessions that have ended, on their way out of their topics: those of a session with many take several turns.
+//! Removal of an ended session from its topics. A session with many topics takes several turns.
 
 use crate::session::Session;
 use crate::state::topics::Leaver;
 use crate::topics::member::member_key;
 
 impl Session<'_> {
-    /// Takes a session that has ended out of everything: at once, or out of many topics in the turns to come.
+    /// Takes a session that has ended out of everything: at once, or out of many topics in the
+    /// turns to come.
     pub(crate) fn leave_topics(&mut self) {
         self.leave_groups(None);
         let Some(topics) = self.state.topics.take() else {
@@ -26,5 +27,6 @@ impl Session<'_> {
     }
 }
 
-/// Of so many topics a session is taken out in one step, which is some hundred microseconds of work.
+/// Of so many topics a session is taken out in one step, which is some hundred microseconds of
+/// work.
 const LEFT_AT_ONCE_MAX: usize = 100;

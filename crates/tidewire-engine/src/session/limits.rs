@@ -1,4 +1,4 @@
-//! The rate limit: which messages come in, and how the peer is told of those that do not.
+//! Inbound limits of a session: the rate limit and the error budget.
 
 use crate::config::Protocol;
 use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
@@ -11,8 +11,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
 
 impl Session<'_> {
-    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
-    /// an answer to each would double the load.
+    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a
+    /// second, because an answer to each would double the load.
     #[inline]
     pub(crate) fn admit(&mut self) -> bool {
         match self
@@ -100,17 +100,17 @@ impl Session<'_> {
     }
 
     /// Counts an error that is about to be told to a connection, and says whether it may be. After
-    /// [`ErrorVerdict::Open`] the caller tells it and calls [`Self::open_breaker`].
+    /// [`ErrorVerdict::Exhausted`] the caller tells it and calls [`Self::exhaust_error_budget`].
     #[cold]
     pub(crate) fn count_error(&mut self, code: ErrorCode) -> ErrorVerdict {
         let Some(limit) = self.core.shared.error_limit.filter(|_| counts(code)) else {
-            return ErrorVerdict::Tell;
+            return ErrorVerdict::Report;
         };
         let now_ms = self.now().monotonic_ms;
-        let breaker = self.state.breaker.get_or_insert_default();
-        let verdict = breaker.count(limit, now_ms);
-        if verdict == ErrorVerdict::Open {
-            self.core.counters.breakers_opened.add(1);
+        let budget = self.state.error_budget.get_or_insert_default();
+        let verdict = budget.count(limit, now_ms);
+        if verdict == ErrorVerdict::Exhausted {
+            self.core.counters.error_budgets_exhausted.add(1);
             tracing::info!(
                 connection = %self.state.key,
                 user = self.state.user.as_deref(),
@@ -121,9 +121,10 @@ impl Session<'_> {
         verdict
     }
 
-    /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
+    /// Reports that the error budget is exhausted, and closes the session when the message at hand
+    /// is done with.
     #[cold]
-    pub(crate) fn open_breaker(&mut self) {
+    pub(crate) fn exhaust_error_budget(&mut self) {
         debug_assert_eq!(self.state.phase, Phase::Open);
         let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
         let error = Reply::Error {

@@ -1,4 +1,5 @@
-//! The timer of a connection: timeouts of handshakes and closes, pings, and the end of silent sessions.
+//! The timer of a connection: timeouts of handshakes and closes, pings, and the end of silent
+//! sessions.
 
 use crate::config::Protocol;
 use crate::model::CloseReason;

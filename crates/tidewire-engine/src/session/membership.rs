@@ -1,4 +1,4 @@
-//! Subscriptions of a session: into topics, and out of them.
+//! Membership of a session in topics: checks of limits, recovery, and joining.
 
 use crate::limits::owner::OwnerId;
 use crate::session::Session;
@@ -15,8 +15,8 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::{Overload, TopicRecovery};
 
 impl Session<'_> {
-    /// Puts a session into a topic or pattern whose name is known to be one, and notes in the answer what became of
-    /// it. The words of an error are for the client.
+    /// Puts a session into a topic or pattern whose name is known to be one, and notes in the
+    /// answer what became of it. The words of an error are for the client.
     pub(crate) fn enter_into(
         &mut self,
         name: &Arc<str>,
@@ -68,7 +68,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as it is.
+    /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as
+    /// it is.
     fn change_subscription(&mut self, slot: Slot, name: &Arc<str>, wanted: &Wanted) {
         if wanted.filter.is_none() && wanted.overload.is_none() {
             return;
@@ -134,8 +135,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number of the last delivery
-    /// that this includes.
+    /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number
+    /// of the last delivery that this includes.
     fn stand(
         &mut self,
         owner: OwnerId,
@@ -180,8 +181,8 @@ impl Session<'_> {
         (Some(told), catch_up, seq)
     }
 
-    /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it; what waited for its
-    /// subscription before still waits.
+    /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it;
+    /// what waited for its subscription before still waits.
     pub(crate) fn join(
         &mut self,
         slot: Slot,

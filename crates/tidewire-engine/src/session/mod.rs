@@ -1,7 +1,7 @@
 //! One connection: everything that a message of its peer can cause.
 //!
-//! [`receive`] is the way of a message from the socket to the application, [`send`] the way back. A [`Session`] has what
-//! a step needs, and is made for one call.
+//! [`receive`] is the way of a message from the socket to the application, [`send`] the way back. A
+//! [`Session`] has what a step needs, and is made for one call.
 
 pub(crate) mod access;
 pub(crate) mod acknowledge;
@@ -40,7 +40,8 @@ use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::session::Now;
 
-/// One connection for the length of one call: its state, its socket and what the shard shares among its connections.
+/// One connection for the length of one call: its state, its socket and what the shard shares among
+/// its connections.
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
     pub(crate) io: &'a mut Io,
@@ -65,7 +66,8 @@ impl Session<'_> {
         }
     }
 
-    /// The name under which the session is present on topics: its user or, without authentication, its connection id.
+    /// The name under which the session is present on topics: its user or, without authentication,
+    /// its connection id.
     pub(crate) fn presence_name(&self) -> Arc<str> {
         match &self.state.user {
             Some(user) => Arc::clone(user),

@@ -1,4 +1,4 @@
-//! Presence on the wire: who comes, who goes, and who asks.
+//! Presence of a session: announcements on its topics, and answers to `presence_request`.
 
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
@@ -89,8 +89,8 @@ impl Session<'_> {
         }
     }
 
-    /// Makes a session present on one topic; what is left. What that tells others counts against the rate limit, as
-    /// if the client had published it to each topic.
+    /// Makes a session present on one topic; what is left. What that tells others counts against
+    /// the rate limit, as if the client had published it to each topic.
     pub(crate) fn step_announcement(
         &mut self,
         mut announcement: Announcement,
@@ -126,7 +126,8 @@ impl Session<'_> {
         (announcement.topics.len() > 0).then_some(announcement)
     }
 
-    /// Charges a session for what it says about itself on a topic, in the place of what it said before.
+    /// Charges a session for what it says about itself on a topic, in the place of what it said
+    /// before.
     fn charge_presence(&mut self, slot: Slot, data: Option<&str>) -> Result<(), &'static str> {
         let Some(data) = data else { return Ok(()) };
         self.reserve(data.len())?;

@@ -1,4 +1,4 @@
-//! Publishing: by clients, by the application on its shard, and from any thread.
+//! Publishing by a client, and by the application on its shard.
 
 use crate::limits::owner::OwnerId;
 use crate::session::Session;
@@ -122,7 +122,8 @@ impl Session<'_> {
 }
 
 impl Context<'_> {
-    /// Publishes to a topic, whose subscribers may be on any shard. What a turn publishes leaves at its end.
+    /// Publishes to a topic, whose subscribers may be on any shard. What a turn publishes leaves at
+    /// its end.
     ///
     /// # Errors
     /// [`PublishError`]; nobody got it.

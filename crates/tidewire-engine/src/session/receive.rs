@@ -1,7 +1,8 @@
-//! The way of a message from the socket to the application: admit, decrypt, inflate, classify, verify, dispatch.
+//! The way of a message from the socket to the application: admit, decrypt, inflate, classify,
+//! verify, dispatch.
 //!
-//! Each step returns a value, and this page alone says which step follows. A message without version 1 is dispatched
-//! as soon as it is admitted.
+//! Each step returns a value, and this page alone says which step follows. A message without
+//! version 1 is dispatched as soon as it is admitted.
 
 use crate::config::Protocol;
 use crate::model::{Encoding, Message};
@@ -32,7 +33,8 @@ impl<A: Application> Inbound<'_, A> {
         }
     }
 
-    /// Receives a message of permessage-deflate. A refused one is inflated too if the next one may refer to it.
+    /// Receives a message of permessage-deflate. A refused one is inflated too if the next one may
+    /// refer to it.
     #[inline(never)]
     fn receive_deflated(&mut self, message: Compressed<'_>) {
         self.tally.received += 1;
@@ -47,7 +49,8 @@ impl<A: Application> Inbound<'_, A> {
             Ok(Some(encoding)) => self.session.pass_over(encoding, &inflated),
             Ok(None) => {}
             Err(error) => {
-                // A message that violates RFC 6455 is not counted as one; a refused one has been counted.
+                // A message that violates RFC 6455 is not counted as one; a refused one has been
+                // counted.
                 let is_counted = is_admitted && error != ProtocolError::MessageTooLarge;
                 self.tally.received -= u64::from(is_counted);
                 self.session.end_for(error, is_admitted);
@@ -101,7 +104,8 @@ impl<A: Application> Inbound<'_, A> {
         }
     }
 
-    /// Receives one message of a batch. The batch was admitted as one message; each further message counts too.
+    /// Receives one message of a batch. The batch was admitted as one message; each further message
+    /// counts too.
     pub(crate) fn receive_inner(&mut self, format: Format, message: &[u8], is_first: bool) {
         self.tally.received += 1;
         if is_first || self.session.admit() {
@@ -136,7 +140,7 @@ impl<A: Application> Inbound<'_, A> {
             Format::Json => Encoding::Text,
             Format::MessagePack => Encoding::MessagePack,
         };
-        if self.session.state.intake.is_none() || self.session.accept_once(format, bytes) {
+        if self.session.state.producer.is_none() || self.session.accept_once(format, bytes) {
             self.dispatch_message(Message { encoding, bytes });
         }
     }

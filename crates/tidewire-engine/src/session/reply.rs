@@ -18,19 +18,19 @@ impl Session<'_> {
         self.reply(&Reply::error(ErrorCode::InvalidMessage, why.to_owned()));
     }
 
-    /// Sends one of the protocol's own messages, unless this side has sent a close. An error counts against the error
-    /// budget of the connection.
+    /// Sends one of the protocol's own messages, unless this side has sent a close. An error counts
+    /// against the error budget of the connection.
     pub(crate) fn reply(&mut self, reply: &Reply) {
         if self.state.phase != Phase::Open {
             return;
         }
         if let Reply::Error { code, .. } = reply {
             match self.count_error(*code) {
-                ErrorVerdict::Tell => {}
+                ErrorVerdict::Report => {}
                 ErrorVerdict::Silence => return,
-                ErrorVerdict::Open => {
+                ErrorVerdict::Exhausted => {
                     self.say(reply);
-                    return self.open_breaker();
+                    return self.exhaust_error_budget();
                 }
             }
         }

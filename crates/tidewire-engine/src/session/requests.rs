@@ -40,8 +40,8 @@ impl<A: Application> Inbound<'_, A> {
                 }
             }
             SystemEvent::KeyUpdate { request } => session.update_keys(request),
-            SystemEvent::Publish if session.state.intake.is_some() => {
-                session.take_publication(format, bytes);
+            SystemEvent::Publish if session.state.producer.is_some() => {
+                session.publish_once(format, bytes);
             }
             SystemEvent::Publish => {
                 session.handle_publish(format, bytes);

@@ -1,4 +1,4 @@
-//! Messages on their way out: through the layers of a connection into a frame.
+//! Outbound messages: through the layers of a connection into a frame.
 
 use crate::session::Session;
 use crate::state::connection::Phase;

@@ -1,4 +1,4 @@
-//! Answers to what a client asks of the server itself.
+//! Answers to requests about the server itself: health, metrics and settings.
 
 use crate::state::shared::Shared;
 use serde_json::json;

@@ -1,11 +1,12 @@
-//! Signatures of messages that come in (`sig`).
+//! Verification of the signatures of inbound messages (`sig`).
 
 use crate::session::Session;
 use tidewire_wire::envelope::{Kind, SystemType};
 use tidewire_wire::format::Format;
 
 impl Session<'_> {
-    /// Whether the signature of a message is right, or none is required. A message with a wrong one is refused.
+    /// Whether the signature of a message is right, or none is required. A message with a wrong one
+    /// is refused.
     #[inline]
     pub(crate) fn verify(&mut self, encoding: Format, bytes: &[u8], kind: Kind) -> bool {
         if self.core.shared.signatures.is_none() {

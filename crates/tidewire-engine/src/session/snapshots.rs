@@ -60,8 +60,9 @@ impl<A: Application> Inbound<'_, A> {
 }
 
 impl Context<'_> {
-    /// Answers with the state of a topic: a message of category `S` with this type and payload, one JSON value. While
-    /// the application is called for a `sync_request`, it carries the request's `cid`.
+    /// Answers with the state of a topic: a message of category `S` with this type and payload, one
+    /// JSON value. While the application is called for a `sync_request`, it carries the request's
+    /// `cid`.
     ///
     /// # Errors
     /// [`PublishError`]; nothing was sent.
@@ -90,10 +91,11 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// Answers with the newest publication of each of the request's topics that keeps its last value, with its
-    /// position, whatever the filters of subscriptions; gives whether there was any, and none if the request wants no
-    /// snapshots. If they are more than may wait for the connection, the client is told by `LIMIT_EXCEEDED` which
-    /// topic is the first that it did not get.
+    /// Answers with the newest publication of each of the request's topics that keeps its last
+    /// value, with its position, whatever the filters of subscriptions; gives whether there was
+    /// any, and none if the request wants no snapshots. If they are more than may wait for the
+    /// connection, the client is told by `LIMIT_EXCEEDED` which topic is the first that it did not
+    /// get.
     pub fn send_newest(&mut self, request: &SyncRequest<'_>) -> bool {
         if !request.include_snapshots {
             return false;
@@ -242,7 +244,8 @@ pub(crate) fn write(
     json
 }
 
-/// What a topic of a request counts for against what clients may have published in a turn, in bytes.
+/// What a topic of a request counts for against what clients may have published in a turn, in
+/// bytes.
 const TOPIC_COST_BYTES: usize = 1024;
 
 /// What an envelope usually adds to its payload.

@@ -1,4 +1,4 @@
-//! `subscription_update` from a client: its topics, one step each, and the answer.
+//! `subscription_update` from a client: one step per topic, then the answer.
 
 use crate::limits::work::cost;
 use crate::session::Session;

@@ -1,7 +1,9 @@
-//! Panics: one of the application ends the connection that it was called for, one of the engine ends the server.
+//! Panics: one of the application ends the connection that it was called for, one of the engine
+//! ends the server.
 //!
-//! The application's calls are marked, and each call of the event loop that may reach it is caught, so that a panic costs
-//! nothing until there is one. Whether it was the application's is told by the mark.
+//! The application's calls are marked, and each call of the event loop that may reach it is caught,
+//! so that a panic costs nothing until there is one. Whether it was the application's is told by
+//! the mark.
 
 use crate::session::application::{Application, Marked};
 use crate::shard::EngineShard;
@@ -15,15 +17,16 @@ use tidewire_wire::close::CloseCode;
 pub(crate) type Panic = Box<dyn Any + Send>;
 
 impl<A: Application> EngineShard<A> {
-    /// Calls the application for a connection that is gone already, so that nothing is left to end if it panics.
+    /// Calls the application for a connection that is gone already, so that nothing is left to end
+    /// if it panics.
     pub(crate) fn contained_last(&mut self, call: impl FnOnce(&mut Marked<A>)) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| call(&mut self.app))) {
             self.note_panic(panic);
         }
     }
 
-    /// Calls what may reach the application for a connection. If that panics, the connection ends, and the result is
-    /// `None`.
+    /// Calls what may reach the application for a connection. If that panics, the connection ends,
+    /// and the result is `None`.
     #[inline(always)]
     pub(crate) fn contained<T>(
         &mut self,
@@ -41,8 +44,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Calls the application for no connection in particular. If it panics, all connections end at the end of the turn,
-    /// and the result is `None`.
+    /// Calls the application for no connection in particular. If it panics, all connections end at
+    /// the end of the turn, and the result is `None`.
     #[inline(always)]
     pub(crate) fn contained_all<T>(&mut self, call: impl FnOnce(&mut Marked<A>) -> T) -> Option<T> {
         match catch_unwind(AssertUnwindSafe(|| call(&mut self.app))) {

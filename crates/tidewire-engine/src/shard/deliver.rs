@@ -1,4 +1,4 @@
-//! From a shard's outlet to its connections: once per turn of the loop.
+//! Delivery of publications from the shard's outlet to its connections, once per turn.
 
 use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
@@ -52,8 +52,8 @@ impl<A: Application> EngineShard<A> {
         self.core.shared.hub.outlets[self.core.index as usize].bytes() > 0
     }
 
-    /// Puts publications into the batches of their topics: as many as the budget has room for, or up to one that some
-    /// of its subscribers get by one subscription and some by another.
+    /// Puts publications into the batches of their topics: as many as the budget has room for, or
+    /// up to one that some of its subscribers get by one subscription and some by another.
     fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
         self.core.topics.round.start();
         while budget.bytes < DELIVERY_BYTES_PER_TURN
@@ -66,7 +66,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Delivers one publication, or puts it into the batches of its topics; to how many connections it goes.
+    /// Delivers one publication, or puts it into the batches of its topics; to how many connections
+    /// it goes.
     fn deliver_one(&mut self, io: &mut Io, delivery: Delivery, budget: &mut Budget) -> usize {
         let Delivery {
             seq,
@@ -159,7 +160,8 @@ impl<A: Application> EngineShard<A> {
 
     fn flush_all(&mut self, io: &mut Io, budget: &mut Budget) {
         let mut touched = std::mem::take(&mut self.core.topics.touched);
-        // With one topic no connection gets anything else this turn that it could leave together with.
+        // With one topic no connection gets anything else this turn that it could leave together
+        // with.
         let when = if touched.len() == 1 {
             When::Now
         } else {
@@ -172,8 +174,8 @@ impl<A: Application> EngineShard<A> {
         self.core.topics.touched = touched;
     }
 
-    /// Sends the batch of a topic to its subscribers; for those that the budget does not cover it waits for the next
-    /// turn.
+    /// Sends the batch of a topic to its subscribers; for those that the budget does not cover it
+    /// waits for the next turn.
     fn flush(&mut self, io: &mut Io, slot: Slot, when: When, budget: &mut Budget) {
         let Some(topic) = self.core.topics.topic_mut(slot) else {
             return;
@@ -241,7 +243,8 @@ impl<A: Application> EngineShard<A> {
         true
     }
 
-    /// Sends publications to members of a group; to how many, which are all unless the budget ends before.
+    /// Sends publications to members of a group; to how many, which are all unless the budget ends
+    /// before.
     fn send_group(
         &mut self,
         io: &mut Io,
@@ -298,8 +301,8 @@ impl<A: Application> EngineShard<A> {
         members.len()
     }
 
-    /// Whether a connection gets all of these publications in the form that it shares with others, and by this
-    /// subscription.
+    /// Whether a connection gets all of these publications in the form that it shares with others,
+    /// and by this subscription.
     fn gets_all(&mut self, id: ConnectionId, items: &[Item]) -> bool {
         let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
             return false;
@@ -393,7 +396,8 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
-    /// Sends what waited for a connection to take what it had been sent, as far as it takes it and the turn has time.
+    /// Sends what waited for a connection to take what it had been sent, as far as it takes it and
+    /// the turn has time.
     pub(crate) fn send_waiting(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(mut session) = self.session(io, id) else {
             return;
@@ -477,8 +481,8 @@ impl Budget {
         self.is_spent() || self.bytes >= DELIVERY_BYTES_PER_TURN
     }
 
-    /// Whether a subscriber with this filter gets a publication. The protocol's own messages have no payload to
-    /// look at.
+    /// Whether a subscriber with this filter gets a publication. The protocol's own messages have
+    /// no payload to look at.
     fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
         let content = item.publication.content();
         if content.is_empty() {
@@ -498,7 +502,8 @@ impl LagLimits {
     }
 }
 
-/// Whether a connection does not take what it has been sent. If it does not, it will be reported to have drained.
+/// Whether a connection does not take what it has been sent. If it does not, it will be reported to
+/// have drained.
 fn lags(io: &mut Io, id: ConnectionId) -> bool {
     if io.queued_bytes(id) > LAG_BYTES && !io.is_blocked(id) {
         // Nothing but what waits.
@@ -507,16 +512,19 @@ fn lags(io: &mut Io, id: ConnectionId) -> bool {
     io.is_blocked(id)
 }
 
-/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too small.
+/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too
+/// small.
 const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
 
 /// How many times what one lagging subscription may have waiting all of a connection may.
 const LAG_SHARES: usize = 16;
 
-/// What one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the kernel's part can be as much again.
-/// The rest waits for the next turn, so that the sockets are read in between. What was gathered stays together, so that
-/// writes to thousands of subscribers have as much in them as without the cut.
+/// What one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the
+/// kernel's part can be as much again. The rest waits for the next turn, so that the sockets are
+/// read in between. What was gathered stays together, so that writes to thousands of subscribers
+/// have as much in them as without the cut.
 const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
 
-/// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
+/// Past so many bytes that wait for a socket it is asked whether it takes them before more are
+/// added.
 const LAG_BYTES: usize = 64 * 1024;

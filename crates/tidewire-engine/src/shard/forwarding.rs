@@ -1,8 +1,8 @@
 //! Connections that a proxy hands on: the address that counts is that of whom it forwards.
 //!
-//! A connection from a trusted proxy may begin with a PROXY header; then the address in it counts, also for the limit
-//! of pending handshakes. If the address that counts so far is that of a trusted proxy, the header lines of the request
-//! are asked as well. Nobody else is believed.
+//! A connection from a trusted proxy may begin with a PROXY header; then the address in it counts,
+//! also for the limit of pending handshakes. If the address that counts so far is that of a trusted
+//! proxy, the header lines of the request are asked as well. Nobody else is believed.
 
 use crate::config::TrustedProxies;
 use crate::limits::source::Source;
@@ -43,8 +43,8 @@ impl<A: Application> EngineShard<A> {
         self.start_pending(io, id, source);
     }
 
-    /// Reads what comes before a session: the header of a proxy, the beginning of TLS, the request. Returns how many
-    /// bytes it was.
+    /// Reads what comes before a session: the header of a proxy, the beginning of TLS, the request.
+    /// Returns how many bytes it was.
     pub(crate) fn receive_opening(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let Some(header_bytes) = self.receive_proxy_header(io, id, data) else {
             return 0;

@@ -1,4 +1,4 @@
-//! The opening handshake in the server: who may come in, and how the others are told.
+//! The opening handshake: which connections are accepted, and how the others are rejected.
 
 use crate::auth::{Claims, TokenError, Verifier, find_token};
 use crate::clock::wire_now;
@@ -50,7 +50,8 @@ struct Guest {
 }
 
 impl<A: Application> EngineShard<A> {
-    /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is incomplete.
+    /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is
+    /// incomplete.
     pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
         let limits = wire::Limits {
             head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
@@ -168,7 +169,8 @@ impl<A: Application> EngineShard<A> {
         self.with_inbound(io, id, |inbound| inbound.announce_when_encrypted(peer));
     }
 
-    /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.
+    /// The upgrade was accepted only so that the error can be read: it is said, with close code
+    /// 4401.
     fn refuse_after_upgrade(
         &mut self,
         io: &mut Io,
@@ -337,7 +339,8 @@ fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
     request.chosen_protocol(&config.subprotocols, prefix)
 }
 
-/// Whether a page calls a server that is most likely meant for this machine alone, and is not expected to.
+/// Whether a page calls a server that is most likely meant for this machine alone, and is not
+/// expected to.
 fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
     let is_expected = |origin: &str| match &config.origins {
         OriginPolicy::Any => true,

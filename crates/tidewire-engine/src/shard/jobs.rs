@@ -68,14 +68,15 @@ impl<A: Application> EngineShard<A> {
         let mut progress = JobProgress::Done;
         self.with_inbound(io, id, |inbound| {
             progress = inbound.work();
-            if inbound.session.state.intake.is_some() {
-                inbound.session.settle_intake();
+            if inbound.session.state.producer.is_some() {
+                inbound.session.acknowledge_accepted();
             }
         });
         progress
     }
 
-    /// A reason not to read a connection is over: its jobs go on or, if it has none, it is read again.
+    /// A reason not to read a connection is over: its jobs go on or, if it has none, it is read
+    /// again.
     pub(crate) fn go_on(&mut self, io: &mut Io, id: ConnectionId) {
         let Some(connection) = self.connection(id) else {
             return;

@@ -1,4 +1,4 @@
-//! What other threads ask of a shard.
+//! Mail of a shard: what other threads ask of it.
 
 use crate::model::Outgoing;
 use crate::shard::view::Question;

@@ -14,7 +14,7 @@ mod pending_handshakes;
 pub(crate) mod view;
 
 use crate::clock::wire_now;
-use crate::limits::drain::Leaving;
+use crate::limits::drain::DrainProgress;
 use crate::limits::owner::OwnerId;
 use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
 use crate::limits::rate::TokenBucket;
@@ -62,7 +62,7 @@ pub(crate) struct EngineShard<A> {
     /// The time of the last turn.
     turned: Option<Instant>,
     /// Who is still to leave, while the server drains.
-    pub(crate) leaving: Option<Leaving>,
+    pub(crate) drain: Option<DrainProgress>,
     /// The application has panicked in a call for no connection in particular.
     pub(crate) has_failed: bool,
     /// The server has stopped; this is the last turn but one.
@@ -86,7 +86,7 @@ impl<A: Application> EngineShard<A> {
             slots: Vec::new(),
             sweep_ms: SWEEP_INTERVAL_MS,
             turned: None,
-            leaving: None,
+            drain: None,
             has_failed: false,
             is_stopping: false,
         }
@@ -180,8 +180,8 @@ impl<A: Application> EngineShard<A> {
         self.contained_all(|app| app.is_ready()).unwrap_or(true)
     }
 
-    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what was sent to this shard
-    /// before is there.
+    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what
+    /// was sent to this shard before is there.
     fn stop_if_told(&mut self, io: &mut Io) {
         if self.is_stopping {
             io.stop();
@@ -289,8 +289,8 @@ impl<A: Application> Handler for EngineShard<A> {
             access_is_set: false,
             topics: None,
             calls: None,
-            intake: self.core.shared.intake.new_session(),
-            breaker: None,
+            producer: self.core.shared.producers.new_session(),
+            error_budget: None,
             layers: None,
             unannounced: None,
             close: None,
@@ -332,8 +332,8 @@ impl<A: Application> Handler for EngineShard<A> {
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
         }
-        let intake = connection.state.intake.as_deref();
-        self.core.shared.intake.close(intake, io.now().unix_ms);
+        let producer = connection.state.producer.as_deref();
+        self.core.shared.producers.close(producer, io.now().unix_ms);
         let counters = &self.core.counters;
         match closed {
             Closed::OutboxOverflow => {
@@ -423,7 +423,7 @@ impl<A: Application> Handler for EngineShard<A> {
             self.resume(io, backlogged, |pauses| pauses.backlog = false);
         }
         self.sweep_pending(io);
-        self.send_away(io);
+        self.drain(io);
         if !self.waiting.is_empty() && self.is_ready() {
             let waiting = std::mem::take(&mut self.waiting);
             self.resume(io, waiting, |pauses| pauses.application = false);
@@ -441,7 +441,7 @@ impl<A: Application> Handler for EngineShard<A> {
         if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
             self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
             self.core.shared.hub.sweep(io.now().unix_ms);
-            self.core.shared.intake.sweep(io.now().unix_ms);
+            self.core.shared.producers.sweep(io.now().unix_ms);
         }
     }
 
@@ -488,15 +488,15 @@ impl<A: Application> Handler for EngineShard<A> {
         let wakes = [
             self.next_pending(self.turned),
             self.core.calls.wake_at(),
-            self.next_leaving(),
+            self.next_drain_close(),
             retry,
         ];
         wakes.into_iter().flatten().min()
     }
 }
 
-/// How often a shard asks whether the others have delivered what its clients published, and whether the next second
-/// of an owner has begun.
+/// How often a shard asks whether the others have delivered what its clients published, and whether
+/// the next second of an owner has begun.
 const BACKLOG_RETRY: Duration = Duration::from_millis(2);
 
 /// How often the first shard lets go of what is too old, in milliseconds.

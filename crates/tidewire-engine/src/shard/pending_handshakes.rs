@@ -1,4 +1,4 @@
-//! The pending handshakes of a shard and its connections.
+//! Pending handshakes of a shard, and the connections that they belong to.
 
 use crate::config::Limits;
 use crate::limits::pending_handshakes::{Decision, PendingLimits};
@@ -21,8 +21,8 @@ impl PendingLimits {
 }
 
 impl<A: Application> EngineShard<A> {
-    /// A connection has come from `source`, or proves to come from there: it is read, or parked for now. Whether it is
-    /// read.
+    /// A connection has come from `source`, or proves to come from there: it is read, or parked for
+    /// now. Whether it is read.
     pub(crate) fn start_pending(&mut self, io: &mut Io, id: ConnectionId, source: Source) -> bool {
         let now_ms = io.now().monotonic_ms;
         let is_admitted = self.pending.handle_source(id, source, now_ms);
@@ -52,7 +52,8 @@ impl<A: Application> EngineShard<A> {
         has_dropped
     }
 
-    /// When [`sweep_pending`](Self::sweep_pending) is to be called again, given when it was called last.
+    /// When [`sweep_pending`](Self::sweep_pending) is to be called again, given when it was called
+    /// last.
     pub(crate) fn next_pending(&self, swept: Option<Instant>) -> Option<Instant> {
         let wait_ms = self.pending.poll_timeout_ms()?;
         Some(swept? + Duration::from_millis(wait_ms))

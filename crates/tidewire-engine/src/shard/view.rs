@@ -1,4 +1,4 @@
-//! What a shard answers from its own connections and topics.
+//! Queries that a shard answers from its own connections and topics.
 
 use crate::model::ConnectionKey;
 use crate::model::queries::{ConnectionInfo, ConnectionQuery, TopicInfo, TopicQuery};

@@ -1,4 +1,4 @@
-//! The open calls of a shard, in both directions, and how they end.
+//! Open calls of a shard, in both directions.
 
 use crate::model::calls::{CallFailure, NewCall, call_error};
 use crate::model::{ConnectionKey, is_payload};
@@ -53,8 +53,8 @@ pub(crate) struct SentCall {
     pub(crate) outcome: CallOutcome,
 }
 
-/// What responders on any thread have answered. It holds at most one answer for each responder there has been, and
-/// those are bounded by the calls that a connection may have open.
+/// What responders on any thread have answered. It holds at most one answer for each responder
+/// there has been, and those are bounded by the calls that a connection may have open.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerInbox {
     answers: Mutex<VecDeque<CallAnswer>>,
@@ -126,8 +126,9 @@ impl ShardCalls {
     }
 }
 
-/// Answers one call of a client, once, from any thread. Clones answer the same call. When the last of them is dropped
-/// without an answer, the client gets `HANDLER_ERROR`; when the call's time is over, `TIMEOUT`.
+/// Answers one call of a client, once, from any thread. Clones answer the same call. When the last
+/// of them is dropped without an answer, the client gets `HANDLER_ERROR`; when the call's time is
+/// over, `TIMEOUT`.
 #[derive(Debug, Clone)]
 pub struct Responder(pub(crate) Arc<PendingAnswer>);
 
@@ -157,9 +158,10 @@ pub(crate) struct PostedCall {
 }
 
 impl Responder {
-    /// Answers with one JSON value or an error; `false` if the call had been answered before. A text that is not
-    /// JSON, or is nested deeper than 61 levels, and an error without a code reach the client as `HANDLER_ERROR`. An
-    /// answer after the call's time, or to a connection that is gone, is dropped and counted.
+    /// Answers with one JSON value or an error; `false` if the call had been answered before. A
+    /// text that is not JSON, or is nested deeper than 61 levels, and an error without a code reach
+    /// the client as `HANDLER_ERROR`. An answer after the call's time, or to a connection that is
+    /// gone, is dropped and counted.
     #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
     pub fn respond(&self, answer: Result<String, CallError>) -> bool {
         let is_first = self.0.take();

@@ -42,7 +42,8 @@ impl Core {
         sent_bytes
     }
 
-    /// Appends the compressed form that any connection with this window or a larger one understands.
+    /// Appends the compressed form that any connection with this window or a larger one
+    /// understands.
     pub(crate) fn compress_alone(&mut self, window_bits: u8, payload: &[u8], out: &mut Vec<u8>) {
         self.counters.messages_compressed.add(1);
         let level = self.shared.config.compression.level;
@@ -51,7 +52,8 @@ impl Core {
             .compress(payload, out);
     }
 
-    /// Calls `write` with `C:` and the payload as a zlib stream or, if that is no smaller, the payload itself.
+    /// Calls `write` with `C:` and the payload as a zlib stream or, if that is no smaller, the
+    /// payload itself.
     pub(crate) fn with_zlib<T>(
         &mut self,
         payload: Payload<'_>,

@@ -1,4 +1,4 @@
-//! What a shard keeps of one connection.
+//! State of one connection.
 
 use crate::limits::errors::ErrorBudget;
 use crate::limits::owner::OwnerId;
@@ -8,7 +8,7 @@ use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
 use crate::state::jobs::Jobs;
 use crate::state::layers::{EncryptionLayer, Layers};
-use crate::state::producers::SessionIntake;
+use crate::state::producers::SessionProducer;
 use crate::state::topics::{Holder, SessionTopics};
 use crate::topics::access::Access;
 use std::net::SocketAddr;
@@ -18,8 +18,8 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{ServerProfile, ServerSession};
 
-/// One connection: what reads its messages, and the rest, apart because a message that is being handled
-/// borrows its reader.
+/// One connection: what reads its messages, and the rest, apart because a message that is being
+/// handled borrows its reader.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) reader: MessageReader,
@@ -56,9 +56,9 @@ pub(crate) struct ConnectionState {
     /// Its open calls, once it has had some.
     pub(crate) calls: Option<Box<SessionCalls>>,
     /// What tells its repeated messages from new ones, if they have to be.
-    pub(crate) intake: Option<Box<SessionIntake>>,
+    pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.
-    pub(crate) breaker: Option<Box<ErrorBudget>>,
+    pub(crate) error_budget: Option<Box<ErrorBudget>>,
     /// What is between its messages and its frames, if anything.
     pub(crate) layers: Option<Box<Layers>>,
     /// Who the application hears of when the session is encrypted, if it has to be.
@@ -132,9 +132,9 @@ impl Refusals {
 impl ConnectionState {
     /// Whether so much of it had to be refused that it is being closed.
     pub(crate) fn is_refused(&self) -> bool {
-        self.breaker
+        self.error_budget
             .as_ref()
-            .is_some_and(|breaker| breaker.is_open())
+            .is_some_and(|budget| budget.is_exhausted())
     }
 
     /// When its timer has something to do next while it is open, on the monotonic clock.
@@ -177,8 +177,8 @@ impl Connection {
 const REFUSAL_INTERVAL_MS: u64 = 1_000;
 
 impl ConnectionState {
-    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP connection. `None`
-    /// if it is gone already.
+    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP
+    /// connection. `None` if it is gone already.
     pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
         match self.forwarded.as_deref() {
             Some(address) => Some(*address),

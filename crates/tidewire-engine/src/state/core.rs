@@ -1,4 +1,4 @@
-//! What a shard has besides its application and its connections.
+//! State that a shard shares among its connections.
 
 use crate::counters::Counters;
 use crate::limits::work::Meter;

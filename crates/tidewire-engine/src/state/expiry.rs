@@ -22,7 +22,8 @@ impl Expiry {
         let expires_at_ms = expires_at_s.saturating_mul(1_000);
         let expires_ms = monotonic(expires_at_ms, now);
         let left_ms = expires_ms.saturating_sub(now.monotonic_ms);
-        // A client whose tokens are short-lived is not asked for another one as soon as it has given one.
+        // A client whose tokens are short-lived is not asked for another one as soon as it has
+        // given one.
         let lead_ms = auth.warning_s.saturating_mul(1_000).min(left_ms / 2);
         let warns_ms = expires_ms.saturating_sub(lead_ms).max(now.monotonic_ms);
         Self {
@@ -59,7 +60,8 @@ fn monotonic(unix_ms: u64, now: Now) -> u64 {
 }
 
 impl Core {
-    /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it does not end with it.
+    /// When a session ends whose token expires at this time, in seconds since 1970; `None` if it
+    /// does not end with it.
     pub(crate) fn expiry_at(&self, expires_at_s: u64, now: Now) -> Option<Box<Expiry>> {
         let auth = self.shared.config.auth.as_ref()?;
         auth.ends_sessions

@@ -137,8 +137,8 @@ impl Refresh {
     }
 }
 
-/// A request that is not answered yet: its topics are checked one by one, and then entered all at once, so that no
-/// publication of them comes before the answer.
+/// A request that is not answered yet: its topics are checked one by one, and then entered all at
+/// once, so that no publication of them comes before the answer.
 #[derive(Debug)]
 pub(crate) struct SubscriptionJob {
     pub(crate) action: Action,
@@ -147,7 +147,8 @@ pub(crate) struct SubscriptionJob {
     /// Those that the client may have.
     pub(crate) allowed: Vec<(String, Kind)>,
     pub(crate) positions: HashMap<String, Position>,
-    /// The document of a filter that is not compiled yet: only who may have one of the topics gets so far.
+    /// The document of a filter that is not compiled yet: only who may have one of the topics gets
+    /// so far.
     pub(crate) filter: Option<Value>,
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
@@ -295,7 +296,8 @@ impl HistoryJob {
         }
     }
 
-    /// Begins the answer at a page; false if it ends there, because what was asked from is not known any more.
+    /// Begins the answer at a page; false if it ends there, because what was asked from is not
+    /// known any more.
     pub(crate) fn begin(&mut self, page: &Page<Arc<Publication>>, position: Position) -> bool {
         let since = self.since.take();
         let is_known = |since: &HistoryPosition| {
@@ -325,7 +327,8 @@ impl HistoryJob {
         begins
     }
 
-    /// Whether a page continues where the last one ended: no publication between them was dropped meanwhile.
+    /// Whether a page continues where the last one ended: no publication between them was dropped
+    /// meanwhile.
     pub(crate) fn joins(&self, page: &Page<Arc<Publication>>, position: Position) -> bool {
         let Some(answer) = &self.answer else {
             return false;

@@ -1,4 +1,4 @@
-//! What lies between a connection's messages and its frames: compression and encryption.
+//! Layers between a connection's messages and its frames: compression and encryption.
 
 use crate::config::{Config, Deflate, Encryption};
 use tidewire_wire::deflate::{
@@ -68,7 +68,8 @@ impl DeflateLayer {
         !self.parameters.client_no_context_takeover
     }
 
-    /// Appends the compressed form of one message, which may refer to those before it if that was agreed.
+    /// Appends the compressed form of one message, which may refer to those before it if that was
+    /// agreed.
     pub(crate) fn compress(
         &mut self,
         shared: &mut SharedDeflate,
@@ -120,8 +121,9 @@ impl SharedDeflate {
     }
 }
 
-/// The parameters of permessage-deflate that the server prefers; `None` if it declines the extension. A server that
-/// requires encryption declines it: browsers would compress ciphertext (PROTOCOL.md, section 9.2 (7)).
+/// The parameters of permessage-deflate that the server prefers; `None` if it declines the
+/// extension. A server that requires encryption declines it: browsers would compress ciphertext
+/// (PROTOCOL.md, section 9.2 (7)).
 pub(crate) fn wanted(config: &Config) -> Option<DeflateParameters> {
     if config.encryption == Encryption::Required {
         return None;

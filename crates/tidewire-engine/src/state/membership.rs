@@ -13,7 +13,8 @@ use tidewire_net::ConnectionId;
 use tidewire_wire::session::Now;
 
 impl Core {
-    /// A new connection has been accepted. One that leaves under the same key, which is rare, does so at once.
+    /// A new connection has been accepted. One that leaves under the same key, which is rare, does
+    /// so at once.
     pub(crate) fn make_way(&mut self, id: ConnectionId) {
         if self.leavers.is_empty() || !self.leavers.contain(id) {
             return;

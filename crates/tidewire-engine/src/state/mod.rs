@@ -1,4 +1,4 @@
-//! What a shard keeps: its core, its connections, their layers and their open calls.
+//! State of a server, its shards and its connections. Behaviour of connections is in `session`.
 
 pub(crate) mod calls;
 pub(crate) mod compression;

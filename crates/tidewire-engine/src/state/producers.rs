@@ -8,21 +8,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What all shards know of messages that were taken.
 #[derive(Debug)]
-pub(crate) struct SharedIntake {
+pub(crate) struct SharedProducers {
     producers: Mutex<Producers>,
     /// The ids that were seen, if that is asked for.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<SeenIds>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenIds {
     keys: IdKeys,
     ids: Mutex<Remembered<()>>,
 }
 
 /// What a connection has of it, if its messages have to be looked at.
 #[derive(Debug, Default)]
-pub(crate) struct SessionIntake {
+pub(crate) struct SessionProducer {
     pub(crate) producer: Option<OpenProducer>,
     /// Where its ids mean something, once it has sent one.
     pub(crate) scope: Option<Box<str>>,
@@ -36,16 +36,17 @@ pub(crate) struct OpenProducer {
     pub(crate) handle: ProducerHandle,
     /// Something was taken, or was taken before, since it was acknowledged last.
     pub(crate) owes_ack: bool,
-    /// What is to be told of gaps: the number that is missing, and how many messages were refused for it.
+    /// What is to be told of gaps: the number that is missing, and how many messages were refused
+    /// for it.
     pub(crate) gap: Option<(u64, u64)>,
 }
 
-impl SharedIntake {
+impl SharedProducers {
     pub(crate) fn new(config: &Intake) -> Self {
         let ids_max = config.remembered_ids_max;
         Self {
             producers: Mutex::new(Producers::new(config.producers_max, config.producer_ttl_ms)),
-            seen: config.deduplicate.then(|| Seen {
+            seen: config.deduplicate.then(|| SeenIds {
                 keys: IdKeys::new(),
                 ids: Mutex::new(Remembered::new(ids_max)),
             }),
@@ -53,30 +54,30 @@ impl SharedIntake {
     }
 
     /// What a new connection starts with.
-    pub(crate) fn new_session(&self) -> Option<Box<SessionIntake>> {
+    pub(crate) fn new_session(&self) -> Option<Box<SessionProducer>> {
         self.seen.is_some().then(Box::default)
     }
 
     /// A connection is gone.
-    pub(crate) fn close(&self, session: Option<&SessionIntake>, now_unix_ms: u64) {
+    pub(crate) fn close(&self, session: Option<&SessionProducer>, now_unix_ms: u64) {
         if let Some(producer) = session.and_then(|session| session.producer.as_ref()) {
-            self.producers().close(producer.handle, now_unix_ms);
+            self.locked().close(producer.handle, now_unix_ms);
         }
     }
 
     /// Forgets producers that were away for too long.
     pub(crate) fn sweep(&self, now_unix_ms: u64) {
-        self.producers().sweep(now_unix_ms, SWEPT_MAX);
+        self.locked().sweep(now_unix_ms, SWEPT_MAX);
     }
 
-    pub(crate) fn producers(&self) -> MutexGuard<'_, Producers> {
+    pub(crate) fn locked(&self) -> MutexGuard<'_, Producers> {
         self.producers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seen {
+impl SeenIds {
     /// Whether the id is new; it is not the next time.
     pub(crate) fn is_new(&self, owner: OwnerId, scope: &str, id: &str) -> bool {
         let key = self.keys.key(scope, id);

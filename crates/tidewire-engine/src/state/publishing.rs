@@ -59,13 +59,15 @@ impl Core {
         Ok(published)
     }
 
-    /// Counts what a payload of a topic makes this shard send, so that one client does not keep it from the others.
+    /// Counts what a payload of a topic makes this shard send, so that one client does not keep it
+    /// from the others.
     pub(crate) fn charge_fanout(&mut self, topic: &Arc<str>, payload_bytes: usize) {
         let receivers = self.topics.receivers(topic).max(1);
         self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * receivers;
     }
 
-    /// A session that has ended is no longer present on a topic; its leave is told when there is time for it.
+    /// A session that has ended is no longer present on a topic; its leave is told when there is
+    /// time for it.
     pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
         self.departures.push_back(Departure {
             topic,

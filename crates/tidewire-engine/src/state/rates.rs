@@ -1,4 +1,4 @@
-//! Rates of publications: what was counted at the last look.
+//! Rates of publications per topic, since the last look.
 
 use crate::topics::local::Slot;
 
@@ -14,7 +14,8 @@ struct TopicRate {
 }
 
 impl TopicRates {
-    /// Publications a second of the topic in a slot, since the last look that was a second ago or more.
+    /// Publications a second of the topic in a slot, since the last look that was a second ago or
+    /// more.
     pub(crate) fn rate(&mut self, slot: Slot, publications: u64, now_ms: u64) -> f64 {
         let index = slot as usize;
         if self.0.len() <= index {

@@ -1,4 +1,4 @@
-//! What all shards of a server share.
+//! State that all shards of a server share.
 
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
@@ -11,7 +11,7 @@ use crate::limits::errors::ErrorLimit;
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
 use crate::model::{ServerFailure, ShardHealth};
-use crate::state::producers::SharedIntake;
+use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
 use crate::topics::access::AccessRules;
 use crate::topics::hub::Hub;
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// Sessions of all shards.
     pub(crate) sessions: AtomicUsize,
     pub(crate) counters: Vec<Arc<Counters>>,
-    pub(crate) intake: SharedIntake,
+    pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
     /// What a connection may do wrong, if that is limited.
     pub(crate) error_limit: Option<ErrorLimit>,
@@ -104,7 +104,7 @@ impl Shared {
             ),
             sessions: AtomicUsize::new(0),
             counters,
-            intake: SharedIntake::new(&config.intake),
+            producers: SharedProducers::new(&config.intake),
             hosts: HostGuard::new(config.hosts.clone()),
             error_limit: ErrorLimit::new(limits.errors_max, limits.errors_window_ms),
             draining: AtomicBool::new(false),

@@ -7,7 +7,8 @@ use tidewire_wire::secure::{
     NonceWindow, SignatureError, SignedMessage, SigningKeyError, VerifyingKey,
 };
 
-/// What checks signatures, one for all shards: a message replayed on another connection is a replay too.
+/// What checks signatures, one for all shards: a message replayed on another connection is a replay
+/// too.
 #[derive(Debug)]
 pub(crate) struct Signatures {
     key: VerifyingKey,

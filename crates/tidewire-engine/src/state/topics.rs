@@ -1,4 +1,4 @@
-//! What a session has of topics, and sessions that are leaving theirs.
+//! State of a session's topics, and of sessions that are leaving theirs.
 
 use crate::limits::owner::OwnerId;
 use crate::model::{ConnectionKey, Position};
@@ -44,8 +44,8 @@ pub(crate) struct SessionTopics {
 }
 
 impl SessionTopics {
-    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes, and those of many are
-    /// dropped together.
+    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes,
+    /// and those of many are dropped together.
     pub(crate) fn forget_lossy(&mut self, lossy: &Lossy) {
         self.lagging_bytes -= lossy.bytes();
         if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
@@ -99,7 +99,8 @@ pub(crate) struct Holder {
     pub(crate) owner: OwnerId,
 }
 
-/// The sessions of a shard that have ended and are still in some of their topics. Nothing is delivered to them.
+/// The sessions of a shard that have ended and are still in some of their topics. Nothing is
+/// delivered to them.
 #[derive(Debug, Default)]
 pub(crate) struct Leavers {
     pub(crate) queue: VecDeque<Leaver>,

@@ -1,4 +1,4 @@
-//! Who may subscribe to what, publish where, and see who is present.
+//! Access rules: who may subscribe to topics, publish to them and see presence.
 
 use super::name::{InvalidTopic, check_topic, check_topic_or_pattern, covers, overlaps};
 use crate::limits::work::cost;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// What is allowed and what is denied, as globs: topic names and patterns (`orders.*`, `orders.>`, `>`
-/// for everything). `{sub}` in a glob stands for the user's name. What no glob allows is denied, and
-/// what a glob denies stays denied, whatever else allows it.
+/// What is allowed and what is denied, as globs: topic names and patterns (`orders.*`, `orders.>`,
+/// `>` for everything). `{sub}` in a glob stands for the user's name. What no glob allows is
+/// denied, and what a glob denies stays denied, whatever else allows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rules {
@@ -41,13 +41,13 @@ pub struct AccessRules {
     /// For presence queries. Default: the rules of `subscribe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence: Option<Rules>,
-    /// For membership in queue groups, besides the rules of `subscribe`: a member takes publications away from the
-    /// others. Default: nothing is allowed.
+    /// For membership in queue groups, besides the rules of `subscribe`: a member takes
+    /// publications away from the others. Default: nothing is allowed.
     pub queue_group: Rules,
 }
 
-/// Why a document does not hold access rules. It is the fault of whoever wrote the document, and a retry
-/// does not help.
+/// Why a document does not hold access rules. It is the fault of whoever wrote the document, and a
+/// retry does not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRules {
     /// It has not the shape of [`AccessRules`].
@@ -98,10 +98,11 @@ impl AccessRules {
     /// Reads and checks the rules in a claim of a token.
     ///
     /// # Errors
-    /// [`InvalidRules`] if it has another shape or unknown names, more than 256 globs, or a glob that is
-    /// not a topic name or pattern.
+    /// [`InvalidRules`] if it has another shape or unknown names, more than 256 globs, or a glob
+    /// that is not a topic name or pattern.
     pub fn from_claim(claim: &Value) -> Result<Self, InvalidRules> {
-        // Derived readers take an array for a structure, which is more lenient than the documentation.
+        // Derived readers take an array for a structure, which is more lenient than the
+        // documentation.
         let sections = claim.as_object();
         if !sections.is_some_and(|sections| sections.values().all(|rules| !rules.is_array())) {
             return Err(InvalidRules::Shape(
@@ -162,17 +163,19 @@ impl AccessRules {
     }
 }
 
-/// The rules of one connection. Cheap to clone; connections whose rules do not name the user share them.
+/// The rules of one connection. Cheap to clone; connections whose rules do not name the user share
+/// them.
 #[derive(Debug, Clone)]
 pub struct Access(Arc<AccessRules>);
 
 impl Access {
     /// Puts the user's name in the place of `{sub}`.
     ///
-    /// A name can never widen a rule: if it is not fit to be one segment of a topic (it is empty, or has
-    /// a `.`, `*`, `>`, white space or a control character), or if there is none, a rule that allows with
-    /// `{sub}` allows nothing. A rule that denies with `{sub}` takes a name with dots as it is, since
-    /// there are topics of that name, and denies nothing if no topic can have the name.
+    /// A name can never widen a rule: if it is not fit to be one segment of a topic (it is empty,
+    /// or has a `.`, `*`, `>`, white space or a control character), or if there is none, a rule
+    /// that allows with `{sub}` allows nothing. A rule that denies with `{sub}` takes a name with
+    /// dots as it is, since there are topics of that name, and denies nothing if no topic can have
+    /// the name.
     pub fn bind(rules: &Arc<AccessRules>, user: Option<&str>) -> Self {
         if !rules.names_the_user() {
             return Self(Arc::clone(rules));
@@ -190,8 +193,9 @@ impl Access {
         }))
     }
 
-    /// Whether a subscription to this checked topic or pattern is allowed: a pattern must be covered as a
-    /// whole by one glob that allows, and must not have a topic in common with one that denies.
+    /// Whether a subscription to this checked topic or pattern is allowed: a pattern must be
+    /// covered as a whole by one glob that allows, and must not have a topic in common with one
+    /// that denies.
     pub fn may_subscribe(&self, topic_or_pattern: &str) -> bool {
         self.0.subscribe.allows(topic_or_pattern)
     }
@@ -208,7 +212,8 @@ impl Access {
         self.0.publish.allows(topic)
     }
 
-    /// Whether the client may be a member of queue groups of this checked topic, if it may subscribe to it.
+    /// Whether the client may be a member of queue groups of this checked topic, if it may
+    /// subscribe to it.
     pub fn may_join_group(&self, topic: &str) -> bool {
         self.0.queue_group.allows(topic)
     }
@@ -229,8 +234,8 @@ impl Rules {
     }
 }
 
-/// The globs of this user; those with `{sub}` fall away if there is no name to put there, or if they
-/// become longer than a topic can be.
+/// The globs of this user; those with `{sub}` fall away if there is no name to put there, or if
+/// they become longer than a topic can be.
 fn bind_globs(globs: &[String], user: Option<&str>) -> Vec<String> {
     let bind = |glob: &String| {
         if !glob.contains(PLACEHOLDER) {

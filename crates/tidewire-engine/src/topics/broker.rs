@@ -1,8 +1,8 @@
-//! What keeps histories and presence: in the memory of this process, or of another.
+//! The broker: keeps histories and presence, in the memory of this process or elsewhere.
 //!
-//! A server asks its broker for everything that several servers would have to agree on: the place of a publication
-//! in its topic, what was published before, and who is there. What the broker accepts it hands to the server's
-//! [`Sink`], in the order of positions.
+//! A server asks its broker for everything that several servers would have to agree on: the place
+//! of a publication in its topic, what was published before, and who is there. What the broker
+//! accepts it hands to the server's [`Sink`], in the order of positions.
 
 #[cfg(test)]
 mod contract;
@@ -37,8 +37,8 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         sink: &dyn Sink,
     ) -> Position;
 
-    /// What was published after a position; without it, where the topic stands. Calls `locked` at a moment when
-    /// all of that, and nothing else, has been handed to the sink.
+    /// What was published after a position; without it, where the topic stands. Calls `locked` at a
+    /// moment when all of that, and nothing else, has been handed to the sink.
     fn recover(
         &self,
         topic: &Arc<str>,

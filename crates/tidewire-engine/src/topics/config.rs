@@ -1,4 +1,4 @@
-//! What a server can be told about topics.
+//! Configuration of topics.
 
 use super::access::AccessRules;
 use super::history::HistoryLimits;
@@ -11,11 +11,11 @@ use tidewire_wire::session::Overload;
 pub struct Topics {
     /// What clients may do. Default: nothing. An application may do everything.
     pub access: AccessRules,
-    /// The claim of a token that holds its user's own rules, in place of `access`; `None` to look at no claim.
-    /// Default `topics`.
+    /// The claim of a token that holds its user's own rules, in place of `access`; `None` to look
+    /// at no claim. Default `topics`.
     pub access_claim: Option<String>,
-    /// What is kept of which topics: the first rule that matches a topic's name counts; none for the plain
-    /// topics that keep nothing. Default: empty.
+    /// What is kept of which topics: the first rule that matches a topic's name counts; none for
+    /// the plain topics that keep nothing. Default: empty.
     pub rules: Vec<TopicRule>,
     /// The limits of topics.
     pub limits: TopicLimits,
@@ -26,17 +26,18 @@ pub struct Topics {
 pub struct TopicRule {
     /// A topic's name, or a pattern such as `orders.*` or `orders.>`; `>` is all.
     pub pattern: String,
-    /// Publications kept for those who were away; without it nothing can be recovered, and publications have no
-    /// position. Default `None`.
+    /// Publications kept for those who were away; without it nothing can be recovered, and
+    /// publications have no position. Default `None`.
     pub history: Option<HistoryLimits>,
     /// Subscribers get the newest publication at once; needs `history`. Default `false`.
     pub last_value: bool,
     /// Subscribers are told who else is there. Default `false`.
     pub presence: bool,
-    /// What happens to a subscription that lags and says nothing about it. Default: its connection ends.
+    /// What happens to a subscription that lags and says nothing about it. Default: its connection
+    /// ends.
     pub overload: Overload,
-    /// The priority of its publications; those of a topic with history all have this one, so that they arrive in
-    /// their order. Default normal.
+    /// The priority of its publications; those of a topic with history all have this one, so that
+    /// they arrive in their order. Default normal.
     pub priority: Priority,
 }
 
@@ -45,35 +46,40 @@ pub struct TopicRule {
 pub struct TopicLimits {
     /// Topics and patterns that one connection may have. Default 10,000.
     pub subscriptions_per_connection_max: usize,
-    /// What the subscriptions of one connection may take, in bytes as estimated: names, patterns, filters, queue
-    /// groups and what it says about itself. Default 16 MiB.
+    /// What the subscriptions of one connection may take, in bytes as estimated: names, patterns,
+    /// filters, queue groups and what it says about itself. Default 16 MiB.
     pub subscription_bytes_per_connection_max: usize,
-    /// The same for all connections of one user or, without authentication, of one address. Default 256 MiB.
+    /// The same for all connections of one user or, without authentication, of one address. Default
+    /// 256 MiB.
     pub subscription_bytes_per_owner_max: usize,
     /// The same for the whole server. Default 2 GiB.
     pub subscription_bytes_max: usize,
-    /// Patterns that one connection may have: each that matches a topic costs time for each publication of it.
-    /// Default 256.
+    /// Patterns that one connection may have: each that matches a topic costs time for each
+    /// publication of it. Default 256.
     pub patterns_per_connection_max: usize,
     /// Subscribers of one topic on one shard. Default 1,000,000.
     pub subscribers_per_topic_max: usize,
     /// The payload of a publication, in bytes. Default 1 MiB.
     pub payload_bytes_max: usize,
     /// Publications that a shard has yet to deliver, in bytes; past it publishing fails with
-    /// [`PublishError::Busy`](super::PublishError::Busy), and clients that publish are not read. Default 16 MiB.
+    /// [`PublishError::Busy`](super::PublishError::Busy), and clients that publish are not read.
+    /// Default 16 MiB.
     pub backlog_bytes_max: usize,
-    /// All histories together, in bytes. The topic that was not used for the longest time loses its own first.
-    /// Default 256 MiB.
+    /// All histories together, in bytes. The topic that was not used for the longest time loses its
+    /// own first. Default 256 MiB.
     pub history_bytes_max: usize,
     /// Topics whose position is remembered. Default 1,000,000.
     pub history_topics_max: usize,
-    /// What a subscriber may tell others about itself (`presence`), in bytes of JSON. Default 4 KiB.
+    /// What a subscriber may tell others about itself (`presence`), in bytes of JSON. Default 4
+    /// KiB.
     pub presence_data_bytes_max: usize,
     /// Ids remembered to drop repeated publications. Default 50,000.
     pub remembered_ids_max: usize,
-    /// What may wait for one lagging subscription that conflates or drops, in publications. Default 1,000.
+    /// What may wait for one lagging subscription that conflates or drops, in publications. Default
+    /// 1,000.
     pub lag_publications_max: usize,
-    /// The same in bytes; all lagging subscriptions of a connection together may have 16 times as much. Default 1 MiB.
+    /// The same in bytes; all lagging subscriptions of a connection together may have 16 times as
+    /// much. Default 1 MiB.
     pub lag_bytes_max: usize,
     /// Publications that wait for the members of one queue group. Default 100,000.
     pub group_waiting_max: usize,
@@ -81,12 +87,13 @@ pub struct TopicLimits {
     pub group_waiting_bytes_max: usize,
     /// Queue groups of one topic. Default 64.
     pub groups_per_topic_max: usize,
-    /// What a full queue group drops; publishers are never held back. Default: what has waited longest.
+    /// What a full queue group drops; publishers are never held back. Default: what has waited
+    /// longest.
     pub group_overload: GroupOverload,
 }
 
-/// What a queue group does with a publication when it has no room for it. A drop is counted, logged and told to the
-/// member that is served next as a gap.
+/// What a queue group does with a publication when it has no room for it. A drop is counted, logged
+/// and told to the member that is served next as a gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GroupOverload {
     /// It drops what has waited longest.
@@ -121,9 +128,9 @@ impl TopicRule {
         }
     }
 
-    /// The rules that keep so many publications of the topics of each pattern in `history`, and say who is there of
-    /// those of each in `presence`. A narrow pattern comes before a wide one and has what the wide one says besides,
-    /// so that each means what it says.
+    /// The rules that keep so many publications of the topics of each pattern in `history`, and say
+    /// who is there of those of each in `presence`. A narrow pattern comes before a wide one and
+    /// has what the wide one says besides, so that each means what it says.
     #[must_use]
     pub fn keeping(history: &[(String, usize)], presence: &[String]) -> Vec<Self> {
         let histories_over = |narrow: &str| {

@@ -1,10 +1,10 @@
-//! A map for few entries that may have to hold many.
+//! A map that is small with few entries and may hold many.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that keeps its entries in one piece of memory, in no order, and an index beside them only when
-/// they are many. So one entry costs little, and the operations are O(1) for any number.
+/// A map that keeps its entries in one piece of memory, in no order, and an index beside them only
+/// when they are many. So one entry costs little, and the operations are O(1) for any number.
 #[derive(Debug)]
 pub(crate) struct DenseMap<K, V> {
     entries: Vec<(K, V)>,
@@ -117,7 +117,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// It agrees with a map of the standard library, on both sides of the number that needs an index.
+        /// It agrees with a map of the standard library, on both sides of the number that needs an
+        /// index.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((0u32..3, 0u32..40), 0..400)) {
             let mut dense = DenseMap::new();

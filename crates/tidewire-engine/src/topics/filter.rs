@@ -1,5 +1,5 @@
-//! Filters of subscriptions: a document of operators, compiled once and evaluated on the raw JSON of
-//! each payload.
+//! Filters of subscriptions: a document of operators, compiled once and evaluated on the raw JSON
+//! of each payload.
 
 mod automaton;
 mod compile;
@@ -30,14 +30,16 @@ use tidewire_wire::json::Found;
 ///
 /// # Documents
 ///
-/// A document is an object, and all its members must hold; an empty one takes everything. A member is
+/// A document is an object, and all its members must hold; an empty one takes everything. A member
+/// is
 /// - `"$and": [documents]` or `"$or": [documents]`, of at least one, or `"$not": document`;
-/// - `"path": {operators}`, all of which must hold, or `"path": value`, which is `{"$eq": value}`. An
-///   object whose names do not begin with `$` is such a value.
+/// - `"path": {operators}`, all of which must hold, or `"path": value`, which is `{"$eq": value}`.
+///   An object whose names do not begin with `$` is such a value.
 ///
-/// A path is made of names with dots between them. On an object a name is that of a member; on an array
-/// a number such as `0` is an index, counted from 0. Of members with the same name the first counts.
-/// Members whose name has a dot cannot be reached, nor at the top those that begin with a `$`.
+/// A path is made of names with dots between them. On an object a name is that of a member; on an
+/// array a number such as `0` is an index, counted from 0. Of members with the same name the first
+/// counts. Members whose name has a dot cannot be reached, nor at the top those that begin with a
+/// `$`.
 ///
 /// | operator | holds if the field is there and |
 /// |---|---|
@@ -55,25 +57,27 @@ use tidewire_wire::json::Found;
 ///
 /// # Equality and order
 ///
-/// Values of different types are never equal and have no order. Numbers are compared by value, `1` and
-/// `1.0` being equal: whole numbers exactly from -2^63 to 2^64 - 1, all others as the nearest binary
-/// floating-point number of 64 bits. Strings are compared by code point, without normalization; one that
-/// is not Unicode, because of a lone `\ud800`, is equal to nothing and in no order. Arrays are
-/// equal if their elements are, one by one; objects if they have the same names with equal values. An
-/// array is not equal to its elements: for that there is `$contains`.
+/// Values of different types are never equal and have no order. Numbers are compared by value, `1`
+/// and `1.0` being equal: whole numbers exactly from -2^63 to 2^64 - 1, all others as the nearest
+/// binary floating-point number of 64 bits. Strings are compared by code point, without
+/// normalization; one that is not Unicode, because of a lone `\ud800`, is equal to nothing and in
+/// no order. Arrays are equal if their elements are, one by one; objects if they have the same
+/// names with equal values. An array is not equal to its elements: for that there is `$contains`.
 ///
 /// # Regular expressions
 ///
-/// They have the syntax of the crate `regex`, without look-around and references back, and are not anchored. `\d`, `\w`,
-/// `\s` and `\b` are about ASCII, as in JavaScript. Each is compiled to an automaton of at most 32 KiB, so that a search
-/// takes a few nanoseconds for each byte; an expression that needs a larger one is refused. `$regex` does not hold in
-/// strings of more than 4 KiB.
+/// They have the syntax of the crate `regex`, without look-around and references back, and are not
+/// anchored. `\d`, `\w`, `\s` and `\b` are about ASCII, as in JavaScript. Each is compiled to an
+/// automaton of at most 32 KiB, so that a search takes a few nanoseconds for each byte; an
+/// expression that needs a larger one is refused. `$regex` does not hold in strings of more than 4
+/// KiB.
 ///
 /// # Limits
 ///
 /// 16 levels of nesting in the document, 64 KiB of text, 128 conditions, 1,024 values in a list, 16
-/// names in a path; 16 searches (`$contains`, `$regex` and values that are arrays or objects), 4 of them
-/// `$regex`, of 512 bytes. Searches other than `$regex` look at the first 64 KiB of a string, an array or an object.
+/// names in a path; 16 searches (`$contains`, `$regex` and values that are arrays or objects), 4 of
+/// them `$regex`, of 512 bytes. Searches other than `$regex` look at the first 64 KiB of a string,
+/// an array or an object.
 pub struct Filter {
     source: String,
     program: Program,
@@ -90,13 +94,14 @@ impl Filter {
         Ok(Self { source, program })
     }
 
-    /// The document as JSON text, the same for equal documents, whatever the order of their members. Two
-    /// filters with the same text take the same publications.
+    /// The document as JSON text, the same for equal documents, whatever the order of their
+    /// members. Two filters with the same text take the same publications.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What it takes to look at a payload of so many bytes, at most, in units of [work](crate::limits::work).
+    /// What it takes to look at a payload of so many bytes, at most, in units of
+    /// [work](crate::limits::work).
     pub(crate) fn match_cost(&self, payload_bytes: usize) -> u64 {
         self.program.match_cost(payload_bytes)
     }
@@ -113,8 +118,8 @@ impl Filter {
 
     /// Whether the filter takes this payload, which is JSON text.
     ///
-    /// Only as much of it is read as the filter needs. Of text that is not valid JSON the answer may be
-    /// either, but it never panics.
+    /// Only as much of it is read as the filter needs. Of text that is not valid JSON the answer
+    /// may be either, but it never panics.
     pub fn matches(&self, payload: &[u8]) -> bool {
         if self.program.slots() <= SLOTS_INLINE {
             let mut found = [const { Found::Missing }; SLOTS_INLINE];

@@ -9,13 +9,13 @@ use self::queue::{Held, Waiting};
 
 /// The members of one group of one topic, and the messages that none of them has finished.
 ///
-/// `M` names a member, `P` is a message, cheap to clone. A message is waiting, or unacknowledged at one
-/// member, or done: with the acknowledgement, or with the delivery itself to a member that does not
-/// acknowledge. Messages are assigned in the order in which they came in; the unacknowledged ones of a member
-/// that leaves go back to the front, in that same order.
+/// `M` names a member, `P` is a message, cheap to clone. A message is waiting, or unacknowledged at
+/// one member, or done: with the acknowledgement, or with the delivery itself to a member that does
+/// not acknowledge. Messages are assigned in the order in which they came in; the unacknowledged
+/// ones of a member that leaves go back to the front, in that same order.
 ///
-/// Steps are O(log n) in the number of members and of messages. Waiting messages are bounded in number,
-/// unacknowledged ones by the windows of their members, and both together in bytes.
+/// Steps are O(log n) in the number of members and of messages. Waiting messages are bounded in
+/// number, unacknowledged ones by the windows of their members, and both together in bytes.
 #[derive(Debug)]
 pub(crate) struct QueueGroup<M, P> {
     members: HashMap<M, Member<P>>,
@@ -35,8 +35,8 @@ pub(crate) struct QueueGroup<M, P> {
 /// A message for one member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Delivery<P> {
-    /// Names the message in this group, to acknowledge it: from 1 in the order in which messages came in, and
-    /// the same one when it is delivered again.
+    /// Names the message in this group, to acknowledge it: from 1 in the order in which messages
+    /// came in, and the same one when it is delivered again.
     pub(crate) id: u64,
     /// Whether a member that has left had it before, and perhaps worked on it.
     pub(crate) redelivered: bool,
@@ -44,7 +44,8 @@ pub(crate) struct Delivery<P> {
     pub(crate) message: P,
 }
 
-/// The group holds as many messages or bytes as it may; nothing was changed. It helps to try again later.
+/// The group holds as many messages or bytes as it may; nothing was changed. It helps to try again
+/// later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the queue group is full")]
 pub(crate) struct Full;
@@ -74,8 +75,8 @@ struct Member<P> {
 }
 
 impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
-    /// A group without members, for at most `waiting_max` waiting messages, and `bytes_max` bytes of waiting
-    /// and unacknowledged ones together.
+    /// A group without members, for at most `waiting_max` waiting messages, and `bytes_max` bytes
+    /// of waiting and unacknowledged ones together.
     pub(crate) fn new(waiting_max: usize, bytes_max: usize) -> Self {
         Self {
             members: HashMap::new(),
@@ -91,10 +92,11 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         }
     }
 
-    /// Adds a member, and says whether it was none before; a member that joins again stays as it is.
+    /// Adds a member, and says whether it was none before; a member that joins again stays as it
+    /// is.
     ///
-    /// One that acknowledges (`acks`) has at most `window` unacknowledged messages, at least one. One that
-    /// does not counts as never busy.
+    /// One that acknowledges (`acks`) has at most `window` unacknowledged messages, at least one.
+    /// One that does not counts as never busy.
     pub(crate) fn join(&mut self, member: M, window: usize, acks: bool) -> bool {
         if self.members.contains_key(&member) {
             return false;
@@ -113,7 +115,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         true
     }
 
-    /// Removes a member and gives how many unacknowledged messages it gave back; 0 for an unknown one.
+    /// Removes a member and gives how many unacknowledged messages it gave back; 0 for an unknown
+    /// one.
     pub(crate) fn leave(&mut self, member: M) -> usize {
         let Some(left) = self.members.remove(&member) else {
             return 0;
@@ -138,8 +141,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         Ok(())
     }
 
-    /// Drops the messages that have waited longest until there is room for one of `bytes` bytes, as far as that helps;
-    /// gives how many it dropped. What members have is theirs.
+    /// Drops the messages that have waited longest until there is room for one of `bytes` bytes, as
+    /// far as that helps; gives how many it dropped. What members have is theirs.
     pub(crate) fn make_room(&mut self, bytes: usize) -> u64 {
         let mut dropped = 0;
         while self.waiting.len() >= self.waiting_max
@@ -154,8 +157,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         dropped
     }
 
-    /// Assigns the first waiting message to the least busy member, if there is a message and a member with
-    /// room. To be called until it gives `None`, after every other step.
+    /// Assigns the first waiting message to the least busy member, if there is a message and a
+    /// member with room. To be called until it gives `None`, after every other step.
     pub(crate) fn next(&mut self) -> Option<(M, Delivery<P>)> {
         if self.waiting.len() == 0 {
             return None;
@@ -184,8 +187,8 @@ impl<M: Copy + Eq + Hash + Ord, P: Clone> QueueGroup<M, P> {
         Some((name, delivery))
     }
 
-    /// A member has finished these messages; gives how many of them were its own and unacknowledged. The
-    /// others are ignored.
+    /// A member has finished these messages; gives how many of them were its own and
+    /// unacknowledged. The others are ignored.
     pub(crate) fn acknowledge(&mut self, member: M, ids: impl IntoIterator<Item = u64>) -> usize {
         let Some(owner) = self.members.get_mut(&member) else {
             return 0;

@@ -1,4 +1,4 @@
-//! Queue groups on their topics: who is in them on whatever shard, and what goes to whom.
+//! Queue groups of topics: members on all shards, and the choice of a member per publication.
 
 use super::config::GroupOverload;
 use super::group::QueueGroup;
@@ -53,7 +53,8 @@ pub(crate) struct SessionGroup {
 /// What happened to the messages of all groups.
 #[derive(Debug, Default)]
 pub(crate) struct GroupCounters {
-    /// Publications that a group had no room for, or that waited for a group that nobody came back to.
+    /// Publications that a group had no room for, or that waited for a group that nobody came back
+    /// to.
     pub(crate) dropped: AtomicU64,
     pub(crate) redelivered: AtomicU64,
     pub(crate) acknowledged: AtomicU64,
@@ -104,7 +105,8 @@ impl TopicGroups {
         self.groups.iter_mut().find(|group| &*group.name == name)
     }
 
-    /// The group of this name, which is made if there is none; `None` if the topic has as many as it may.
+    /// The group of this name, which is made if there is none; `None` if the topic has as many as
+    /// it may.
     pub(crate) fn find_or_make(
         &mut self,
         name: &Arc<str>,
@@ -134,8 +136,8 @@ impl TopicGroups {
         publication: &Arc<Publication>,
         origin: Origin,
     ) {
-        // One that is not for its publisher's other subscriptions is for the members of a group all the same: one
-        // of them has to get it.
+        // One that is not for its publisher's other subscriptions is for the members of a group all
+        // the same: one of them has to get it.
         let is_for_anyone = publication.exclude.is_none() && !publication.can_expire();
         let message = if is_for_anyone {
             Arc::clone(publication)
@@ -175,7 +177,8 @@ impl TopicGroups {
 }
 
 impl NamedGroup {
-    /// Counts publications that the group had no room for. The first of them is logged, and a member is told.
+    /// Counts publications that the group had no room for. The first of them is logged, and a
+    /// member is told.
     fn note_drops(&mut self, server: &GroupServer<'_>, dropped: u64) {
         if dropped == 0 {
             return;
@@ -253,8 +256,8 @@ impl NamedGroup {
     }
 }
 
-/// A delivery's number on its connection: which of the connection's groups, counted from the first that it ever was
-/// in, and the message in it. All of it is a whole number in JavaScript too.
+/// A delivery's number on its connection: which of the connection's groups, counted from the first
+/// that it ever was in, and the message in it. All of it is a whole number in JavaScript too.
 pub(crate) const TAG_SHIFT: u32 = 40;
 pub(crate) const TAGS_MAX: u32 = 1 << 13;
 

@@ -1,16 +1,17 @@
 //! What was published lately, so that a subscriber who was away can catch up.
 //!
-//! A [`HistoryStore`] keeps the newest publications of many topics under one budget of memory. Every
-//! publication has a [`Position`]: the topic's epoch and an offset that counts from 1. As long as the epoch is
-//! the same, offsets are consecutive and mean the same publications; whenever the store forgets a topic's
-//! counter, the topic's next life has another epoch. So a recovery either gives every publication after the
-//! position that it was asked for, or says that it cannot.
+//! A [`HistoryStore`] keeps the newest publications of many topics under one budget of memory.
+//! Every publication has a [`Position`]: the topic's epoch and an offset that counts from 1. As
+//! long as the epoch is the same, offsets are consecutive and mean the same publications; whenever
+//! the store forgets a topic's counter, the topic's next life has another epoch. So a recovery
+//! either gives every publication after the position that it was asked for, or says that it cannot.
 //!
-//! Memory: the rings of publications share a budget in bytes. When it is used up, the owner with the most gives way:
-//! its topic that was used least recently loses its ring as a whole, but not its position, so that those who missed nothing can still
-//! prove it. The number of topics has a limit too: beyond it a topic is forgotten, those without publications
-//! first. A topic without publications costs 100 to 150 bytes, besides its name; this is not in the budget, nor
-//! are the free places of a ring, of which there are at most three times as many as publications.
+//! Memory: the rings of publications share a budget in bytes. When it is used up, the owner with
+//! the most gives way: its topic that was used least recently loses its ring as a whole, but not
+//! its position, so that those who missed nothing can still prove it. The number of topics has a
+//! limit too: beyond it a topic is forgotten, those without publications first. A topic without
+//! publications costs 100 to 150 bytes, besides its name; this is not in the budget, nor are the
+//! free places of a ring, of which there are at most three times as many as publications.
 
 mod ring;
 
@@ -64,7 +65,8 @@ pub(crate) struct HistoryCounters {
     pub(crate) publications_expired: u64,
     /// Publications that were too large to be kept at all.
     pub(crate) publications_oversized: u64,
-    /// Topics that were forgotten because there were too many; each has another epoch when it comes back.
+    /// Topics that were forgotten because there were too many; each has another epoch when it comes
+    /// back.
     pub(crate) topics_forgotten: u64,
 }
 
@@ -107,8 +109,8 @@ struct Topic<T> {
 }
 
 impl<T: Clone> HistoryStore<T> {
-    /// A store without topics, for at most `bytes_max` bytes of publications and `topics_max` topics (at
-    /// least one).
+    /// A store without topics, for at most `bytes_max` bytes of publications and `topics_max`
+    /// topics (at least one).
     pub(crate) fn new(bytes_max: usize, topics_max: usize) -> Self {
         Self {
             topics: Slots::new(),
@@ -126,9 +128,9 @@ impl<T: Clone> HistoryStore<T> {
 
     /// Appends a publication, which `make` builds for the position that it takes.
     ///
-    /// `bytes` is the memory that the publication holds. One that is larger than the limits gets its position,
-    /// but is not kept, and with it goes what was kept before: nothing could be recovered across it.
-    /// `random_epoch` is the epoch if the topic is not known.
+    /// `bytes` is the memory that the publication holds. One that is larger than the limits gets
+    /// its position, but is not kept, and with it goes what was kept before: nothing could be
+    /// recovered across it. `random_epoch` is the epoch if the topic is not known.
     pub(crate) fn append(
         &mut self,
         topic: &Arc<str>,
@@ -162,7 +164,8 @@ impl<T: Clone> HistoryStore<T> {
         self.topics[at].position()
     }
 
-    /// What was published after `since`, if all of it is there still: the first `limit` publications.
+    /// What was published after `since`, if all of it is there still: the first `limit`
+    /// publications.
     ///
     /// Without `since` it gives only the position. Makes the topic known if it is not.
     pub(crate) fn recover(
@@ -207,8 +210,9 @@ impl<T: Clone> HistoryStore<T> {
 
     /// At most `limit` of the publications that are kept.
     ///
-    /// They are those after `since_offset` (or from the oldest) in order, or, in `reverse`, those before
-    /// `since_offset` (or from the newest) with the newest first. Does not count as a use of the topic.
+    /// They are those after `since_offset` (or from the oldest) in order, or, in `reverse`, those
+    /// before `since_offset` (or from the newest) with the newest first. Does not count as a use of
+    /// the topic.
     pub(crate) fn page(
         &mut self,
         topic: &str,
@@ -249,8 +253,8 @@ impl<T: Clone> HistoryStore<T> {
         }
     }
 
-    /// Forgets a topic with all that is kept of it, and says whether it was known. It has another epoch when
-    /// it comes back.
+    /// Forgets a topic with all that is kept of it, and says whether it was known. It has another
+    /// epoch when it comes back.
     pub(crate) fn remove(&mut self, topic: &str) -> bool {
         let Some(&at) = self.index.get(topic) else {
             return false;
@@ -259,7 +263,8 @@ impl<T: Clone> HistoryStore<T> {
         true
     }
 
-    /// Looks at the next `at_most` topics for publications that are too old, and gives how many it dropped.
+    /// Looks at the next `at_most` topics for publications that are too old, and gives how many it
+    /// dropped.
     pub(crate) fn sweep(
         &mut self,
         now_ms: u64,
@@ -349,9 +354,9 @@ impl<T: Clone> HistoryStore<T> {
         self.counters.publications_expired += expired;
     }
 
-    /// Drops other publications until the budget is kept: those of the owner with the most, the least recently used
-    /// topic first, and in the end the oldest ones of this topic. The topic was used just now and its newest
-    /// publication fits.
+    /// Drops other publications until the budget is kept: those of the owner with the most, the
+    /// least recently used topic first, and in the end the oldest ones of this topic. The topic was
+    /// used just now and its newest publication fits.
     fn keep_budget(&mut self, at: u32) {
         while self.bytes > self.bytes_max {
             let yielding = self.byte_shares.first_to_yield(self.topics[at].owner);
@@ -366,7 +371,8 @@ impl<T: Clone> HistoryStore<T> {
         }
     }
 
-    /// Changes a ring by a function that gives how many publications it dropped; 0 if there is no ring.
+    /// Changes a ring by a function that gives how many publications it dropped; 0 if there is no
+    /// ring.
     fn change(&mut self, at: u32, drop_some: impl FnOnce(&mut Ring<T>) -> usize) -> u64 {
         let Some(ring) = &mut self.topics[at].ring else {
             return 0;

@@ -1,4 +1,4 @@
-//! What all shards of a server know of its topics: which shards want which, and the way to them.
+//! The hub: which shards want which topics, and the delivery to their outlets. All shards share it.
 
 mod group_members;
 
@@ -215,7 +215,8 @@ impl Hub {
         self.random.next()
     }
 
-    /// Whether the shards have more to deliver than they should. One that is stuck is not waited for.
+    /// Whether the shards have more to deliver than they should. One that is stuck is not waited
+    /// for.
     pub(crate) fn is_busy(&self, origin: Origin) -> bool {
         let limit = self.limits.backlog_bytes_max;
         let is_busy = |(shard, outlet): (usize, &Outlet)| {
@@ -322,8 +323,8 @@ impl Hub {
             .store(!patterns.is_empty(), Ordering::Release);
     }
 
-    /// What a topic's new subscriber missed, and the number of the last delivery that this includes; `None` for
-    /// topics without history.
+    /// What a topic's new subscriber missed, and the number of the last delivery that this
+    /// includes; `None` for topics without history.
     pub(crate) fn recover(
         &self,
         topic: &Arc<str>,
@@ -469,8 +470,8 @@ impl Hub {
         }
     }
 
-    /// The shards with patterns that match a topic. The tree is walked for the first publication of a topic, not for
-    /// each.
+    /// The shards with patterns that match a topic. The tree is walked for the first publication of
+    /// a topic, not for each.
     fn matching(&self, stripe: &mut Stripe, topic: &Arc<str>) -> ShardSet {
         let changes = self.pattern_changes.load(Ordering::Acquire);
         if stripe.pattern_changes != changes || stripe.matching.len() >= MATCHING_MAX {

@@ -1,4 +1,4 @@
-//! What waits for a subscription that lags, when it is not to end its connection.
+//! Lossy queues: what waits for a lagging subscription that conflates or drops.
 
 use super::publication::Publication;
 use crate::model::Position;

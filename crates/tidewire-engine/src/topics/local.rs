@@ -1,4 +1,4 @@
-//! The topics of one shard: who of its connections subscribes to what.
+//! Topics of one shard: which of its connections subscribe to which topic.
 
 use super::filter::Filter;
 use super::form::Form;
@@ -14,8 +14,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
 
-/// The subscriptions of one shard. Everything is found in constant time, however many topics, subscribers of a
-/// topic, or topics of a connection there are.
+/// The subscriptions of one shard. Everything is found in constant time, however many topics,
+/// subscribers of a topic, or topics of a connection there are.
 #[derive(Debug, Default)]
 pub(crate) struct LocalTopics {
     by_name: HashMap<Arc<str>, Slot>,
@@ -49,7 +49,8 @@ pub(crate) type Slot = u32;
 pub(crate) struct LocalTopic {
     pub(crate) name: Arc<str>,
     pub(crate) is_pattern: bool,
-    /// The number of the last delivery that was gathered: what comes again, or before, is no subscriber's.
+    /// The number of the last delivery that was gathered: what comes again, or before, is no
+    /// subscriber's.
     seen: u64,
     subscribers: u32,
     /// Those of them that have a filter.
@@ -71,7 +72,8 @@ pub(crate) struct LocalTopic {
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) publication: Arc<Publication>,
-    /// Its number in the round if several topics and patterns match it: each connection gets it once.
+    /// Its number in the round if several topics and patterns match it: each connection gets it
+    /// once.
     pub(crate) mark: Option<u32>,
 }
 
@@ -86,7 +88,8 @@ pub(crate) struct Pending {
     pub(crate) members: Vec<ConnectionId>,
 }
 
-/// The subscribers of a topic, by what they get. Most topics have few, so that the first has its place here.
+/// The subscribers of a topic, by what they get. Most topics have few, so that the first has its
+/// place here.
 #[derive(Debug)]
 pub(crate) enum Groups {
     Empty,
@@ -133,7 +136,8 @@ pub(crate) type PlaceKey = u64;
 const JOINING: u32 = u32::MAX;
 
 impl LocalTopics {
-    /// The slot of a topic or pattern, which is made if nobody has subscribed to it; whether it was.
+    /// The slot of a topic or pattern, which is made if nobody has subscribed to it; whether it
+    /// was.
     pub(crate) fn enter(&mut self, name: &Arc<str>, is_pattern: bool) -> (Slot, bool) {
         if let Some(slot) = self.by_name.get(name) {
             return (*slot, false);
@@ -171,8 +175,8 @@ impl LocalTopics {
         }
     }
 
-    /// Puts a connection into a topic that it is not in; deliveries up to the number `after` are not for it.
-    /// `slots` is the connection's list.
+    /// Puts a connection into a topic that it is not in; deliveries up to the number `after` are
+    /// not for it. `slots` is the connection's list.
     pub(crate) fn join(
         &mut self,
         slot: Slot,
@@ -258,13 +262,15 @@ impl LocalTopics {
 
     /// A number in the round for a publication that matches several topics and patterns.
     pub(crate) fn mark(&mut self, slots: &[Slot]) -> u32 {
-        // Who has several filters gets one publication by this and the next by that: not out of order.
+        // Who has several filters gets one publication by this and the next by that: not out of
+        // order.
         let has_filters = |slot: &Slot| self.topics[*slot as usize].filtered > 0;
         self.round.mark(slots.iter().any(has_filters))
     }
 
-    /// Changes how a connection gets its messages in all its topics, but for those that it gets by itself anyway.
-    pub(crate) fn set_apart(&mut self, id: ConnectionId, slots: &[Slot]) {
+    /// Changes how a connection gets its messages in all its topics, but for those that it gets by
+    /// itself anyway.
+    pub(crate) fn deliver_individually(&mut self, id: ConnectionId, slots: &[Slot]) {
         for slot in slots {
             let Some(place) = self.places.get(&place_key(id, *slot)).copied() else {
                 continue;
@@ -328,7 +334,8 @@ impl LocalTopics {
         self.places.len()
     }
 
-    /// The number that stands for a filter in a [`GroupKey`]. It is given back by leaving the topic.
+    /// The number that stands for a filter in a [`GroupKey`]. It is given back by leaving the
+    /// topic.
     pub(crate) fn hold_filter(&mut self, filter: &Arc<Filter>) -> u32 {
         self.filters.hold(filter)
     }
@@ -390,8 +397,9 @@ impl LocalTopics {
         self.topics.get(slot as usize).map_or(0, |topic| topic.seen)
     }
 
-    /// Puts a publication that [`is_due`](Self::is_due) into the batch of a topic. If subscribers wait who get this delivery but not those
-    /// before it, nothing is done but to say so: deliver the batch, [`admit`](Self::admit) them, and ask again.
+    /// Puts a publication that [`is_due`](Self::is_due) into the batch of a topic. If subscribers
+    /// wait who get this delivery but not those before it, nothing is done but to say so: deliver
+    /// the batch, [`admit`](Self::admit) them, and ask again.
     pub(crate) fn gather(&mut self, slot: Slot, seq: u64, item: &Item) -> Gathered {
         let topic = &mut self.topics[slot as usize];
         // Patterns have the deliveries of many topics, whose numbers do not compare.

@@ -1,8 +1,8 @@
 //! Entries in a slab, each linked into a list by how recently it was used.
 //!
-//! The links are indexes inside the slab, so that every step is O(1) and an entry costs eight bytes of links
-//! and no allocation of its own. One slab may serve several lists; an entry is in at most one of them, and
-//! the caller knows in which.
+//! The links are indexes inside the slab, so that every step is O(1) and an entry costs eight bytes
+//! of links and no allocation of its own. One slab may serve several lists; an entry is in at most
+//! one of them, and the caller knows in which.
 
 use std::ops::{Index, IndexMut};
 

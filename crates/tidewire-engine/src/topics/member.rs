@@ -2,8 +2,9 @@
 
 use tidewire_net::ConnectionId;
 
-/// What names a connection in the tables of topics: its place in the shard's table, and the lowest 8 bits of its
-/// generation. So a connection can go on leaving after its place was given to another.
+/// What names a connection in the tables of topics: its place in the shard's table, and the lowest
+/// 8 bits of its generation. So a connection can go on leaving after its place was given to
+/// another.
 pub(crate) fn member_key(id: ConnectionId) -> u32 {
     id.generation() << MEMBER_INDEX_BITS | id.index() as u32
 }

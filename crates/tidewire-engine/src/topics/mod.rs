@@ -1,13 +1,14 @@
-//! Topics: who subscribes to what, what was published, and how it gets from the one to the other.
+//! Topics: subscriptions, publications, and the structures between a publisher and its subscribers.
 //!
-//! A publication goes through the [`hub`], which all threads share: it gets its place in the history from the
-//! [`broker`] and, under the topic's lock, a number and a place in the [`outlet`] of every shard that has subscribers.
-//! Each shard empties its outlet once per turn ([`deliver`]) and knows which of its connections subscribe to what
-//! ([`local`]). What a lagging subscription does not take waits in [`lag`]. [`subscription`] and [`publish`] are what
-//! clients ask for, [`catch_up`] what a new subscriber gets first, [`read_history`] what is kept, [`manage`] what the application does.
+//! A publication goes through the [`hub`], which all threads share: it gets its place in the
+//! history from the [`broker`] and, under the topic's lock, a number and a place in the [`outlet`]
+//! of every shard that has subscribers. Each shard delivers its outlet once per turn
+//! (`shard/deliver.rs`); [`local`] tells which of its connections subscribe to which topic. What a
+//! lagging subscription cannot accept waits in [`lag`]. What clients and applications ask for is in
+//! `session/`.
 //!
-//! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`], [`filter`], [`history`],
-//! [`presence`], [`group`], [`remembered`], [`producer`].
+//! Structures without lock, clock or randomness of their own: [`name`], [`trie`], [`access`],
+//! [`filter`], [`history`], [`presence`], [`group`], [`remembered`], [`producer`].
 
 pub(crate) mod access;
 pub(crate) mod broker;

@@ -1,12 +1,12 @@
 //! Topic names and patterns.
 //!
-//! A name is 1 to [`TOPIC_BYTES_MAX`] bytes of UTF-8: up to [`SEGMENTS_MAX`] segments with a `.` between
-//! them, none of them empty, without control characters, white space, `*` or `>`. A pattern is the same,
-//! except that a segment may be `*`, which stands for any one segment, and that the last one may be `>`,
-//! which stands for one segment or more.
+//! A name is 1 to [`TOPIC_BYTES_MAX`] bytes of UTF-8: up to [`SEGMENTS_MAX`] segments with a `.`
+//! between them, none of them empty, without control characters, white space, `*` or `>`. A pattern
+//! is the same, except that a segment may be `*`, which stands for any one segment, and that the
+//! last one may be `>`, which stands for one segment or more.
 //!
-//! [`matches`], [`covers`] and [`overlaps`] take checked text, allocate nothing and are linear. With text
-//! that was not checked they give some answer, but never panic.
+//! [`matches`], [`covers`] and [`overlaps`] take checked text, allocate nothing and are linear.
+//! With text that was not checked they give some answer, but never panic.
 
 use std::str::Split;
 
@@ -19,8 +19,8 @@ pub(crate) enum Kind {
     Pattern,
 }
 
-/// Why a text is not a topic name, or not a pattern. It is the fault of whoever wrote the name, and a
-/// retry does not help. Positions are in bytes from the start of the text.
+/// Why a text is not a topic name, or not a pattern. It is the fault of whoever wrote the name, and
+/// a retry does not help. Positions are in bytes from the start of the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTopic {
     /// There is nothing in it.
@@ -58,7 +58,8 @@ pub enum InvalidTopic {
         /// Where it is.
         at: usize,
     },
-    /// In a pattern, a `*` that is not a whole segment, or a `>` that is not the whole last segment.
+    /// In a pattern, a `*` that is not a whole segment, or a `>` that is not the whole last
+    /// segment.
     #[error("the wildcard at byte {at} must be a whole segment, and `>` must be the last")]
     MisplacedWildcard {
         /// Where it is.
@@ -88,7 +89,8 @@ pub(crate) fn is_pattern(name: &str) -> bool {
         .any(|segment| segment == "*" || segment == ">")
 }
 
-/// Whether the topic is one that the pattern stands for. A name without wildcards stands for itself.
+/// Whether the topic is one that the pattern stands for. A name without wildcards stands for
+/// itself.
 pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
     covers(pattern, topic)
 }
@@ -302,8 +304,9 @@ mod tests {
         }
     }
 
-    /// Every topic of up to four segments out of three words, which tells any two of the patterns below
-    /// apart: `z` stands in no pattern, so that a wildcard is never mistaken for a list of words.
+    /// Every topic of up to four segments out of three words, which tells any two of the patterns
+    /// below apart: `z` stands in no pattern, so that a wildcard is never mistaken for a list of
+    /// words.
     fn topics() -> Vec<String> {
         let mut all = vec![String::new()];
         let mut from = 0;

@@ -1,4 +1,4 @@
-//! Publications on their way to a shard.
+//! Outlets: queues of publications to be delivered by a shard.
 
 use super::publication::Publication;
 use crate::model::ShardHealth;
@@ -31,14 +31,15 @@ pub(crate) enum Target {
     Member(ConnectionId, u32),
 }
 
-/// The queue of one shard. Whoever publishes puts in; the shard takes all at once. It is bounded by those who put
-/// in: they look at [`bytes`](Self::bytes) first.
+/// The queue of one shard. Whoever publishes puts in; the shard takes all at once. It is bounded by
+/// those who put in: they look at [`bytes`](Self::bytes) first.
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
     queue: Mutex<VecDeque<Delivery>>,
     /// Of what the shard has not delivered, also when it has taken it.
     bytes: AtomicUsize,
-    /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed under the queue's lock.
+    /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed
+    /// under the queue's lock.
     is_detached: AtomicBool,
     /// Set when the shard has been made.
     shard: OnceLock<(Waker, Heartbeat)>,
@@ -58,8 +59,8 @@ impl Outlet {
         })
     }
 
-    /// Whether nobody has to wait for the shard, because it is stuck. What it has not taken is dropped then, and so is
-    /// what would be put in until it goes on.
+    /// Whether nobody has to wait for the shard, because it is stuck. What it has not taken is
+    /// dropped then, and so is what would be put in until it goes on.
     pub(crate) fn detach_if_stuck(&self, shard: usize, stall_ms: u64) -> bool {
         if self.is_detached.load(Ordering::Acquire) {
             return true;

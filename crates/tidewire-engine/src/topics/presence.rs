@@ -1,4 +1,4 @@
-//! Who is on a topic.
+//! Presence on topics.
 
 use super::dense::DenseMap;
 use std::hash::Hash;
@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 /// The members of one topic. A member is a user, with however many connections.
 ///
-/// `C` names a connection. A step is O(1) for any number of members and connections, but for the memory that
-/// is given back after many have left. One member with one connection takes about 100 bytes. The number of
-/// members is bounded by the connections that join, the size of their data by the caller.
+/// `C` names a connection. A step is O(1) for any number of members and connections, but for the
+/// memory that is given back after many have left. One member with one connection takes about 100
+/// bytes. The number of members is bounded by the connections that join, the size of their data by
+/// the caller.
 #[derive(Debug)]
 pub(crate) struct Presence<C> {
     members: DenseMap<Arc<str>, Member<C>>,
@@ -56,8 +57,8 @@ impl<C: Copy + Eq + Hash> Presence<C> {
 
     /// A connection of a user joins, or gives other data if it has joined before.
     ///
-    /// Data replaces what the member had; without data the member keeps what it had. Data that a connection
-    /// gave stays when the connection leaves, as long as the user has another one here.
+    /// Data replaces what the member had; without data the member keeps what it had. Data that a
+    /// connection gave stays when the connection leaves, as long as the user has another one here.
     pub(crate) fn join(
         &mut self,
         user: &Arc<str>,
@@ -82,7 +83,8 @@ impl<C: Copy + Eq + Hash> Presence<C> {
         PresenceChange::Joined
     }
 
-    /// A connection leaves; unknown ones are ignored. Gives [`PresenceChange::Left`] with the user's last one.
+    /// A connection leaves; unknown ones are ignored. Gives [`PresenceChange::Left`] with the
+    /// user's last one.
     pub(crate) fn leave(&mut self, user: &Arc<str>, connection: C) -> PresenceChange {
         let Some(member) = self.members.at_mut(user) else {
             return PresenceChange::Unchanged;

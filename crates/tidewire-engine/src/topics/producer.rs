@@ -1,19 +1,22 @@
-//! Acknowledged intake: which of a producer's numbered messages were taken, across its connections.
+//! Acknowledged publishing: which of a producer's numbered messages were accepted, across its
+//! connections.
 //!
-//! A producer is a user and a name that the user chose. It numbers its messages 1, 2, 3 and so on, and sends
-//! again what was not acknowledged when its connection broke. The engine takes each number once and only in
-//! turn, and acknowledges all up to the last one taken.
+//! A producer is a user and a name that the user chose. It numbers its messages 1, 2, 3 and so on,
+//! and sends again what was not acknowledged when its connection broke. The engine takes each
+//! number once and only in turn, and acknowledges all up to the last one taken.
 //!
-//! What is known of a producer is forgotten in the end: a while after its last connection has closed, when too
-//! many others came after it, and when the process ends. Then nobody can say whether what it sent last was
-//! taken. So that a message is neither taken twice nor lost in silence, two rules hold:
+//! What is known of a producer is forgotten in the end: a while after its last connection has
+//! closed, when too many others came after it, and when the process ends. Then nobody can say
+//! whether what it sent last was taken. So that a message is neither taken twice nor lost in
+//! silence, two rules hold:
 //!
-//! - A producer has an **epoch**, drawn when the engine first hears of it, which every opening is told. If it is
-//!   another one than at the opening before, the producer was forgotten: what it has sent without an
-//!   acknowledgement may or may not have been taken, and the producer's side must tell its application so
-//!   instead of sending it again by itself.
-//! - The first number of an epoch is 1. Any other one is a [`ProducerVerdict::Gap`] and is not taken, so a producer that
-//!   goes on counting without having looked at the epoch is stopped by its first message.
+//! - A producer has an **epoch**, drawn when the engine first hears of it, which every opening is
+//!   told. If it is another one than at the opening before, the producer was forgotten: what it has
+//!   sent without an acknowledgement may or may not have been taken, and the producer's side must
+//!   tell its application so instead of sending it again by itself.
+//! - The first number of an epoch is 1. Any other one is a [`ProducerVerdict::Gap`] and is not
+//!   taken, so a producer that goes on counting without having looked at the epoch is stopped by
+//!   its first message.
 //!
 //! A producer that kept no state of its own goes on after the last number that the opening gives.
 
@@ -26,8 +29,9 @@ use crate::limits::owner::OwnerId;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///
-/// A producer with an open connection is never forgotten. The others are, the one closed first before the
-/// others, when their time is over or when there are too many. One takes 80 to 150 bytes, besides its names.
+/// A producer with an open connection is never forgotten. The others are, the one closed first
+/// before the others, when their time is over or when there are too many. One takes 80 to 150
+/// bytes, besides its names.
 #[derive(Debug)]
 pub(crate) struct Producers {
     producers: Slots<Producer>,
@@ -54,8 +58,8 @@ pub(crate) struct ProducerHandle {
 pub(crate) struct Opened {
     /// For the later calls.
     pub(crate) handle: ProducerHandle,
-    /// Whether this is the producer that opened before: another epoch than last time means that it was
-    /// forgotten.
+    /// Whether this is the producer that opened before: another epoch than last time means that it
+    /// was forgotten.
     pub(crate) epoch: u32,
     /// The last number that was taken; 0 for none.
     pub(crate) last: u64,
@@ -101,8 +105,8 @@ impl Producers {
     /// How many producers are remembered unless something else is configured.
     pub(crate) const PRODUCERS_MAX_DEFAULT: usize = 10_000;
 
-    /// How long a producer without a connection is remembered unless something else is configured, in
-    /// milliseconds: an hour.
+    /// How long a producer without a connection is remembered unless something else is configured,
+    /// in milliseconds: an hour.
     pub(crate) const CLOSED_MAX_MS_DEFAULT: u64 = 3_600_000;
 
     /// Remembers at most `producers_max` producers (at least one), and one without a connection for
@@ -119,10 +123,11 @@ impl Producers {
         }
     }
 
-    /// A connection speaks for a producer from now on; one that did so before is refused from now on.
+    /// A connection speaks for a producer from now on; one that did so before is refused from now
+    /// on.
     ///
-    /// `random_epoch` is the epoch if the producer is not known. The caller bounds the length of the names and
-    /// how many producers a connection may open.
+    /// `random_epoch` is the epoch if the producer is not known. The caller bounds the length of
+    /// the names and how many producers a connection may open.
     pub(crate) fn open(
         &mut self,
         (user, owner): (&Arc<str>, OwnerId),
@@ -156,8 +161,8 @@ impl Producers {
         })
     }
 
-    /// What [`Producers::accept`] would say, without taking the number: for a message that may yet be refused
-    /// for another reason.
+    /// What [`Producers::accept`] would say, without taking the number: for a message that may yet
+    /// be refused for another reason.
     pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let Some(producer) = self.opened(handle) else {
             return ProducerVerdict::Superseded;
@@ -172,7 +177,8 @@ impl Producers {
         }
     }
 
-    /// Judges a message by its number, and counts it as taken if the verdict is [`ProducerVerdict::Take`].
+    /// Judges a message by its number, and counts it as taken if the verdict is
+    /// [`ProducerVerdict::Take`].
     pub(crate) fn accept(&mut self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let verdict = self.verdict(handle, number);
         if verdict == ProducerVerdict::Take {
@@ -181,7 +187,8 @@ impl Producers {
         verdict
     }
 
-    /// The last number taken, which acknowledges all before it; `None` if the opening was superseded.
+    /// The last number taken, which acknowledges all before it; `None` if the opening was
+    /// superseded.
     pub(crate) fn last(&self, handle: ProducerHandle) -> Option<u64> {
         self.opened(handle).map(|producer| producer.last)
     }
@@ -249,7 +256,8 @@ impl Producers {
         Ok(at)
     }
 
-    /// Which of the closed producers goes for a new one: the oldest of the owner with the most of them.
+    /// Which of the closed producers goes for a new one: the oldest of the owner with the most of
+    /// them.
     fn to_forget(&self, newcomer: OwnerId) -> Option<u32> {
         let owner = self.closed_shares.first_to_yield(newcomer)?;
         let mut next = self.closed.oldest();
@@ -389,8 +397,9 @@ mod tests {
     }
 
     proptest! {
-        /// A client that follows the rules has every message taken once, in order, however often its
-        /// connection breaks before or after the acknowledgement; unless it is told of another epoch.
+        /// A client that follows the rules has every message taken once, in order, however often
+        /// its connection breaks before or after the acknowledgement; unless it is told of another
+        /// epoch.
         #[test]
         fn taken_once_across_reconnections(
             steps in prop::collection::vec((0u8..6, any::<bool>(), 0u64..300), 1..200),

@@ -1,4 +1,4 @@
-//! What is published, and the forms in which it leaves.
+//! Publications, and the forms in which they are sent.
 
 use crate::model::{ConnectionKey, Outgoing, Position, is_payload};
 use crate::topics::error::PublishError;
@@ -35,7 +35,8 @@ pub struct NewPublication {
 }
 
 impl NewPublication {
-    /// A publication of type `t` whose payload is this JSON text. Both are checked when it is published.
+    /// A publication of type `t` whose payload is this JSON text. Both are checked when it is
+    /// published.
     #[must_use]
     pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
         Self {
@@ -57,23 +58,24 @@ impl NewPublication {
         self
     }
 
-    /// What leaves first when a subscriber lags. Default: the topic's. On a topic with history it is always the
-    /// topic's.
+    /// What leaves first when a subscriber lags. Default: the topic's. On a topic with history it
+    /// is always the topic's.
     #[must_use]
     pub fn with_priority(mut self, priority: Priority) -> Self {
         self.priority = Some(priority);
         self
     }
 
-    /// An idempotency key: a publication with the same id on the same topic is dropped as long as the server
-    /// remembers it.
+    /// An idempotency key: a publication with the same id on the same topic is dropped as long as
+    /// the server remembers it.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// What it is about: of several with one key, a lagging subscriber that conflates gets the newest.
+    /// What it is about: of several with one key, a lagging subscriber that conflates gets the
+    /// newest.
     #[must_use]
     pub fn with_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
@@ -95,8 +97,8 @@ impl NewPublication {
     }
 }
 
-/// A message that goes to many connections. What it is in another format or compressed is made once, by the first
-/// that needs it, on whatever shard.
+/// A message that goes to many connections. What it is in another format or compressed is made
+/// once, by the first that needs it, on whatever shard.
 #[derive(Debug)]
 pub(crate) struct Publication {
     body: Body,
@@ -156,7 +158,8 @@ pub(crate) struct Draft<'a> {
 }
 
 impl NewPublication {
-    /// Whether the payload is JSON that a client can read, also behind the levels of the envelope and of a batch.
+    /// Whether the payload is JSON that a client can read, also behind the levels of the envelope
+    /// and of a batch.
     pub(crate) fn check_payload(&self) -> Result<(), PublishError> {
         if is_payload(&self.payload) {
             Ok(())
@@ -241,7 +244,8 @@ impl Publication {
         }
     }
 
-    /// Tells the subscribers of a topic with history that they do not get a publication that was expired.
+    /// Tells the subscribers of a topic with history that they do not get a publication that was
+    /// expired.
     pub(crate) fn gap_of(expired: &Self, id: Uuid, unix_ms: u64) -> Option<Self> {
         let (topic, position) = (expired.topic.clone()?, expired.position?);
         let gap = PublicationGap {
@@ -276,8 +280,8 @@ impl Publication {
         }
     }
 
-    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` for what is no
-    /// envelope.
+    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` for what is
+    /// no envelope.
     pub(crate) fn envelope(&self, format: Format) -> Option<&[u8]> {
         match &self.body {
             Body::Verbatim(_) => None,
@@ -325,7 +329,8 @@ impl Publication {
         matches!(&self.body, Body::Envelope { payload, .. } if payload.is_empty())
     }
 
-    /// The same without an exception for its publisher, and without an end: work is done however late.
+    /// The same without an exception for its publisher, and without an end: work is done however
+    /// late.
     pub(crate) fn for_anyone(&self) -> Self {
         Self {
             exclude: None,
@@ -334,7 +339,8 @@ impl Publication {
         }
     }
 
-    /// The same with the number under which it is to be acknowledged, and whether it was delivered before.
+    /// The same with the number under which it is to be acknowledged, and whether it was delivered
+    /// before.
     pub(crate) fn numbered(&self, number: u64, redelivered: bool) -> Self {
         let Body::Envelope { json, payload } = &self.body else {
             return self.for_anyone();
@@ -396,7 +402,8 @@ impl Publication {
         self.forms().zlib.get_or_init(|| made(make))
     }
 
-    /// Its deflated form for such a frame and a window of so many bits, made by the first that asks.
+    /// Its deflated form for such a frame and a window of so many bits, made by the first that
+    /// asks.
     pub(crate) fn deflated(
         &self,
         opcode: OpCode,

@@ -1,4 +1,4 @@
-//! The newest ids that were seen, each with a value: what makes the repetition of a message harmless.
+//! Remembered ids, each with a value, so that a repeated message does no harm.
 
 use crate::limits::fair::FairQueue;
 use crate::limits::owner::OwnerId;
@@ -7,10 +7,10 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 
 /// The newest ids and their values, at most a fixed number.
 ///
-/// For a new one the oldest of the owner with the most is forgotten, so that no owner can drive out what others with
-/// less have; a repetition does not make an id newer. An id takes 16 bytes in a
-/// ring, and 17 with its value in a table; both have up to twice as many places as ids. So 50,000 ids with
-/// values of 16 bytes take between 3 and 6 MB. Nothing is allocated in advance.
+/// For a new one the oldest of the owner with the most is forgotten, so that no owner can drive out
+/// what others with less have; a repetition does not make an id newer. An id takes 16 bytes in a
+/// ring, and 17 with its value in a table; both have up to twice as many places as ids. So 50,000
+/// ids with values of 16 bytes take between 3 and 6 MB. Nothing is allocated in advance.
 #[derive(Debug)]
 pub(crate) struct Remembered<V> {
     values: HashMap<IdKey, V, BuildHasherDefault<AlreadyHashed>>,
@@ -19,8 +19,8 @@ pub(crate) struct Remembered<V> {
 
 /// Makes keys of ids. Only keys of the same one can be compared.
 ///
-/// It hashes with SipHash under two secret keys of this process, so that nobody outside can choose two ids
-/// with the same key, nor many whose keys share a place in the table.
+/// It hashes with SipHash under two secret keys of this process, so that nobody outside can choose
+/// two ids with the same key, nor many whose keys share a place in the table.
 #[derive(Debug, Clone)]
 pub(crate) struct IdKeys {
     first: RandomState,
@@ -48,7 +48,8 @@ impl<V> Remembered<V> {
         self.values.get(&key)
     }
 
-    /// Remembers an id of an owner, unless it is remembered already: then its earlier value is given and stays.
+    /// Remembers an id of an owner, unless it is remembered already: then its earlier value is
+    /// given and stays.
     pub(crate) fn insert(&mut self, owner: OwnerId, key: IdKey, value: V) -> Option<&V> {
         if self.values.contains_key(&key) {
             return self.values.get(&key);

@@ -16,7 +16,8 @@ pub(crate) struct Run {
     pub(crate) messages: u64,
     /// Payloads of its frames, in bytes.
     pub(crate) payload_bytes: u64,
-    /// No connection is excluded, and none receives one of the publications by another subscription.
+    /// No connection is excluded, and none receives one of the publications by another
+    /// subscription.
     pub(crate) is_for_all: bool,
 }
 
@@ -32,8 +33,9 @@ impl Run {
         items.chunk_by(has_same_priority).map(run).collect()
     }
 
-    /// Publications in `batch` messages, each with at most [`BATCH_BYTES`] unless one publication alone has
-    /// more. A publication without neighbours has a frame of its own. `new_id` makes the id of a batch.
+    /// Publications in `batch` messages, each with at most [`BATCH_BYTES`] unless one publication
+    /// alone has more. A publication without neighbours has a frame of its own. `new_id` makes the
+    /// id of a batch.
     pub(crate) fn batched(
         items: &[Item],
         format: Format,
@@ -78,7 +80,8 @@ fn has_same_priority(a: &Item, b: &Item) -> bool {
     a.publication.priority == b.publication.priority
 }
 
-/// The envelopes of the first publications that fit into one batch; fewer than two if a batch is of no use.
+/// The envelopes of the first publications that fit into one batch; fewer than two if a batch is of
+/// no use.
 fn batch_of(items: &[Item], format: Format) -> Vec<&[u8]> {
     let mut bytes = 0;
     let envelopes = items.iter().map_while(|item| {
@@ -108,7 +111,8 @@ fn write_batch(
     Payload::new(opcode, &message).write_frame(chunk)
 }
 
-/// Most bytes of envelopes in one batch. A page handles one batch in one task, which it must not hold up.
+/// Most bytes of envelopes in one batch. A page handles one batch in one task, which it must not
+/// hold up.
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Bytes that a batch adds to its messages, about.

@@ -1,17 +1,19 @@
-//! Patterns in a tree by segment, so that those which match a topic are found without looking at the
-//! others.
+//! Patterns in a tree by segment, so that those which match a topic are found without looking at
+//! the others.
 
 use super::name::segments;
 use std::collections::HashMap;
 
 /// A value per pattern (or exact name).
 ///
-/// Segments that no other pattern parts from share one edge, so that a tree has fewer than twice as many nodes as
-/// patterns, whatever the number of their segments: a pattern takes its text and some 200 bytes.
+/// Segments that no other pattern parts from share one edge, so that a tree has fewer than twice as
+/// many nodes as patterns, whatever the number of their segments: a pattern takes its text and some
+/// 200 bytes.
 ///
-/// Finding the patterns that match a topic visits, for each segment of the topic, the child of that name
-/// and the `*` child. What is visited is thus bounded by the patterns that agree with the topic's first
-/// segments, whatever the number of the others; and each node is visited once at most.
+/// Finding the patterns that match a topic visits, for each segment of the topic, the child of that
+/// name and the `*` child. What is visited is thus bounded by the patterns that agree with the
+/// topic's first segments, whatever the number of the others; and each node is visited once at
+/// most.
 #[derive(Debug)]
 pub(crate) struct PatternTrie<V> {
     root: Node<V>,
@@ -99,8 +101,8 @@ impl<V> PatternTrie<V> {
         Some(removed)
     }
 
-    /// Calls `visit` with the value of each pattern that matches this topic, once each, in no particular
-    /// order; gives how many edges were looked at.
+    /// Calls `visit` with the value of each pattern that matches this topic, once each, in no
+    /// particular order; gives how many edges were looked at.
     pub(crate) fn for_each_match<'a>(&'a self, topic: &str, mut visit: impl FnMut(&'a V)) -> usize {
         let mut steps = 0;
         self.root.visit(Some(topic), &mut visit, &mut steps);
@@ -145,8 +147,8 @@ impl<V> Node<V> {
         known.node.make(left)
     }
 
-    /// `path` is what is left of the topic below this node. The recursion is as deep as the tree, which
-    /// is as deep as the segments of a pattern may be many.
+    /// `path` is what is left of the topic below this node. The recursion is as deep as the tree,
+    /// which is as deep as the segments of a pattern may be many.
     fn visit<'a>(&'a self, path: Option<&str>, visit: &mut impl FnMut(&'a V), steps: &mut usize) {
         let Some(path) = path else {
             if let Some(value) = &self.here {
@@ -321,7 +323,8 @@ fn split_first(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What follows a label at the front of a path, segment by segment the same; `None` if it is not there.
+/// What follows a label at the front of a path, segment by segment the same; `None` if it is not
+/// there.
 fn after<'a>(path: &'a str, label: &str) -> Option<Option<&'a str>> {
     let left = path.strip_prefix(label)?;
     if left.is_empty() {
@@ -343,7 +346,8 @@ fn passed<'a>(topic: &'a str, label: &str) -> Option<Option<&'a str>> {
     Some(left)
 }
 
-/// How many bytes of whole segments two paths have in common, of which the first segment is the same.
+/// How many bytes of whole segments two paths have in common, of which the first segment is the
+/// same.
 fn common_bytes(a: &str, b: &str) -> usize {
     let mut common = 0;
     for (one, other) in segments(a).zip(segments(b)) {
@@ -413,7 +417,8 @@ mod tests {
         assert!(matches!(&trie.root.below, Edges::Few(edges) if edges.capacity() == 0));
     }
 
-    /// All the ways to put up to 8 stars on a topic of 8 segments: what one publication can meet at most.
+    /// All the ways to put up to 8 stars on a topic of 8 segments: what one publication can meet at
+    /// most.
     #[test]
     fn every_placement_of_stars_is_found() {
         let mut trie = PatternTrie::<u32>::new();
@@ -436,7 +441,8 @@ mod tests {
         1 + below
     }
 
-    /// A pattern of 32 segments takes as few nodes as one of 1, and a walk looks at no more edges than there are.
+    /// A pattern of 32 segments takes as few nodes as one of 1, and a walk looks at no more edges
+    /// than there are.
     #[test]
     fn deep_patterns_take_two_nodes_each_and_a_walk_is_bounded() {
         let mut trie = PatternTrie::<u32>::new();

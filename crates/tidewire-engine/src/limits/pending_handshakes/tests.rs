@@ -236,8 +236,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// The limits hold, room is not left unused, nobody has more than one more than somebody who waits, each source's
-    /// own wait in order, and nothing is kept of those that have ended.
+    /// The limits hold, room is not left unused, nobody has more than one more than somebody who
+    /// waits, each source's own wait in order, and nothing is kept of those that have ended.
     #[test]
     fn room_is_shared(
         admitted_max in 1usize..8,

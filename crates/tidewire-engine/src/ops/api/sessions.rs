@@ -1,4 +1,4 @@
-//! Sessions over HTTP: which there are, what they subscribe to, and their end.
+//! Sessions over HTTP: lists, subscriptions and disconnection.
 
 use crate::model::ConnectionKey;
 use crate::model::queries::ConnectionQuery;

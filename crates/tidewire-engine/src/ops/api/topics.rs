@@ -1,4 +1,4 @@
-//! Topics over HTTP: which there are, their history, and who is on them.
+//! Topics over HTTP: lists, histories and presence.
 
 use crate::model::queries::{HistoryQuery, Kept, TopicQuery};
 use crate::ops::error::{ApiError, ApiResult};

@@ -1,4 +1,5 @@
-//! What every broker must do, whatever it keeps its data in: a new one passes these tests through its factory.
+//! What every broker must do, whatever it keeps its data in: a new one passes these tests through
+//! its factory.
 
 use super::{Broker, Make, MemoryBroker, Missed, Moment, PageQuery, Sink};
 use crate::limits::owner::OwnerId;

@@ -1,5 +1,6 @@
-//! Regular expressions of filters as automata: the time of a search is some nanoseconds for each byte, whatever the
-//! expression, and the memory is known when it is compiled. What would need a large automaton is refused.
+//! Regular expressions of filters as automata: the time of a search is some nanoseconds for each
+//! byte, whatever the expression, and the memory is known when it is compiled. What would need a
+//! large automaton is refused.
 
 use regex_automata::Input;
 use regex_automata::dfa::dense::{Builder, Config, DFA};
@@ -56,8 +57,8 @@ impl Automaton {
     }
 }
 
-/// The expression with `\d`, `\w`, `\s`, `\b` and their contraries about ASCII alone: their tables in Unicode would
-/// make every automaton large.
+/// The expression with `\d`, `\w`, `\s`, `\b` and their contraries about ASCII alone: their tables
+/// in Unicode would make every automaton large.
 fn with_ascii_classes(text: &str) -> String {
     let mut ascii = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! From a document to a program.
+//! Compilation of a filter's document into a program.
 
 use super::automaton::Automaton;
 use super::automaton::REGEX_TEXT_BYTES_MAX;
@@ -22,13 +22,13 @@ pub(super) struct Program {
     expression: Expression,
 }
 
-/// Why a document is not a filter. It is the fault of whoever wrote the document, and a retry does not
-/// help.
+/// Why a document is not a filter. It is the fault of whoever wrote the document, and a retry does
+/// not help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", if path.is_empty() { "the filter" } else { path.as_str() })]
 pub struct InvalidFilter {
-    /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A long
-    /// name in it is cut.
+    /// The place in the document, such as `$or[1].price.$gt`; empty for the document as a whole. A
+    /// long name in it is cut.
     pub path: String,
     /// What is wrong there.
     pub problem: FilterProblem,
@@ -84,11 +84,11 @@ pub enum FilterProblem {
     TooManyValues,
 }
 
-type Outcome<T> = Result<T, InvalidFilter>;
+type CompileResult<T> = Result<T, InvalidFilter>;
 
 impl Program {
     /// Compiles a document whose nesting is checked, as [`canonical`] does.
-    pub(super) fn compile(document: &Value) -> Outcome<Self> {
+    pub(super) fn compile(document: &Value) -> CompileResult<Self> {
         let mut compiler = Compiler::default();
         let expression = compiler.document(document)?;
         Ok(Self {
@@ -129,7 +129,8 @@ impl Program {
             + self.automata_bytes as u64 * cost::FILTER_AUTOMATON_BYTE
     }
 
-    /// Whether the payload is taken. `found` has at least as many places as there are fields, all missing.
+    /// Whether the payload is taken. `found` has at least as many places as there are fields, all
+    /// missing.
     pub(super) fn run<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) -> bool {
         if self.slots > 0 {
             self.paths.read(payload, found);
@@ -138,9 +139,9 @@ impl Program {
     }
 }
 
-/// The document as text, with the members of objects in the order of their names. Fails if it is nested
-/// too deep or too long.
-pub(super) fn canonical(document: &Value) -> Outcome<String> {
+/// The document as text, with the members of objects in the order of their names. Fails if it is
+/// nested too deep or too long.
+pub(super) fn canonical(document: &Value) -> CompileResult<String> {
     let mut text = String::new();
     write_canonical(document, NESTING_MAX, &mut text).map_err(|problem| InvalidFilter {
         path: String::new(),
@@ -196,7 +197,7 @@ struct Compiler {
 }
 
 impl Compiler {
-    fn document(&mut self, document: &Value) -> Outcome<Expression> {
+    fn document(&mut self, document: &Value) -> CompileResult<Expression> {
         let members = document.as_object().ok_or(FilterProblem::NotAnObject)?;
         let mut all = Vec::with_capacity(members.len());
         for (name, value) in members {
@@ -214,7 +215,7 @@ impl Compiler {
         Ok(all_of(all))
     }
 
-    fn documents(&mut self, documents: &Value) -> Outcome<Vec<Expression>> {
+    fn documents(&mut self, documents: &Value) -> CompileResult<Vec<Expression>> {
         let documents = documents.as_array().ok_or(FilterProblem::NotAnArray)?;
         if documents.is_empty() {
             return Err(FilterProblem::Nothing.into());
@@ -226,7 +227,7 @@ impl Compiler {
         documents.iter().enumerate().map(compile).collect()
     }
 
-    fn field(&mut self, path: &str, value: &Value) -> Outcome<Expression> {
+    fn field(&mut self, path: &str, value: &Value) -> CompileResult<Expression> {
         let mut names = path.split('.');
         if names.clone().count() > PATH_SEGMENTS_MAX || names.any(str::is_empty) {
             return Err(FilterProblem::BadPath.into());
@@ -242,7 +243,11 @@ impl Compiler {
         }
     }
 
-    fn operators(&mut self, slot: usize, members: &Map<String, Value>) -> Outcome<Expression> {
+    fn operators(
+        &mut self,
+        slot: usize,
+        members: &Map<String, Value>,
+    ) -> CompileResult<Expression> {
         let mut all = Vec::with_capacity(members.len());
         for (name, operand) in members {
             let expression = self.operator(slot, name, operand);
@@ -251,7 +256,7 @@ impl Compiler {
         Ok(all_of(all))
     }
 
-    fn operator(&mut self, slot: usize, name: &str, operand: &Value) -> Outcome<Expression> {
+    fn operator(&mut self, slot: usize, name: &str, operand: &Value) -> CompileResult<Expression> {
         if name == "$not" {
             let members = operand.as_object().ok_or(FilterProblem::NotAnObject)?;
             if members.is_empty() {
@@ -287,25 +292,26 @@ impl Compiler {
         })
     }
 
-    /// The comparison with an array or object counts as a search: of members with the same name it can
-    /// have to pass over very many.
-    fn constant(&mut self, value: &Value) -> Outcome<Constant> {
+    /// The comparison with an array or object counts as a search: of members with the same name it
+    /// can have to pass over very many.
+    fn constant(&mut self, value: &Value) -> CompileResult<Constant> {
         if value.is_array() || value.is_object() {
             self.count_search()?;
         }
         Ok(Constant::new(value))
     }
 
-    fn options(&mut self, operand: &Value) -> Outcome<Options> {
+    fn options(&mut self, operand: &Value) -> CompileResult<Options> {
         let values = operand.as_array().ok_or(FilterProblem::NotAnArray)?;
         if values.len() > LIST_VALUES_MAX {
             return Err(FilterProblem::TooManyValues.into());
         }
-        let constants: Outcome<Vec<_>> = values.iter().map(|value| self.constant(value)).collect();
+        let constants: CompileResult<Vec<_>> =
+            values.iter().map(|value| self.constant(value)).collect();
         Ok(Options::new(constants?))
     }
 
-    fn contains(&mut self, operand: &Value) -> Outcome<Condition> {
+    fn contains(&mut self, operand: &Value) -> CompileResult<Condition> {
         self.count_search()?;
         let needle = operand
             .as_str()
@@ -316,7 +322,7 @@ impl Compiler {
         })
     }
 
-    fn regex(&mut self, operand: &Value) -> Outcome<Condition> {
+    fn regex(&mut self, operand: &Value) -> CompileResult<Condition> {
         self.count_search()?;
         self.regexes += 1;
         if self.regexes > REGEXES_MAX {
@@ -327,7 +333,7 @@ impl Compiler {
         Ok(Condition::Matches(Box::new(automaton)))
     }
 
-    fn count_search(&mut self) -> Outcome<()> {
+    fn count_search(&mut self) -> CompileResult<()> {
         self.searches += 1;
         if self.searches > SEARCHES_MAX {
             return Err(FilterProblem::TooManySearches.into());
@@ -346,7 +352,7 @@ fn all_of(mut all: Vec<Expression>) -> Expression {
     }
 }
 
-fn order(relation: Relation, operand: &Value) -> Outcome<Condition> {
+fn order(relation: Relation, operand: &Value) -> CompileResult<Condition> {
     let number = operand.as_number().and_then(Number::from_json);
     let by_number = number.map(|number| Condition::NumberIs(relation, number));
     let by_text = || {
@@ -358,7 +364,7 @@ fn order(relation: Relation, operand: &Value) -> Outcome<Condition> {
     Ok(by_number.or_else(by_text).ok_or(FilterProblem::NoOrder)?)
 }
 
-fn text(operand: &Value) -> Outcome<&str> {
+fn text(operand: &Value) -> CompileResult<&str> {
     Ok(operand.as_str().ok_or(FilterProblem::NotAString)?)
 }
 
@@ -390,8 +396,8 @@ const SEARCHES_MAX: usize = 16;
 const REGEXES_MAX: usize = 4;
 const LIST_VALUES_MAX: usize = 1024;
 const PATH_SEGMENTS_MAX: usize = 16;
-/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular expression, in
-/// nanoseconds.
+/// What an evaluation takes in any case, for each field, and for each byte of a text and a regular
+/// expression, in nanoseconds.
 const FILTER_STEPS: usize = 150;
 const SLOT_STEPS: usize = 20;
 const REGEX_STEPS: usize = 3;

@@ -22,7 +22,8 @@ impl Constant {
         match value {
             Value::Null => Self::Null,
             Value::Bool(value) => Self::Bool(*value),
-            // A number that is neither can only come from a build of the reader that keeps the text.
+            // A number that is neither can only come from a build of the reader that keeps the
+            // text.
             Value::Number(number) => Number::from_json(number).map_or(Self::Null, Self::Number),
             Value::String(text) => Self::Text(text.as_bytes().into()),
             Value::Array(elements) => Self::Array(elements.iter().map(Self::new).collect()),
@@ -95,6 +96,7 @@ fn searched(text: &[u8]) -> &[u8] {
     &text[..text.len().min(SEARCHED_BYTES_MAX)]
 }
 
-/// How far a search goes: `$contains` does not hold in a longer string, and of an array the elements that end behind
-/// this many bytes are not looked at; values that are arrays or objects are not equal to longer text.
+/// How far a search goes: `$contains` does not hold in a longer string, and of an array the
+/// elements that end behind this many bytes are not looked at; values that are arrays or objects
+/// are not equal to longer text.
 pub(super) const SEARCHED_BYTES_MAX: usize = 64 * 1024;

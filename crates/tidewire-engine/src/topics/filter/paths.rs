@@ -35,15 +35,16 @@ impl Paths {
         *place.slot.get_or_insert(next_slot)
     }
 
-    /// Reads the fields of this payload into their slots; those that are not there stay as they were.
+    /// Reads the fields of this payload into their slots; those that are not there stay as they
+    /// were.
     pub(super) fn read<'a>(&self, payload: &'a [u8], found: &mut [Found<'a>]) {
         let mut cursor = Cursor::new(payload);
         // What comes after malformed text is as if it were not there.
         let _ = self.read_here(&mut cursor, true, found);
     }
 
-    /// Reads the value at the cursor and goes past it, unless nothing is left to be found, when `is_last`
-    /// is set for the last place. Recurses as deep as the paths are long.
+    /// Reads the value at the cursor and goes past it, unless nothing is left to be found, when
+    /// `is_last` is set for the last place. Recurses as deep as the paths are long.
     fn read_here<'a>(
         &self,
         cursor: &mut Cursor<'a>,

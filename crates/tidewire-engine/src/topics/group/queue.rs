@@ -1,4 +1,4 @@
-//! The waiting messages of a queue group, in the order in which they came in.
+//! Waiting messages of a queue group, in the order of arrival.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,8 +11,8 @@ pub(super) struct Held<P> {
     pub(super) was_delivered: bool,
 }
 
-/// Messages by the order of their ids. What was given back is kept apart: all of it came in before the first
-/// of those that were never delivered, because messages are taken in order.
+/// Messages by the order of their ids. What was given back is kept apart: all of it came in before
+/// the first of those that were never delivered, because messages are taken in order.
 #[derive(Debug)]
 pub(super) struct Waiting<P> {
     given_back: BTreeMap<u64, Held<P>>,

@@ -26,7 +26,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// What a ring takes however few publications it has: itself, and the least places that are allocated.
+    /// What a ring takes however few publications it has: itself, and the least places that are
+    /// allocated.
     pub(super) const BYTES_FIXED: usize = size_of::<Self>() + 4 * size_of::<Kept<T>>();
 
     /// What a publication of `bytes` is charged: itself and its place in the ring.
@@ -68,7 +69,8 @@ impl<T> Ring<T> {
         before - self.len()
     }
 
-    /// Drops the oldest ones until the rest is within the limits of number and bytes, and gives how many.
+    /// Drops the oldest ones until the rest is within the limits of number and bytes, and gives how
+    /// many.
     pub(super) fn shorten(&mut self, limits: &HistoryLimits) -> usize {
         let before = self.len();
         while self.len() > limits.publications_max || self.bytes > limits.bytes_max {
@@ -90,7 +92,8 @@ impl<T> Ring<T> {
             return 0;
         };
         self.bytes -= oldest.bytes;
-        // A ring that was long for a while must not hold its places for ever: they are not in the budget.
+        // A ring that was long for a while must not hold its places for ever: they are not in the
+        // budget.
         if self.kept.capacity() > PLACES_MIN && self.kept.len() * 4 < self.kept.capacity() {
             self.kept.shrink_to(self.kept.len() * 2);
         }

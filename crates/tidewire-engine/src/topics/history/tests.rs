@@ -408,7 +408,8 @@ proptest! {
                     let before = store.bytes();
                     let dropped = store.sweep(now_ms, |name| limits_of(name.parse().unwrap()), at_most);
                     prop_assert_eq!(dropped > 0, store.bytes() < before);
-                    // Which topics it came to is its own affair: go round, so that the model can follow.
+                    // Which topics it came to is its own affair: go round, so that the model can
+                    // follow.
                     for _ in 0..6 {
                         store.sweep(now_ms, |name| limits_of(name.parse().unwrap()), 1);
                     }
@@ -433,7 +434,8 @@ proptest! {
     }
 }
 
-/// Recovers in the store and in the model, from one beyond the newest publication to some before the oldest.
+/// Recovers in the store and in the model, from one beyond the newest publication to some before
+/// the oldest.
 fn recover_both(
     (store, model): (&mut HistoryStore<u64>, &mut Model),
     topic: usize,
@@ -473,7 +475,8 @@ fn recover_both(
     Ok(())
 }
 
-/// Trims every topic of the model; those that lose all follow in the order in which the store met them.
+/// Trims every topic of the model; those that lose all follow in the order in which the store met
+/// them.
 fn sweep_model(model: &mut Model, store: &HistoryStore<u64>, now_ms: u64) {
     let mut lost = Vec::new();
     for known in &mut model.known {
