@@ -3,12 +3,13 @@
 use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, circles, codes, dead_files, locks, markdown, rooms, sources, text};
+use crate::{arrows, circles, codes, dead_files, locks, markdown, options, rooms, sources, text};
 
 /// Every finding, by path and line.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = arrows::check(tree, workspace);
     findings.extend(codes::check(tree));
+    findings.extend(options::check(tree));
     findings.extend(circles::check(tree, workspace));
     findings.extend(dead_files::check(tree, workspace));
     findings.extend(markdown::check(tree));
@@ -69,7 +70,8 @@ mod tests {
                 "crates/tidewire-net/src/lib.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
-                // The sample has no table of codes.
+                // The sample has no table of options or codes.
+                "options/server.toml:1",
                 "protocol/codes.toml:1",
             ]
         );

@@ -134,6 +134,9 @@ fn flag_field(values: &Values<'_>, field: Field) -> Result<Option<bool>, Envelop
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::envelope::check_value;
+    use crate::format::json_to_msgpack;
+    use proptest::prelude::*;
     use serde_json::json;
 
     #[test]
@@ -162,7 +165,7 @@ mod tests {
         };
         assert_eq!(envelope, expected);
         let mut packed = Vec::new();
-        crate::format::json_to_msgpack(text, &mut packed).unwrap();
+        json_to_msgpack(text, &mut packed).unwrap();
         assert_eq!(parse_msgpack(&packed), Ok(expected));
     }
 
@@ -205,5 +208,17 @@ mod tests {
         }
         let envelope = parse_json(br#"{"t":"a","c":"X","id":null}"#).unwrap();
         assert_eq!((envelope.category, envelope.id), (None, None));
+    }
+
+    proptest! {
+        /// A text that passes the check can be read and packed, and the other way round.
+        #[test]
+        fn the_check_agrees_with_the_parser(text in "[\\[\\]{}:,\"\\\\0-9eE.+u truefalsn-]{0,24}") {
+            let wrapped = format!("{{\"t\":\"a\",\"p\":{text}}}");
+            let parsed = parse_json(wrapped.as_bytes()).is_ok();
+            prop_assert!(check_value(&wrapped, 0).is_err() || parsed, "{}", wrapped);
+            let packed = json_to_msgpack(text.as_bytes(), &mut Vec::new()).is_ok();
+            prop_assert_eq!(check_value(&text, 0).is_ok(), packed, "{}", text);
+        }
     }
 }
