@@ -86,7 +86,13 @@ impl Incoming {
         }
         let mut input = Input::new(&mut self.bytes);
         let event = self.connection.receive(&mut input, &mut Silent);
-        let said = match event.expect("a server that keeps the rules")? {
+        let Some(event) = event.expect("a server that keeps the rules") else {
+            // Of a message that is not whole, the connection has kept what has arrived.
+            let used = input.consumed();
+            self.bytes.drain(..used);
+            return None;
+        };
+        let said = match event {
             Event::Text(text) => Said::Text(text.as_str().to_owned()),
             Event::Binary(bytes) => Said::Binary(bytes.to_vec()),
             Event::Compressed(message) => {
