@@ -42,7 +42,7 @@ impl Session<'_> {
                     Protocol::V1 => self.tell_refusals(),
                     // Without messages of ours there is only the close to tell it by.
                     Protocol::Raw => {
-                        self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit")
+                        self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit");
                     }
                 }
                 false
