@@ -1,0 +1,9 @@
+//! The native module of the npm package `tidewire`: a translation layer without rules of its own.
+//!
+//! - `errors`: the one place where Rust errors become JavaScript errors
+//! - `options`: the options of a server, in the spelling of JavaScript
+//! - `server`: the engine
+
+mod errors;
+mod options;
+mod server;
