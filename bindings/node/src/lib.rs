@@ -3,7 +3,9 @@
 //! - `errors`: the one place where Rust errors become JavaScript errors
 //! - `options`: the options of a server, in the spelling of JavaScript
 //! - `server`: the engine
+//! - `utilities`: what is useful without a server
 
 mod errors;
 mod options;
 mod server;
+mod utilities;

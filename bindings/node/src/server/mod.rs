@@ -21,7 +21,7 @@ use inbox::{Inbox, Received};
 use napi::Task;
 use napi::bindgen_prelude::{AsyncTask, BufferSlice, Function};
 use napi_derive::napi;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 use tidewire_engine::{ConnectionKey, Handle};
@@ -32,6 +32,8 @@ pub struct NativeServer {
     core: Arc<Core>,
     /// There once the server was started.
     inbox: RefCell<Option<Inbox>>,
+    /// Why a record of the outbox was refused.
+    refusal: Cell<Option<Failure>>,
 }
 
 #[napi]
@@ -43,6 +45,7 @@ impl NativeServer {
         Ok(Self {
             core: Arc::new(Core::new(options)),
             inbox: RefCell::new(None),
+            refusal: Cell::new(None),
         })
     }
 

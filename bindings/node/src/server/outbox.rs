@@ -14,9 +14,10 @@ use tidewire_engine::{CallError, Handle, NewPublication, Outgoing, PublishError,
 #[napi]
 impl NativeServer {
     /// Carries out the records from `at` to `end`. Gives the begin of the first that was not carried out because the
-    /// server has not caught up, or `end`.
+    /// server has not caught up, or `end`. After a record that is refused it gives the end of that, negative, and
+    /// `take_refusal` the reason.
     #[napi]
-    pub fn flush(&self, buffer: BufferSlice<'_>, at: u32, end: u32) -> napi::Result<u32> {
+    pub fn flush(&self, buffer: BufferSlice<'_>, at: u32, end: u32) -> napi::Result<i32> {
         let handle = self.handle()?;
         let mut at = at as usize;
         let end = end as usize;
@@ -25,13 +26,22 @@ impl NativeServer {
             let Some(record) = record else {
                 return Err(argument("a record is damaged").into());
             };
-            if self.carry_out(handle, &record)? {
-                at += record.length;
-            } else {
-                return Ok(at as u32);
+            match self.carry_out(handle, &record) {
+                Ok(true) => at += record.length,
+                Ok(false) => return Ok(at as i32),
+                Err(failure) => {
+                    self.refusal.set(Some(failure));
+                    return Ok(-((at + record.length) as i32));
+                }
             }
         }
-        Ok(end as u32)
+        Ok(end as i32)
+    }
+
+    /// Throws the reason why the last record was refused.
+    #[napi]
+    pub fn take_refusal(&self) -> napi::Result<()> {
+        self.refusal.take().map_or(Ok(()), |failure| Err(failure.into()))
     }
 }
 

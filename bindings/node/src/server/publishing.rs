@@ -339,7 +339,7 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Failure> {
 /// The first of several texts, each after its length as a number of 32 bits.
 fn sized(bytes: &[u8]) -> Option<&[u8]> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
-    rest.get(..u32::from_ne_bytes(*length) as usize)
+    rest.get(..u32::from_le_bytes(*length) as usize)
 }
 
 fn close_code(code: u32) -> Result<CloseCode, Failure> {

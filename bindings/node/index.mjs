@@ -1,0 +1,26 @@
+// The package for `import`: the same objects that `require` gives.
+
+import tidewire from "./index.js";
+
+export const {
+  AddressError,
+  Batch,
+  BusyError,
+  CallError,
+  CallTimeoutError,
+  ConfigurationError,
+  Connection,
+  ConnectionClosedError,
+  InvalidArgumentError,
+  InvalidMessageError,
+  Message,
+  RawJson,
+  SecurityError,
+  Server,
+  StoppedError,
+  TidewireError,
+  TokenError,
+  version,
+  WrongTypeError,
+} = tidewire;
+export default tidewire;
