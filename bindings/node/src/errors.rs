@@ -48,7 +48,6 @@ pub(crate) fn argument(message: impl ToString) -> Failure {
     Failure::new("InvalidArgumentError", code, Fault::Caller, message)
 }
 
-
 pub(crate) fn configuration(message: impl ToString) -> Failure {
     let code = "CONFIGURATION";
     Failure::new("ConfigurationError", code, Fault::Caller, message)
@@ -73,9 +72,7 @@ fn busy(message: impl ToString) -> Failure {
 impl From<StartError> for Failure {
     fn from(error: StartError) -> Self {
         match &error {
-            StartError::Listen { .. } => {
-                Self::new("AddressError", "ADDRESS", Fault::Caller, error)
-            }
+            StartError::Listen { .. } => Self::new("AddressError", "ADDRESS", Fault::Caller, error),
             _ => configuration(error),
         }
     }

@@ -37,7 +37,7 @@ impl Options {
                 return Err(configuration(problem));
             }
         };
-        let config = config_from(&settings).map_err(|error| refused(&error, &settings))?;
+        let config = config_from(&settings).map_err(|error| refused(&error))?;
         Ok(Self {
             scheme: if config.tls.is_some() { "wss" } else { "ws" },
             path: config.paths.first().cloned().unwrap_or("/".to_owned()),
@@ -55,7 +55,7 @@ impl Options {
 }
 
 /// The error of a setting, with its option as JavaScript spells it, the range and the value.
-fn refused(error: &SettingError, settings: &Map<String, Value>) -> Failure {
+fn refused(error: &SettingError) -> Failure {
     match error {
         SettingError::Unknown { name, nearest } => {
             let hint = nearest.map(|name| format!(": did you mean {}?", camel_case(name)));
@@ -63,18 +63,48 @@ fn refused(error: &SettingError, settings: &Map<String, Value>) -> Failure {
             configuration(format!("unknown option {name}{}", hint.unwrap_or_default()))
         }
         SettingError::Value { name, problem } => {
-            let mut problem = problem.clone();
-            for (kind, range) in RANGES {
-                problem = problem.replace(kind, range);
-            }
-            // Options that a sentence names are the words with an underscore in them.
-            for known in names().filter(|known| known.contains('_')) {
-                problem = replace_word(&problem, known, &camel_case(known));
-            }
-            let value = settings.get(name).map(shown).unwrap_or_default();
-            configuration(format!("{}: {problem}{value}", camel_case(name)))
+            let problem = in_javascript(&mismatch(problem));
+            configuration(format!("{}: {problem}", camel_case(name)))
         }
     }
+}
+
+/// What a problem with a type says: what is needed, and what was given.
+fn mismatch(problem: &str) -> String {
+    let kinds = ["invalid type: ", "invalid value: "];
+    let found = kinds.iter().find_map(|kind| problem.split_once(kind));
+    let parts = found.and_then(|(context, rest)| Some((context, rest.rsplit_once(", expected ")?)));
+    let Some((context, (given, needed))) = parts else {
+        return problem.to_owned();
+    };
+    let needed = RANGES
+        .iter()
+        .find_map(|(kind, range)| (*kind == needed).then_some(*range))
+        .unwrap_or(needed);
+    let given = given
+        .trim_start_matches("integer ")
+        .trim_start_matches("floating point ")
+        .trim_start_matches("boolean ")
+        .trim_start_matches("string ")
+        .replace('`', "")
+        .replace("sequence", "an array")
+        .replace("map", "an object");
+    format!("{context}{needed} is needed, not {given}")
+}
+
+/// A sentence with the names of options in the spelling of JavaScript.
+fn in_javascript(problem: &str) -> String {
+    let is_part = |mark: char| mark.is_ascii_alphanumeric() || mark == '_';
+    problem
+        .split(' ')
+        .map(|part| match part.trim_matches(|mark| !is_part(mark)) {
+            word if word.contains('_') && !VALUES.contains(&word) => {
+                part.replace(word, &camel_case(word))
+            }
+            _ => part.to_owned(),
+        })
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Gives the fields of topic rules the spelling of the engine. The other objects among the options have names of the
@@ -89,25 +119,6 @@ fn rename_fields(rules: &mut Value) {
                 .collect();
         }
     }
-}
-
-/// The value as an error shows it: a secret and a long one are left out.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Number(_) | Value::Bool(_) => format!(" (it is {value})"),
-        _ => String::new(),
-    }
-}
-
-fn replace_word(text: &str, word: &str, with: &str) -> String {
-    let is_part = |mark: char| mark.is_ascii_alphanumeric() || mark == '_';
-    text.split(' ')
-        .map(|part| match part.trim_matches(|mark| !is_part(mark)) {
-            inner if inner == word => part.replace(word, with),
-            _ => part.to_owned(),
-        })
-        .collect::<Vec<_>>()
-        .join(" ")
 }
 
 fn size(name: &str, value: &Value) -> Result<usize, Failure> {
@@ -154,19 +165,21 @@ pub(crate) fn camel_case(name: &str) -> String {
     camel
 }
 
-/// What a sentence about a number says in place of the type in Rust.
+/// What is needed, for a type in Rust.
 const RANGES: &[(&str, &str)] = &[
-    ("expected usize", "expected a whole number from 0"),
-    ("expected u64", "expected a whole number from 0"),
-    ("expected u32", "expected a whole number from 0 to 4294967295"),
-    ("expected u16", "expected a whole number from 0 to 65535"),
-    ("expected u8", "expected a whole number from 0 to 255"),
-    ("expected f64", "expected a number"),
-    ("expected a boolean", "expected true or false"),
-    ("invalid type: ", ""),
-    ("invalid value: ", ""),
-    ("floating point `", "the number `"),
+    ("usize", "a whole number from 0"),
+    ("u64", "a whole number from 0"),
+    ("u32", "a whole number from 0 to 4294967295"),
+    ("u16", "a whole number from 0 to 65535"),
+    ("u8", "a whole number from 0 to 255"),
+    ("f64", "a number"),
+    ("a boolean", "true or false"),
+    ("a sequence", "an array"),
+    ("a map", "an object"),
 ];
+
+/// Values that look like the names of options.
+const VALUES: &[&str] = &["drop_oldest", "drop_newest"];
 
 /// The default of `queueBytesMax`: events that wait to be received, in bytes.
 const QUEUE_BYTES_MAX: usize = 64 << 20;

@@ -1,9 +1,15 @@
 //! What is useful without a server.
+//!
+//! - `filter`: filters of documents
+//! - `jwt`: JSON Web Tokens
+
+mod filter;
+mod jwt;
 
 use crate::errors::{Failure, invalid_message};
-use napi::bindgen_prelude::BufferSlice;
+use napi::bindgen_prelude::{Buffer, BufferSlice};
 use napi_derive::napi;
-use tidewire_wire::format::Format;
+use tidewire_wire::format::{json_to_msgpack, msgpack_to_json};
 
 /// The version of the package.
 #[napi]
@@ -14,8 +20,16 @@ pub(crate) fn version() -> &'static str {
 /// JSON text with the value of a MessagePack text.
 #[napi]
 pub(crate) fn messagepack_to_json(bytes: BufferSlice<'_>) -> napi::Result<String> {
-    let text = Format::MessagePack.json_of(&bytes);
-    let text = text.map_err(invalid_message).map_err(napi::Error::from)?;
-    let text = String::from_utf8(text.into_owned());
+    let mut text = Vec::with_capacity(bytes.len() * 2);
+    msgpack_to_json(&bytes, &mut text).map_err(invalid_message)?;
+    let text = String::from_utf8(text);
     text.map_err(|error| Failure::from(invalid_message(error)).into())
+}
+
+/// MessagePack with the value of JSON text.
+#[napi]
+pub(crate) fn json_to_messagepack(text: String) -> napi::Result<Buffer> {
+    let mut bytes = Vec::with_capacity(text.len());
+    json_to_msgpack(text.as_bytes(), &mut bytes).map_err(invalid_message)?;
+    Ok(bytes.into())
 }

@@ -193,14 +193,14 @@ test("topics, history, presence and questions", async (t) => {
   assert.equal(server.presence("orders.eu").connections, 1);
   assert.deepEqual(server.listTopics({ prefix: "orders" }).map(({ topic, name }) => topic ?? name), ["orders.eu"]);
   const [listed] = server.listConnections({ topic: "news" });
-  assert.equal(typeof listed.id, "string");
+  assert.match(listed.connection, /^\d+-\d+$/);
   assert.equal(server.connections, 1);
   assert.equal(server.forgetHistory("orders.eu"), true);
   assert.deepEqual(server.history("unknown").publications, []);
   assert.equal(typeof server.statistics(), "object");
   server.broadcast({ all: true }, { type: "notice" });
   assert.deepEqual((await client.until("notice")).p, { all: true });
-  server.disconnect(listed.id, 4000, "enough");
+  server.disconnect(listed.connection, 4000, "enough");
   assert.deepEqual(await soon(client.closed), { code: 4000, reason: "enough" });
 });
 
@@ -220,7 +220,7 @@ test("a connection is changed by its server", async (t) => {
   await client.until("server_ready");
   assert.deepEqual((await client.subscribe("open")).failed_topics, ["open"]);
   connection.setAccess({ subscribeAllow: ["open", "private"] });
-  assert.deepEqual((await client.subscribe("open")).success_topics, ["open"]);
+  await eventually(async () => (await client.subscribe("open")).success_topics.length === 1);
   server.publish("private", "hush");
   assert.equal((await client.until("message")).p, "hush");
   assert.equal(connection.address.host, "127.0.0.1");

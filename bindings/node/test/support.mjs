@@ -84,7 +84,11 @@ export class Client {
 
   async subscribe(...topics) {
     this.say("subscription_update", { action: "subscribe", topics });
-    return (await this.until("subscription_update")).p;
+    for (;;) {
+      // The server also tells of subscriptions that it made itself.
+      const { p } = await this.until("subscription_update");
+      if ([...p.success_topics, ...p.failed_topics].includes(topics[0])) return p;
+    }
   }
 
   async request(type, payload) {

@@ -41,14 +41,18 @@ impl NativeServer {
     /// Throws the reason why the last record was refused.
     #[napi]
     pub fn take_refusal(&self) -> napi::Result<()> {
-        self.refusal.take().map_or(Ok(()), |failure| Err(failure.into()))
+        self.refusal
+            .take()
+            .map_or(Ok(()), |failure| Err(failure.into()))
     }
 }
 
 impl NativeServer {
     /// Whether there was room for it.
     fn carry_out(&self, handle: &Handle, record: &Record<'_>) -> Result<bool, Failure> {
-        let Record { place, generation, .. } = *record;
+        let Record {
+            place, generation, ..
+        } = *record;
         match record.what {
             REPLY | FAIL => {
                 self.answer(record)?;

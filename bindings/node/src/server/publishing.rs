@@ -176,7 +176,13 @@ impl NativeServer {
 
     /// Ends a connection.
     #[napi]
-    pub fn close(&self, place: u32, generation: u32, code: u32, reason: String) -> napi::Result<()> {
+    pub fn close(
+        &self,
+        place: u32,
+        generation: u32,
+        code: u32,
+        reason: String,
+    ) -> napi::Result<()> {
         let code = close_code(code)?;
         match self.connection(place, generation) {
             Some(connection) => Ok(self.end(connection, code, &reason)?),
