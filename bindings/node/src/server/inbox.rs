@@ -27,7 +27,8 @@ use tidewire_wire::format::Format;
 
 /// The end of the queue that JavaScript empties.
 pub(super) struct Inbox {
-    receiver: Receiver,
+    /// `None` once everything was received: it holds a function of JavaScript, and that the server.
+    receiver: Option<Receiver>,
     /// A batch whose rows are made.
     staged: Option<Batch>,
     rows: Rows,
@@ -65,7 +66,7 @@ struct Routes {
 impl Inbox {
     pub(super) fn new(receiver: Receiver) -> Self {
         Self {
-            receiver,
+            receiver: Some(receiver),
             staged: None,
             rows: Rows::default(),
             routes: Routes::default(),
@@ -85,7 +86,10 @@ impl Inbox {
     pub(super) fn receive(&mut self, buffer: &mut [u8], at: usize) -> Received {
         if self.staged.is_none() {
             match self.next() {
-                Err(Finished) => return Received::Finished,
+                Err(Finished) => {
+                    self.receiver = None;
+                    return Received::Finished;
+                }
                 Ok(None) => return Received::Nothing,
                 Ok(Some(batch)) => {
                     self.stage(&batch);
@@ -109,12 +113,13 @@ impl Inbox {
 
     /// The next batch; the waker is armed if there is none.
     fn next(&mut self) -> Result<Option<Batch>, Finished> {
-        if let Some(batch) = self.receiver.receive(Duration::ZERO)? {
+        let receiver = self.receiver.as_ref().ok_or(Finished)?;
+        if let Some(batch) = receiver.receive(Duration::ZERO)? {
             return Ok(Some(batch));
         }
-        self.receiver.arm();
+        receiver.arm();
         // What arrived before the waker was armed did not call it.
-        self.receiver.receive(Duration::ZERO)
+        receiver.receive(Duration::ZERO)
     }
 
     /// Makes the rows of a batch.
