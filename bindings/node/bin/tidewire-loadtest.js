@@ -21,7 +21,9 @@ async function main(words) {
     return 0;
   }
   if (urls.length !== 1) {
-    console.error(urls.length === 0 ? "The URL is missing." : `There is more than one URL: ${urls.join(" ")}`);
+    console.error(
+      urls.length === 0 ? "The URL is missing." : `There is more than one URL: ${urls.join(" ")}`,
+    );
     console.error(help());
     return 2;
   }

@@ -29,7 +29,8 @@ function name(argument, value) {
 }
 
 function flag(argument, value) {
-  if (typeof value !== "boolean") throw new WrongTypeError(`${argument} is true or false, not ${shown(value)}`);
+  if (typeof value !== "boolean")
+    throw new WrongTypeError(`${argument} is true or false, not ${shown(value)}`);
   return value;
 }
 
@@ -53,7 +54,8 @@ const PRIORITIES = new Set([1, 3, 5, 8, 10]);
 /** The number of a priority; 0 for that of the topic. */
 function priorityNumber(value) {
   if (value === undefined || value === null) return 0;
-  if (!PRIORITIES.has(value)) throw new InvalidArgumentError(`priority is 1, 3, 5, 8 or 10, not ${shown(value)}`);
+  if (!PRIORITIES.has(value))
+    throw new InvalidArgumentError(`priority is 1, 3, 5, 8 or 10, not ${shown(value)}`);
   return value;
 }
 

@@ -402,7 +402,8 @@ class Message {
   }
 
   [Symbol.for("nodejs.util.inspect.custom")]() {
-    const about = this.kind === "request" ? ` ${this.type}` : this.kind === "message" ? ` of ${this.length} bytes` : "";
+    const about =
+      this.kind === "request" ? ` ${this.type}` : this.kind === "message" ? ` of ${this.length} bytes` : "";
     return `<Message ${this.kind}${about} from ${this.connection}>`;
   }
 }

@@ -122,7 +122,9 @@ function bytesOf(data) {
   if (data instanceof Uint8Array) return data;
   if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   if (data instanceof ArrayBuffer || data instanceof SharedArrayBuffer) return new Uint8Array(data);
-  throw new WrongTypeError(`a string, bytes or a message is needed, not ${data === null ? "null" : typeof data}`);
+  throw new WrongTypeError(
+    `a string, bytes or a message is needed, not ${data === null ? "null" : typeof data}`,
+  );
 }
 
 const ACCESS = [

@@ -95,7 +95,8 @@ class Dispatcher {
   #look(handler, started) {
     const now = performance.now();
     const { blockedWarningMs } = this.#limits;
-    if (blockedWarningMs > 0 && now - started > blockedWarningMs) this.#handlers.hasBlocked(handler, now - started);
+    if (blockedWarningMs > 0 && now - started > blockedWarningMs)
+      this.#handlers.hasBlocked(handler, now - started);
     return now;
   }
 

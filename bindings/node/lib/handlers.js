@@ -94,7 +94,8 @@ class Handlers {
       return;
     }
     const table = replies ? this.#requests : EVENTS.includes(type) ? this.#events : this.#messages;
-    if (table.has(type)) throw new InvalidArgumentError(`${shown(type)} has a handler already: ${table.get(type).name}`);
+    if (table.has(type))
+      throw new InvalidArgumentError(`${shown(type)} has a handler already: ${table.get(type).name}`);
     table.set(type, handler);
     this.#messagesByPlace = [...this.#messages.values()];
     this.#requestsByPlace = [...this.#requests.values()];
@@ -172,7 +173,10 @@ class Handlers {
   timedOut(handler, message, timeoutMs) {
     this.errors += 1;
     this.timeouts += 1;
-    this.#log("error", `${handler.name} did not end within ${timeoutMs} ms, for connection ${message.connection.id}`);
+    this.#log(
+      "error",
+      `${handler.name} did not end within ${timeoutMs} ms, for connection ${message.connection.id}`,
+    );
     this.#tell(message, HANDLER_ERROR, "the handler took too long");
   }
 

@@ -63,7 +63,9 @@ class TokenVerifier {
     if (algorithms !== undefined) {
       for (const algorithm of algorithms) {
         if (!ALGORITHMS.includes(algorithm)) {
-          throw new InvalidArgumentError(`there is no algorithm ${shown(algorithm)}; there are ${ALGORITHMS.join(", ")}`);
+          throw new InvalidArgumentError(
+            `there is no algorithm ${shown(algorithm)}; there are ${ALGORITHMS.join(", ")}`,
+          );
         }
       }
       own = own.filter((key) => algorithms.includes(key.algorithm));
@@ -114,7 +116,9 @@ function severalKeys(keys) {
   if (typeof keys === "object" && keys !== null) {
     return Object.entries(keys).map(([keyId, key]) => new TokenKey(key, { keyId }));
   }
-  throw new WrongTypeError(`keys are a key, an array of keys, or an object of them by their ids, not ${shown(keys)}`);
+  throw new WrongTypeError(
+    `keys are a key, an array of keys, or an object of them by their ids, not ${shown(keys)}`,
+  );
 }
 
 function bytesOf(key) {

@@ -10,11 +10,41 @@ const { unknown } = require("./options.js");
 /** The options: the flags of `tidewire load`, in camelCase. */
 const NAMES = [
   ...["abortAfterS", "binary", "body", "ca", "cert", "compressed", "confidence", "connectTimeoutMs"],
-  ...["connectionStages", "connections", "cookies", "deflate", "drainMs", "durationS", "expect", "expectBody"],
+  ...[
+    "connectionStages",
+    "connections",
+    "cookies",
+    "deflate",
+    "drainMs",
+    "durationS",
+    "expect",
+    "expectBody",
+  ],
   ...["expectLength", "expectStatus", "findLimit", "form", "fromPerS", "headers", "inFlight", "insecure"],
-  ...["jsonBody", "keepAlive", "key", "memory", "message", "messageFile", "messagesPerS", "method", "poisson"],
+  ...[
+    "jsonBody",
+    "keepAlive",
+    "key",
+    "memory",
+    "message",
+    "messageFile",
+    "messagesPerS",
+    "method",
+    "poisson",
+  ],
   ...["profile", "proxy", "rampPerS", "ratePerS", "redirects", "reply", "requests", "requestsPerConnection"],
-  ...["resolve", "scenario", "seed", "serverPid", "sni", "sourceAddress", "stages", "stepS", "subscribe", "threads"],
+  ...[
+    "resolve",
+    "scenario",
+    "seed",
+    "serverPid",
+    "sni",
+    "sourceAddress",
+    "stages",
+    "stepS",
+    "subscribe",
+    "threads",
+  ],
   ...["timeoutMs", "timestampField", "toPerS", "token", "unixSocket", "warmUpS"],
 ];
 const KNOWN = new Set([...NAMES, "onProgress", "signal"]);
@@ -115,12 +145,14 @@ async function load(url, options = {}) {
   }
   const { onProgress, signal, ...given } = options;
   if (onProgress !== undefined) callable("onProgress", onProgress);
-  if (signal !== undefined && !(signal instanceof AbortSignal)) throw new WrongTypeError("signal is an AbortSignal");
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw new WrongTypeError("signal is an AbortSignal");
   const written = {};
   for (const [name, value] of Object.entries(given)) {
     if (!KNOWN.has(name)) throw new ConfigurationError(unknown(name, KNOWN));
     if (value === undefined || value === null) continue;
-    const isList = name === "expect" || name === "subscribe" || name === "sourceAddress" || name === "resolve";
+    const isList =
+      name === "expect" || name === "subscribe" || name === "sourceAddress" || name === "resolve";
     written[snakeCase(name)] = isList && !Array.isArray(value) ? [value] : value;
   }
   signal?.throwIfAborted();

@@ -15,7 +15,9 @@ function load() {
       error.code === "MODULE_NOT_FOUND"
         ? "it has not been built: run `npm run build` in its folder, which needs Rust"
         : `it was built for another platform than ${platform} ${arch}, or another Node than ${version}`;
-    throw new Error(`the native part of tidewire cannot be loaded: ${hint} (${error.message})`, { cause: error });
+    throw new Error(`the native part of tidewire cannot be loaded: ${hint} (${error.message})`, {
+      cause: error,
+    });
   }
 }
 

@@ -374,7 +374,9 @@ class Server {
     }
     const packed = this.#payloads.pack(payloads);
     this.#outbox.flush();
-    let [at, published] = run(() => this.#core.publishMany(topic, type, priority, packed.buffer, 0, packed.end));
+    let [at, published] = run(() =>
+      this.#core.publishMany(topic, type, priority, packed.buffer, 0, packed.end),
+    );
     if (at < packed.end) {
       // Others publish meanwhile, so these need a place of their own.
       const rest = Buffer.from(packed.buffer.subarray(0, packed.end));
@@ -382,7 +384,8 @@ class Server {
         const [next, more] = this.#core.publishMany(topic, type, priority, rest, at, rest.length);
         at = next;
         published += more;
-        if (at < rest.length) throw new BusyError(`${published} payloads are published, there is no room for the rest`);
+        if (at < rest.length)
+          throw new BusyError(`${published} payloads are published, there is no room for the rest`);
       };
       await this.whenFree(carryOn, { waitMs });
     }

@@ -16,14 +16,20 @@ const cargo = spawnSync(
   { cwd: root, stdio: "inherit" },
 );
 if (cargo.error) {
-  console.error(`tidewire: cargo cannot be run (${cargo.error.message}); install Rust from https://rustup.rs`);
+  console.error(
+    `tidewire: cargo cannot be run (${cargo.error.message}); install Rust from https://rustup.rs`,
+  );
   process.exit(1);
 }
 if (cargo.status !== 0) process.exit(cargo.status ?? 1);
 
 const target = path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target");
 const names = { darwin: "libtidewire_node.dylib", win32: "tidewire_node.dll" };
-const built = path.join(target, isRelease ? "release" : "debug", names[process.platform] ?? "libtidewire_node.so");
+const built = path.join(
+  target,
+  isRelease ? "release" : "debug",
+  names[process.platform] ?? "libtidewire_node.so",
+);
 // A process that has loaded the old file keeps it: the new one takes its place at once.
 const fresh = path.join(folder, `tidewire.node.${process.pid}`);
 fs.copyFileSync(built, fresh);

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { test } from "node:test";
 import { Client, eventually, program, serve, soon } from "./support.mjs";
 
 const INDEX = new URL("../index.mjs", import.meta.url).href;
@@ -19,6 +19,7 @@ test("handlers that throw and reject anything", async (t) => {
       throw thrown[message.payload];
     });
     server.on("reject", (message) => Promise.reject(thrown[message.payload]));
+    // biome-ignore lint/suspicious/noThenProperty: a thenable that is no promise is what is tested.
     server.on("thenable", () => ({ then: (_, reject) => reject(new Error("x")) }));
     server.handle("alive", () => true);
   });
@@ -97,7 +98,11 @@ test("at the limit of handlers nothing more is received, and the sockets hold th
 
 test("a handler that takes too long, and one that blocks", async (t) => {
   const log = [];
-  const options = { handlerTimeoutMs: 30, blockedWarningMs: 20, log: (level, text) => log.push([level, text]) };
+  const options = {
+    handlerTimeoutMs: 30,
+    blockedWarningMs: 20,
+    log: (level, text) => log.push([level, text]),
+  };
   const server = await serve(t, options, (server) => {
     server.handle("never", () => new Promise(() => {}));
     server.handle("block", () => {
@@ -134,8 +139,18 @@ test("the process ends when there is nothing left to do", async () => {
   await ended("await server.start(); await server.stop();");
   await ended("await server.start(); server.unref();");
   await ended("await server.start(); await server.drain(100);");
-  await ended("await using _ = server;".replace("await using _ = server;", "await server.start(); await server[Symbol.asyncDispose]();"));
-  assert.equal(await ended("await server.start(); const b = server.batches(); setTimeout(() => server.stop(), 20); for await (const _ of b); console.log('over');"), "over");
+  await ended(
+    "await using _ = server;".replace(
+      "await using _ = server;",
+      "await server.start(); await server[Symbol.asyncDispose]();",
+    ),
+  );
+  assert.equal(
+    await ended(
+      "await server.start(); const b = server.batches(); setTimeout(() => server.stop(), 20); for await (const _ of b); console.log('over');",
+    ),
+    "over",
+  );
   await ended("server.on('*', () => {}); await server.start(); process.exit(0);");
   await ended("await server.start(); const p = server.stop(); process.exit(0);");
   await ended("await server.start(); server.batches().next(); server.unref();");

@@ -3,7 +3,15 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
-import { Filter, InvalidArgumentError, jsonToMsgpack, jwt, msgpackToJson, TokenError, WrongTypeError } from "../index.mjs";
+import {
+  Filter,
+  InvalidArgumentError,
+  jsonToMsgpack,
+  jwt,
+  msgpackToJson,
+  TokenError,
+  WrongTypeError,
+} from "../index.mjs";
 import { Client, serve } from "./support.mjs";
 
 const SECRET = "a secret of at least thirty-two bytes";
@@ -18,7 +26,8 @@ test("a token says what was signed", () => {
 });
 
 test("tokens that are refused, with their codes", () => {
-  const code = (expected, action) => assert.throws(action, (error) => error instanceof TokenError && error.code === expected);
+  const code = (expected, action) =>
+    assert.throws(action, (error) => error instanceof TokenError && error.code === expected);
   const token = jwt.encode({ sub: "a", exp: soonS() }, SECRET);
   code("WRONG_SIGNATURE", () => jwt.decode(token, `${SECRET}!`));
   code("EXPIRED", () => jwt.decode(token, SECRET, { now: soonS() + 60 }));
@@ -39,7 +48,9 @@ test("keys of every algorithm, by their ids", () => {
     ES256: generateKeyPairSync("ec", { namedCurve: "P-256" }),
     EdDSA: generateKeyPairSync("ed25519"),
   };
-  const keys = Object.fromEntries(Object.entries(pairs).map(([name, { publicKey }]) => [name, pem(publicKey)]));
+  const keys = Object.fromEntries(
+    Object.entries(pairs).map(([name, { publicKey }]) => [name, pem(publicKey)]),
+  );
   const verifier = new jwt.TokenVerifier(keys);
   for (const [algorithm, { privateKey }] of Object.entries(pairs)) {
     const key = new jwt.TokenKey(pem(privateKey), { keyId: algorithm });

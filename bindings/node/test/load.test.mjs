@@ -1,17 +1,17 @@
 // Loads of real servers, by `load` and with the interface of the npm module `loadtest`.
 
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { once } from "node:events";
 import fs from "node:fs";
 import http from "node:http";
-import { once } from "node:events";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { ConfigurationError, InvalidArgumentError, load } from "../index.mjs";
-import { loadTest, startServer } from "../loadtest.mjs";
 import loadModule from "../lib/load.js";
 import programModule from "../lib/loadtest/program.js";
-import { execFile } from "node:child_process";
+import { loadTest, startServer } from "../loadtest.mjs";
 import { serve, soon } from "./support.mjs";
 
 async function service(t, options = {}) {
@@ -24,7 +24,12 @@ test("a load of HTTP has a result", async (t) => {
   const { server, url } = await service(t);
   const progress = [];
   const result = await soon(
-    load(url, { connections: 4, requests: 500, headers: { "x-a": "b" }, onProgress: (figures) => progress.push(figures) }),
+    load(url, {
+      connections: 4,
+      requests: 500,
+      headers: { "x-a": "b" },
+      onProgress: (figures) => progress.push(figures),
+    }),
   );
   assert.equal(result.succeeded, 500);
   assert.equal(result.failed, 0);
@@ -43,7 +48,9 @@ test("a load of WebSocket", async (t) => {
   const server = await serve(t, { protocol: "raw" }, (server) => {
     server.on("*", (message) => message.connection.sendRaw(message));
   });
-  const result = await soon(load(server.url, { connections: 3, requests: 300, message: "hello", reply: "order" }));
+  const result = await soon(
+    load(server.url, { connections: 3, requests: 300, message: "hello", reply: "order" }),
+  );
   assert.equal(result.succeeded, 300);
 });
 
@@ -83,13 +90,17 @@ test("a service that is not there is a result, a wrong option an error", async (
 });
 
 test("every option of a load is known to the load generator", () => {
-  const native = loadModule.loadOptionNames.map((name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`));
+  const native = loadModule.loadOptionNames.map((name) =>
+    name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+  );
   assert.equal(new Set(native).size, native.length);
 });
 
 test("loadTest: the fields of the result", async (t) => {
   const { server, url } = await service(t);
-  const result = await soon(loadTest({ url, maxRequests: 100, concurrency: 5, agentKeepAlive: true, quiet: true }));
+  const result = await soon(
+    loadTest({ url, maxRequests: 100, concurrency: 5, agentKeepAlive: true, quiet: true }),
+  );
   assert.equal(result.totalRequests, 100);
   assert.equal(server.totalRequests, 100);
   assert.equal(result.totalErrors, 0);
@@ -99,7 +110,10 @@ test("loadTest: the fields of the result", async (t) => {
   assert.equal(result.totalTimeSeconds, result.elapsedSeconds);
   assert.ok(result.minLatencyMs <= result.meanLatencyMs && result.meanLatencyMs <= result.maxLatencyMs);
   for (const percent of [50, 90, 95, 99]) assert.ok(result.percentiles[percent] > 0, `percentile ${percent}`);
-  assert.equal(Object.values(result.histogramMs).reduce((sum, count) => sum + count, 0), 100);
+  assert.equal(
+    Object.values(result.histogramMs).reduce((sum, count) => sum + count, 0),
+    100,
+  );
   assert.match(result.text(), /^Completed requests: {2}100$/m);
   assert.match(result.text(), /^ {2}50% {6}[\d.]+ ms$/m);
 });
@@ -110,7 +124,9 @@ test("loadTest: errors are counted under their statuses, and once", async (t) =>
   assert.deepEqual(result.errorCodes, { 503: 20 });
   assert.deepEqual([result.totalRequests, result.totalErrors], [20, 20]);
   const slow = await service(t, { delay: 5_000 });
-  const late = await soon(loadTest({ url: slow.url, maxRequests: 4, concurrency: 4, timeout: 50, quiet: true }));
+  const late = await soon(
+    loadTest({ url: slow.url, maxRequests: 4, concurrency: 4, timeout: 50, quiet: true }),
+  );
   assert.deepEqual([late.totalRequests, late.totalErrors], [4, 4]);
   const told = [];
   const statusCallback = (error, result) => told.push([error, result]);
@@ -125,7 +141,10 @@ test("loadTest: a callback, and mistakes", async (t) => {
   const { url } = await service(t);
   const [error, result] = await soon(
     new Promise((resolve) => {
-      assert.equal(loadTest({ url, maxRequests: 3, quiet: true }, (...given) => resolve(given)), undefined);
+      assert.equal(
+        loadTest({ url, maxRequests: 3, quiet: true }, (...given) => resolve(given)),
+        undefined,
+      );
     }),
   );
   assert.equal(error, null);
@@ -139,14 +158,24 @@ test("loadTest: a callback, and mistakes", async (t) => {
 
 test("loadTest: bodies have a length and a type", async (t) => {
   const seen = [];
-  const logger = ({ method, headers, body }) => seen.push([method, headers["content-type"], headers["content-length"], body]);
+  const logger = ({ method, headers, body }) =>
+    seen.push([method, headers["content-type"], headers["content-length"], body]);
   const { url } = await service(t, { logger });
   await soon(loadTest({ url, maxRequests: 1, body: { a: "é" }, method: "POST", quiet: true }));
   await soon(loadTest({ url, maxRequests: 1, postBody: "text", quiet: true }));
   await soon(
-    loadTest({ url, maxRequests: 1, method: "PUT", body: { a: 1 }, contentType: "application/x-www-form-urlencoded", quiet: true }),
+    loadTest({
+      url,
+      maxRequests: 1,
+      method: "PUT",
+      body: { a: 1 },
+      contentType: "application/x-www-form-urlencoded",
+      quiet: true,
+    }),
   );
-  await soon(loadTest({ url, maxRequests: 1, method: "POST", body: (id) => ({ id: id.length }), quiet: true }));
+  await soon(
+    loadTest({ url, maxRequests: 1, method: "POST", body: (id) => ({ id: id.length }), quiet: true }),
+  );
   assert.deepEqual(seen, [
     ["POST", "application/json", "10", '{"a":"é"}'],
     ["POST", "text/plain", "4", "text"],
@@ -191,7 +220,9 @@ test("loadTest: functions for each request", async (t) => {
   assert.deepEqual(inspected.errorCodes, { "200:TOO_GOOD": 10 });
 
   const heads = [];
-  const other = await service(t, { logger: (request) => heads.push([request.headers["x-number"], request.body]) });
+  const other = await service(t, {
+    logger: (request) => heads.push([request.headers["x-number"], request.body]),
+  });
   let number = 0;
   await soon(
     loadTest({
@@ -210,7 +241,10 @@ test("loadTest: functions for each request", async (t) => {
       quiet: true,
     }),
   );
-  assert.deepEqual(heads.map(([head]) => Number(head)).sort((a, b) => a - b), [...Array(20).keys()].map((n) => n + 1));
+  assert.deepEqual(
+    heads.map(([head]) => Number(head)).sort((a, b) => a - b),
+    [...Array(20).keys()].map((n) => n + 1),
+  );
   assert.ok(heads.every(([, body]) => body === "hi"));
   await assert.rejects(
     loadTest({
@@ -227,7 +261,9 @@ test("loadTest: functions for each request", async (t) => {
 test("loadTest: a rate is kept with and without functions", async (t) => {
   const { url } = await service(t);
   for (const extra of [{}, { statusCallback: () => {} }]) {
-    const result = await soon(loadTest({ url, requestsPerSecond: 100, maxSeconds: 1, concurrency: 5, quiet: true, ...extra }));
+    const result = await soon(
+      loadTest({ url, requestsPerSecond: 100, maxSeconds: 1, concurrency: 5, quiet: true, ...extra }),
+    );
     assert.ok(result.totalRequests <= 110, `${result.totalRequests} requests in a second at 100 a second`);
     assert.ok(result.totalRequests >= 20);
   }
@@ -235,10 +271,14 @@ test("loadTest: a rate is kept with and without functions", async (t) => {
 
 test("loadTest: WebSocket, and a server that is not there", async (t) => {
   const { url } = await service(t);
-  const result = await soon(loadTest({ url: url.replace("http", "ws"), maxRequests: 100, concurrency: 3, quiet: true }));
+  const result = await soon(
+    loadTest({ url: url.replace("http", "ws"), maxRequests: 100, concurrency: 3, quiet: true }),
+  );
   assert.deepEqual([result.totalRequests, result.totalErrors], [100, 0]);
   for (const extra of [{}, { statusCallback: () => {} }, { indexParam: "a" }]) {
-    const failed = await soon(loadTest({ url: "http://127.0.0.1:1/", maxSeconds: 0.1, quiet: true, ...extra }));
+    const failed = await soon(
+      loadTest({ url: "http://127.0.0.1:1/", maxSeconds: 0.1, quiet: true, ...extra }),
+    );
     assert.equal(failed.totalRequests, failed.totalErrors);
   }
 });
@@ -256,7 +296,10 @@ test("the test server answers as it is told", async (t) => {
 
 const program = (words, cwd = os.tmpdir()) =>
   new Promise((resolve) => {
-    const file = path.join(import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname), "../bin/tidewire-loadtest.js");
+    const file = path.join(
+      import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname),
+      "../bin/tidewire-loadtest.js",
+    );
     execFile(process.execPath, [file, ...words], { cwd, timeout: 60_000 }, (error, stdout, stderr) => {
       resolve({ code: error?.code ?? 0, stdout, stderr });
     });
@@ -267,7 +310,14 @@ test("the program prints the report", async (t) => {
   const { code, stdout } = await program(["-n100", "-c", "5", "-k", "--quiet", url]);
   assert.equal(code, 0);
   const lines = stdout.trim().split("\n");
-  const starts = ["Target URL:", "Max requests:", "Concurrent clients:", "Agent:", "Completed requests:", "Total errors:"];
+  const starts = [
+    "Target URL:",
+    "Max requests:",
+    "Concurrent clients:",
+    "Agent:",
+    "Completed requests:",
+    "Total errors:",
+  ];
   for (const start of starts) {
     const line = lines.find((line) => line.startsWith(start));
     assert.ok(line, start);

@@ -147,19 +147,25 @@ test("requests are answered", async (t) => {
   assert.equal((await client.request("circle")).error.code, "HANDLER_ERROR");
   assert.equal((await client.request("missing")).error.code, "NOT_FOUND");
   const { handled, errors, refused: refusedCount, unrouted, running } = server.handlerStatistics();
-  assert.deepEqual({ handled, errors, refusedCount, unrouted, running }, {
-    handled: 3,
-    errors: 2,
-    refusedCount: 1,
-    unrouted: 1,
-    running: 0,
-  });
+  assert.deepEqual(
+    { handled, errors, refusedCount, unrouted, running },
+    {
+      handled: 3,
+      errors: 2,
+      refusedCount: 1,
+      unrouted: 1,
+      running: 0,
+    },
+  );
   assert.equal(log.filter(([level, , error]) => level === "error" && error instanceof RangeError).length, 1);
 });
 
 test("clients are asked, too", async (t) => {
   const server = await serve(t, {}, (server) => {
-    server.handle("ask me", async (request) => await request.connection.request({ n: 1 }, { type: "confirm" }));
+    server.handle(
+      "ask me",
+      async (request) => await request.connection.request({ n: 1 }, { type: "confirm" }),
+    );
     server.handle("ask nobody", async (request) => {
       await request.connection.request(1, { type: "confirm", timeoutMs: 20 });
     });
@@ -189,9 +195,15 @@ test("topics, history, presence and questions", async (t) => {
   assert.equal(server.publish("news", 1, { id: "a" }).duplicate, true);
   const history = server.history("orders.eu", { limit: 2, newestFirst: true });
   assert.deepEqual([history.offset, history.epoch, history.more], [4, first.epoch, true]);
-  assert.deepEqual(history.publications.map(({ p }) => p), ["é", { n: 3 }]);
+  assert.deepEqual(
+    history.publications.map(({ p }) => p),
+    ["é", { n: 3 }],
+  );
   assert.equal(server.presence("orders.eu").connections, 1);
-  assert.deepEqual(server.listTopics({ prefix: "orders" }).map(({ topic, name }) => topic ?? name), ["orders.eu"]);
+  assert.deepEqual(
+    server.listTopics({ prefix: "orders" }).map(({ topic, name }) => topic ?? name),
+    ["orders.eu"],
+  );
   const [listed] = server.listConnections({ topic: "news" });
   assert.match(listed.connection, /^\d+-\d+$/);
   assert.equal(server.connections, 1);

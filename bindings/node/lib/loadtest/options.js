@@ -51,12 +51,15 @@ const NAMES = {
   cores: [],
   signal: [],
 };
-const ALIASES = new Map(Object.entries(NAMES).flatMap(([name, others]) => others.map((other) => [other, name])));
+const ALIASES = new Map(
+  Object.entries(NAMES).flatMap(([name, others]) => others.map((other) => [other, name])),
+);
 const KNOWN = new Set([...Object.keys(NAMES), ...ALIASES.keys()]);
 
 /** The options under one name each, checked. Functions and files are loaded by `prepare`. */
 function read(given) {
-  if (typeof given !== "object" || given === null) throw new InvalidArgumentError("the options are an object");
+  if (typeof given !== "object" || given === null)
+    throw new InvalidArgumentError("the options are an object");
   const options = {};
   for (const [key, value] of Object.entries(given)) {
     if (!KNOWN.has(key)) throw new InvalidArgumentError(unknown(key, KNOWN));
@@ -85,7 +88,9 @@ function read(given) {
     throw new InvalidArgumentError("secureProtocol names versions of TLS that are not secure; leave it out");
   }
   if (isWebSocket && options.requestGenerator !== undefined) {
-    throw new InvalidArgumentError("requestGenerator makes HTTP requests: it cannot be used with a WebSocket URL");
+    throw new InvalidArgumentError(
+      "requestGenerator makes HTTP requests: it cannot be used with a WebSocket URL",
+    );
   }
   return options;
 }
@@ -108,7 +113,9 @@ async function prepare(options, folder = process.cwd()) {
     options.requestGenerator = await moduleOf(path.resolve(folder, options.requestGenerator));
   }
   if (options.requestGenerator !== undefined && typeof options.requestGenerator !== "function") {
-    throw new InvalidArgumentError("requestGenerator is a function, or the path of a module that exports one");
+    throw new InvalidArgumentError(
+      "requestGenerator is a function, or the path of a module that exports one",
+    );
   }
   return options;
 }
@@ -116,7 +123,8 @@ async function prepare(options, folder = process.cwd()) {
 async function moduleOf(file) {
   const loaded = await import(pathToFileURL(file).href);
   const made = loaded.default?.default ?? loaded.default;
-  if (typeof made !== "function") throw new InvalidArgumentError(`${file} exports no function as its default`);
+  if (typeof made !== "function")
+    throw new InvalidArgumentError(`${file} exports no function as its default`);
   return made;
 }
 
@@ -146,7 +154,8 @@ function number(name, value, min) {
 
 function methodOf(value) {
   const method = String(value).toUpperCase();
-  if (!METHODS.includes(method)) throw new InvalidArgumentError(`method is one of ${METHODS.join(", ")}, not ${shown(value)}`);
+  if (!METHODS.includes(method))
+    throw new InvalidArgumentError(`method is one of ${METHODS.join(", ")}, not ${shown(value)}`);
   return method;
 }
 
@@ -204,8 +213,13 @@ function readBody(options) {
 /** The options that hand control to JavaScript for each request. */
 const callsScript = (options) =>
   typeof options.body === "function" ||
-  ["statusCallback", "contentInspector", "requestGenerator", "indexParam", "indexParamLiteral", "indexParamCallback"].some(
-    (name) => options[name] !== undefined,
-  );
+  [
+    "statusCallback",
+    "contentInspector",
+    "requestGenerator",
+    "indexParam",
+    "indexParamLiteral",
+    "indexParamCallback",
+  ].some((name) => options[name] !== undefined);
 
 module.exports = { callsScript, prepare, read };

@@ -27,7 +27,14 @@ const FLAGS = [
   ["requestGenerator", "R", "requestGenerator", "file", "a module that makes each request"],
   ["recover", "r", "recover", undefined, "no effect: a load goes on after errors"],
   ["secureProtocol", "s", "secureProtocol", "method", "refused: leave it out"],
-  ["rps", undefined, "requestsPerSecond", "number", "requests a second, whatever the service does", "requestsPerSecond"],
+  [
+    "rps",
+    undefined,
+    "requestsPerSecond",
+    "number",
+    "requests a second, whatever the service does",
+    "requestsPerSecond",
+  ],
   ["index", undefined, "indexParam", "text", "replaced by 1, 2, 3… in the path and the body"],
   ["cores", undefined, "cores", "number", "threads; half of the cores by default"],
   ["tcp", undefined, "tcp", undefined, "the same as -k"],
@@ -79,7 +86,9 @@ function find(word) {
     const flag = FLAGS.find(([long, , , , , other]) => long === name || other === name);
     if (flag === undefined) {
       const problem = unknown(name, new Set(FLAGS.map(([long]) => long)));
-      throw new InvalidArgumentError(problem.replace(/option (\S+)/, "option --$1").replace("mean ", "mean --"));
+      throw new InvalidArgumentError(
+        problem.replace(/option (\S+)/, "option --$1").replace("mean ", "mean --"),
+      );
     }
     return { flag, attached: equals < 0 ? undefined : word.slice(equals + 1) };
   }

@@ -43,7 +43,8 @@ class Result {
     const start = Math.min(this.startTimeMs, other.startTimeMs);
     const stop = Math.max(this.stopTimeMs, other.stopTimeMs);
     const errorCodes = { ...this.errorCodes };
-    for (const [code, count] of Object.entries(other.errorCodes)) errorCodes[code] = (errorCodes[code] ?? 0) + count;
+    for (const [code, count] of Object.entries(other.errorCodes))
+      errorCodes[code] = (errorCodes[code] ?? 0) + count;
     const buckets = new Map(this._buckets);
     for (const [ms, count] of other._buckets) buckets.set(ms, (buckets.get(ms) ?? 0) + count);
     const options = { ...this, url: new URL(this.url) };
@@ -114,7 +115,9 @@ function latencies(buckets, accumulatedMs, [least, largest]) {
     meanLatencyMs: count === 0 ? 0 : accumulatedMs / count,
     minLatencyMs: count === 0 ? 0 : least,
     maxLatencyMs: count === 0 ? 0 : largest,
-    percentiles: Object.fromEntries(PERCENTILES.map((percent) => [percent, percentile(sorted, count, percent, largest)])),
+    percentiles: Object.fromEntries(
+      PERCENTILES.map((percent) => [percent, percentile(sorted, count, percent, largest)]),
+    ),
     histogramMs,
   };
   Object.defineProperty(fields, "_buckets", { value: sorted, enumerable: true });

@@ -42,7 +42,10 @@ class ScriptRun {
     }
     this.#options = options;
     this.#client = options.url.protocol === "https:" ? https : http;
-    this.#agent = new this.#client.Agent({ keepAlive: options.agentKeepAlive, maxSockets: Number.POSITIVE_INFINITY });
+    this.#agent = new this.#client.Agent({
+      keepAlive: options.agentKeepAlive,
+      maxSockets: Number.POSITIVE_INFINITY,
+    });
   }
 
   async run() {
@@ -56,7 +59,8 @@ class ScriptRun {
     signal?.addEventListener("abort", end);
     let pace;
     if (requestsPerSecond !== undefined) pace = this.#keepPace(startTimeMs, requestsPerSecond);
-    else for (let number = 0; number < Math.min(concurrency, maxRequests ?? concurrency); number++) this.#next();
+    else
+      for (let number = 0; number < Math.min(concurrency, maxRequests ?? concurrency); number++) this.#next();
     await over;
     clearTimeout(timer);
     clearInterval(pace);
@@ -145,14 +149,18 @@ class ScriptRun {
     } else {
       const send = (own, callback) => this.#client.request(own, callback);
       request = requestGenerator(this.#options, params, send, onResponse);
-      if (typeof request?.end !== "function") throw new TypeError("requestGenerator has to return the request");
+      if (typeof request?.end !== "function")
+        throw new TypeError("requestGenerator has to return the request");
     }
     this.#open.add(request);
     const { timeout } = this.#options;
-    const timer = timeout === undefined ? undefined : setTimeout(() => {
-      finish(Object.assign(new Error("timeout"), { code: "timeout" }));
-      request.destroy();
-    }, timeout);
+    const timer =
+      timeout === undefined
+        ? undefined
+        : setTimeout(() => {
+            finish(Object.assign(new Error("timeout"), { code: "timeout" }));
+            request.destroy();
+          }, timeout);
     request.on("error", (error) => finish(error));
     if (requestGenerator === undefined || body !== undefined) request.end(body);
     else if (!request.writableEnded) request.end();
@@ -243,7 +251,8 @@ class ScriptRun {
   /** The code of an error that a response is; `undefined` for a good one. */
   #codeOf(told) {
     this.#options.contentInspector?.(told);
-    if (told.customError) return told.customErrorCode ? `${told.statusCode}:${told.customErrorCode}` : "custom";
+    if (told.customError)
+      return told.customErrorCode ? `${told.statusCode}:${told.customErrorCode}` : "custom";
     return told.statusCode >= 400 ? String(told.statusCode) : undefined;
   }
 }

@@ -105,7 +105,9 @@ class TestServer {
       socket.end("HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
       return;
     }
-    const accept = createHash("sha1").update(key + WEBSOCKET_ID).digest("base64");
+    const accept = createHash("sha1")
+      .update(key + WEBSOCKET_ID)
+      .digest("base64");
     const head = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade"];
     socket.write([...head, `Sec-WebSocket-Accept: ${accept}`, "", ""].join("\r\n"));
     this.#sockets.add(socket);
