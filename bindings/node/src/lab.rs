@@ -83,13 +83,13 @@ impl NativeLoad {
 
 /// The tables of a report that is given in JSON.
 #[napi]
-pub(crate) fn report_tables(report: String) -> napi::Result<String> {
+pub fn report_tables(report: String) -> napi::Result<String> {
     Ok(terminal::render(&parsed(&report)?))
 }
 
 /// Writes a report, given in JSON, to a directory in all forms: the page's path.
 #[napi]
-pub(crate) fn save_report(report: String, directory: String) -> napi::Result<String> {
+pub fn save_report(report: String, directory: String) -> napi::Result<String> {
     let saved = save_all(&parsed(&report)?, &PathBuf::from(directory)).map_err(argument)?;
     Ok(saved.html.to_string_lossy().into_owned())
 }

@@ -6,6 +6,14 @@
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
 
+#![cfg_attr(
+    test,
+    allow(
+        dead_code,
+        reason = "functions are given to JavaScript in other builds alone"
+    )
+)]
+
 mod errors;
 mod lab;
 mod options;

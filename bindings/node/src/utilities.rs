@@ -6,29 +6,29 @@
 mod filter;
 mod jwt;
 
-use crate::errors::{Failure, invalid_message};
+use crate::errors::invalid_message;
 use napi::bindgen_prelude::{Buffer, BufferSlice};
 use napi_derive::napi;
 use tidewire_wire::format::{json_to_msgpack, msgpack_to_json};
 
 /// The version of the package.
 #[napi]
-pub(crate) fn version() -> &'static str {
+pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
 /// JSON text with the value of a MessagePack text.
 #[napi]
-pub(crate) fn messagepack_to_json(bytes: BufferSlice<'_>) -> napi::Result<String> {
+pub fn messagepack_to_json(bytes: BufferSlice<'_>) -> napi::Result<String> {
     let mut text = Vec::with_capacity(bytes.len() * 2);
     msgpack_to_json(&bytes, &mut text).map_err(invalid_message)?;
     let text = String::from_utf8(text);
-    text.map_err(|error| Failure::from(invalid_message(error)).into())
+    text.map_err(|error| invalid_message(error).into())
 }
 
 /// MessagePack with the value of JSON text.
 #[napi]
-pub(crate) fn json_to_messagepack(text: String) -> napi::Result<Buffer> {
+pub fn json_to_messagepack(text: String) -> napi::Result<Buffer> {
     let mut bytes = Vec::with_capacity(text.len());
     json_to_msgpack(text.as_bytes(), &mut bytes).map_err(invalid_message)?;
     Ok(bytes.into())
