@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
+use crate::generated::{self, Made};
 use crate::tree::Tree;
 use table::Table;
 
@@ -19,18 +20,7 @@ use table::Table;
 pub(crate) fn write(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string(root.join(SOURCE)).context(SOURCE)?;
     let table = Table::parse(&text).context(SOURCE)?;
-    let mut written = Vec::new();
-    for (target, generate) in TARGETS {
-        let path = root.join(target);
-        let content = generate(&table);
-        if std::fs::read_to_string(&path).ok().as_deref() != Some(&content) {
-            let folder = path.parent().context(*target)?;
-            std::fs::create_dir_all(folder).context(*target)?;
-            std::fs::write(&path, content).context(*target)?;
-            written.push(PathBuf::from(target));
-        }
-    }
-    Ok(written)
+    generated::write(root, made(&table))
 }
 
 /// One finding for a wrong table, or one for each generated file that is not current.
@@ -44,14 +34,12 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         Ok(table) => table,
         Err(error) => return vec![Finding::new(source, 1, format!("{error:#}"))],
     };
-    let is_stale = |(target, generate): &&(&str, Generate)| {
-        tree.text(Path::new(target)).as_deref() != Some(&generate(&table))
-    };
-    let finding = |(target, _): &(&str, Generate)| {
-        let message = format!("not what {SOURCE} says, run `cargo xtask codes`");
-        Finding::new(Path::new(target), 1, message)
-    };
-    TARGETS.iter().filter(is_stale).map(finding).collect()
+    generated::check(tree, made(&table), SOURCE, "cargo xtask codes")
+}
+
+fn made(table: &Table) -> Vec<Made> {
+    let made = |(target, generate): &(&'static str, Generate)| (*target, generate(table));
+    TARGETS.iter().map(made).collect()
 }
 
 type Generate = fn(&Table) -> String;

@@ -2,6 +2,8 @@
 //!
 //! - `cargo xtask codes [--check]`: writes the constants that `protocol/codes.toml` lists, or only says
 //!   which files are not current.
+//! - `cargo xtask options [--check]`: writes what is made from the tables in `options/`, or only says
+//!   which files are not current.
 //! - `cargo xtask tidy`: the rules of the repository that no compiler checks, one line per finding.
 //! - `cargo xtask wasm`: builds `tidewire-wire` for `wasm32-unknown-unknown` and fails if it imports anything.
 //!
@@ -14,10 +16,16 @@
 )]
 
 mod arrows;
+mod circles;
 mod codes;
 mod dead_files;
+mod finding;
+mod generated;
+mod imports;
 mod lexer;
 mod locks;
+mod markdown;
+mod options;
 mod rooms;
 mod sources;
 mod text;
@@ -26,7 +34,7 @@ mod tree;
 mod wasm;
 mod workspace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -36,10 +44,12 @@ fn main() -> ExitCode {
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["codes"] => run_codes(),
         ["codes", "--check"] => run_codes_check(),
+        ["options"] => run_options(),
+        ["options", "--check"] => run_options_check(),
         ["tidy"] => run_tidy(),
         ["wasm"] => run_wasm(),
         _ => {
-            eprintln!("usage: cargo xtask codes [--check] | tidy | wasm");
+            eprintln!("usage: cargo xtask codes [--check] | options [--check] | tidy | wasm");
             return ExitCode::from(2);
         }
     };
@@ -50,22 +60,40 @@ fn main() -> ExitCode {
 }
 
 fn run_codes() -> anyhow::Result<ExitCode> {
-    let written = codes::write(repository_root()?)?;
-    for path in &written {
-        println!("written: {}", path.display());
-    }
-    println!("codes: {} files written", written.len());
-    Ok(ExitCode::SUCCESS)
+    Ok(report_written("codes", codes::write(repository_root()?)?))
 }
 
 fn run_codes_check() -> anyhow::Result<ExitCode> {
     let tree = tree::Tree::of_repository(repository_root()?)?;
-    let findings = codes::check(&tree);
+    Ok(report_findings("codes", codes::check(&tree)))
+}
+
+fn run_options() -> anyhow::Result<ExitCode> {
+    Ok(report_written(
+        "options",
+        options::write(repository_root()?)?,
+    ))
+}
+
+fn run_options_check() -> anyhow::Result<ExitCode> {
+    let tree = tree::Tree::of_repository(repository_root()?)?;
+    Ok(report_findings("options", options::check(&tree)))
+}
+
+fn report_written(chore: &str, written: Vec<PathBuf>) -> ExitCode {
+    for path in &written {
+        println!("written: {}", path.display());
+    }
+    println!("{chore}: {} files written", written.len());
+    ExitCode::SUCCESS
+}
+
+fn report_findings(chore: &str, findings: Vec<finding::Finding>) -> ExitCode {
     for finding in &findings {
         println!("{finding}");
     }
-    println!("codes: {} findings", findings.len());
-    Ok(exit_code(findings.is_empty()))
+    println!("{chore}: {} findings", findings.len());
+    exit_code(findings.is_empty())
 }
 
 fn run_tidy() -> anyhow::Result<ExitCode> {

@@ -40,7 +40,9 @@ mod _native {
     #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]
-    use crate::server::{Batch, BatchIterator, Connection, Message, Published, ServerCore};
+    use crate::server::{
+        Batch, BatchIterator, Connection, Message, Published, ServerCore, nearest_name,
+    };
     #[pymodule_export]
     use crate::utilities::{
         Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, Sequencer, SessionCipher,

@@ -7,11 +7,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::borrow::Cow;
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::{Connection, ConnectionState, Masked};
 use tidewire_wire::frame::{self, OpCode, Role};
 use tidewire_wire::handshake::client::{
     Offer, RequestHead, Response, ResponseError, parse_response,
 };
-use tidewire_wire::message::{Event, Input, MessageReader};
+use tidewire_wire::message::{Event, Input};
 
 /// The connection from the request to the close.
 #[pyclass(module = "tidewire._native")]
@@ -20,10 +21,10 @@ pub(crate) struct Relay {
     protocols: Vec<String>,
     request: Vec<u8>,
     phase: Phase,
-    reader: MessageReader,
+    websocket: Connection,
     /// What was received and not yet read: part of a head or of a frame's header.
     unread: Vec<u8>,
-    /// Pongs that are to be sent.
+    /// Control frames that are to be sent.
     replies: Vec<u8>,
     masks: StdRng,
 }
@@ -53,7 +54,7 @@ pub(crate) struct RelayClosed {
 enum Phase {
     Opening,
     Open,
-    Over,
+    Refused,
 }
 
 #[pymethods]
@@ -74,7 +75,7 @@ impl Relay {
             protocols,
             request: Vec::new(),
             phase: Phase::Opening,
-            reader: MessageReader::new(Role::Client, message_bytes_max),
+            websocket: Connection::new(Role::Client, message_bytes_max),
             unread: Vec::new(),
             replies: Vec::new(),
             masks,
@@ -119,38 +120,43 @@ impl Relay {
         if self.phase == Phase::Open {
             at += self.read_messages(py, &mut bytes[at..], &mut events)?;
         }
-        if self.phase != Phase::Over {
+        if !self.is_over() {
             bytes.drain(..at);
             self.unread = bytes;
         }
         Ok(events)
     }
 
-    /// Pongs that have become due; each is given once.
+    /// Control frames that have become due; each is given once.
     fn take_replies<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &std::mem::take(&mut self.replies))
     }
 
-    /// A text as a frame.
+    /// A text as a frame; empty after a close frame.
     fn text<'py>(&mut self, py: Python<'py>, text: &str) -> Bound<'py, PyBytes> {
         self.frame(py, OpCode::Text, text.as_bytes())
     }
 
-    /// Bytes as a frame.
+    /// Bytes as a frame; empty after a close frame.
     fn binary<'py>(&mut self, py: Python<'py>, data: &[u8]) -> Bound<'py, PyBytes> {
         self.frame(py, OpCode::Binary, data)
     }
 
-    /// A close frame; without a code if a close frame may not carry it.
+    /// A close frame; without a code if a close frame may not carry it. Empty if one was sent before.
     fn close<'py>(&mut self, py: Python<'py>, code: u16, reason: &str) -> Bound<'py, PyBytes> {
         let mut out = Vec::new();
-        let mask = Some(self.masks.random());
-        frame::write_close(&mut out, CloseCode::from_wire(code), reason, mask);
+        let mut frames = masked(&mut self.masks, &mut out);
+        let code = CloseCode::from_wire(code);
+        self.websocket.control.close(code, reason, &mut frames);
         PyBytes::new(py, &out)
     }
 }
 
 impl Relay {
+    fn is_over(&self) -> bool {
+        self.phase == Phase::Refused || self.websocket.control.state() == ConnectionState::Closed
+    }
+
     fn protocols(&self) -> Vec<&str> {
         self.protocols.iter().map(String::as_str).collect()
     }
@@ -183,7 +189,7 @@ impl Relay {
                 Ok(head_bytes)
             }
             Err(error) => {
-                self.phase = Phase::Over;
+                self.phase = Phase::Refused;
                 events.push(Py::new(py, refusal(error, bytes))?.into_any());
                 Ok(0)
             }
@@ -198,8 +204,9 @@ impl Relay {
         events: &mut Vec<Py<PyAny>>,
     ) -> PyResult<usize> {
         let mut input = Input::new(bytes);
+        let mut frames = masked(&mut self.masks, &mut self.replies);
         let closed = loop {
-            match self.reader.read(&mut input) {
+            match self.websocket.receive(&mut input, &mut frames) {
                 Ok(None) => break None,
                 Ok(Some(Event::Text(text))) => {
                     events.push(PyString::new(py, text.as_str()).unbind().into_any());
@@ -207,12 +214,8 @@ impl Relay {
                 Ok(Some(Event::Binary(data))) => {
                     events.push(PyBytes::new(py, data).unbind().into_any());
                 }
-                Ok(Some(Event::Ping(data))) => {
-                    let mask = Some(self.masks.random());
-                    frame::write_frame(&mut self.replies, OpCode::Pong, data, mask);
-                }
-                // Nothing was asked, and permessage-deflate was not offered.
-                Ok(Some(Event::Pong(_) | Event::Compressed(_))) => {}
+                // No ping was sent, and permessage-deflate was not offered.
+                Ok(Some(Event::Ping(_) | Event::Pong(_) | Event::Compressed(_))) => {}
                 Ok(Some(Event::Close(code, reason))) => {
                     break Some(RelayClosed {
                         code: code.map(CloseCode::value),
@@ -220,6 +223,8 @@ impl Relay {
                     });
                 }
                 Err(error) => {
+                    let control = &mut self.websocket.control;
+                    control.fail(error.close_code(), "", &mut frames);
                     break Some(RelayClosed {
                         code: Some(CloseCode::INTERNAL_ERROR.value()),
                         reason: error.to_string(),
@@ -228,7 +233,6 @@ impl Relay {
             }
         };
         if let Some(closed) = closed {
-            self.phase = Phase::Over;
             events.push(Py::new(py, closed)?.into_any());
         }
         Ok(input.consumed())
@@ -241,8 +245,20 @@ impl Relay {
         payload: &[u8],
     ) -> Bound<'py, PyBytes> {
         let mut out = Vec::with_capacity(payload.len() + frame::HEADER_BYTES_MAX);
-        frame::write_frame(&mut out, opcode, payload, Some(self.masks.random()));
+        let mut frames = masked(&mut self.masks, &mut out);
+        self.websocket.control.send(opcode, payload, &mut frames);
         PyBytes::new(py, &out)
+    }
+}
+
+/// A buffer for frames, each with a mask from `masks`.
+fn masked<'a>(
+    masks: &'a mut StdRng,
+    buffer: &'a mut Vec<u8>,
+) -> Masked<'a, impl FnMut() -> [u8; 4]> {
+    Masked {
+        buffer,
+        mask: || masks.random(),
     }
 }
 

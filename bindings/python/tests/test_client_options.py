@@ -10,8 +10,43 @@ from typing import Any
 import pytest
 import tidewire
 from conftest import received, until
+from option_examples import client_options
+from tidewire._client_options import split_options
+from tidewire._client_types import ClientOptions
+from tidewire._native import ClientCore
+
+CLIENT_OPTIONS = client_options()
 
 Serve = Callable[..., tidewire.Server]
+
+
+def test_the_keyword_arguments_are_those_of_the_table() -> None:
+    keywords = {option["name"] for option in CLIENT_OPTIONS if option["keyword"]}
+    assert set(ClientOptions.__annotations__) == keywords
+    assert set(ClientCore.option_names()) == keywords
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        option
+        for option in CLIENT_OPTIONS
+        if "default" in option and option["keyword"] and option["name"] != "wait"
+    ],
+    ids=lambda option: option["name"],
+)
+def test_a_default_given_is_the_default(option: dict[str, Any]) -> None:
+    name = option["name"]
+    beside: dict[str, Any] = {"offline_queue": ":memory:"} if name.startswith("queue_") else {}
+    if name == "signature_version":
+        beside = {"signature_secret": b"s" * 32}
+    assert described({**beside, name: option["default"]}) == described(beside)
+    assert described({**beside, name: option["example"]}) != described(beside)
+
+
+def described(options: dict[str, Any]) -> str:
+    plain, apart = split_options("ws://127.0.0.1:9/ws", options, ClientCore.option_names())
+    return ClientCore(plain, **apart)._describe()
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,18 @@
 //! The command line as a whole.
 
 use crate::bench::BenchFlags;
-use crate::config_file::{self, Rule};
 use crate::failure::Failure;
 use crate::load::{self, LoadFlags};
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
-use crate::sources::{self, Ranks};
+use crate::sources::Ranks;
 use crate::test_server::TestServerFlags;
 use crate::token::TokenFlags;
 use crate::top::TopFlags;
-use clap::error::ErrorKind;
-use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use tidewire_engine::settings::nearest;
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) enum Parsed {
     Text(String),
     /// Nothing was asked for.
     Usage(String),
-    /// `serve`, which source each option came from, and the rules of topics in the file.
-    Serve(Box<ServeFlags>, Box<Ranks>, Vec<Rule>),
+    /// `serve`
+    Serve(Box<ServeFlags>),
     /// `top`
     Top(TopFlags),
     /// `token`, and which source each option came from.
@@ -50,70 +50,49 @@ enum Command {
     /// Run a WebSocket server
     #[command(after_help = SERVE_NOTES)]
     Serve(Box<ServeFlags>),
-    /// Show what a server does, second by second
+    /// Show the activity of a server, second by second
     #[command(after_help = TOP_NOTES)]
     Top(TopFlags),
-    /// Load a WebSocket server and report what it can take
+    /// Load a WebSocket server and report its limits
     #[command(after_help = BENCH_NOTES)]
     Bench(Box<BenchFlags>),
-    /// Load any HTTP or WebSocket service and judge what it does
+    /// Load any HTTP or WebSocket service and judge the results
     #[command(after_help = LOAD_NOTES)]
     Load(Box<LoadFlags>),
-    /// Show one report, or several side by side
+    /// Show one report, or compare several
     #[command(after_help = REPORT_NOTES)]
     Report(ReportFlags),
     /// Run an HTTP server to try load on
     #[command(after_help = TEST_SERVER_NOTES)]
     TestServer(Box<TestServerFlags>),
-    /// Make a JSON Web Token for trying things
+    /// Create a JSON Web Token for tests
     #[command(after_help = TOKEN_NOTES)]
     Token(Box<TokenFlags>),
 }
 
-/// Reads the command line, and for `serve` the environment and the configuration file.
+/// Reads the command line.
 ///
 /// # Errors
-/// A mistake in any of them, in one line.
+/// A mistake in it, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
         let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let words = load::translate(words)?;
-    let mut command = Cli::command().mut_subcommand("serve", sources::with_environment);
-    let mut matches = match matches(&command, &words) {
+    let command = Cli::command();
+    let matches = match command.clone().try_get_matches_from(&words) {
         Ok(matches) => matches,
         Err(error) => return text_or_failure(&command, &words, &error),
     };
-    let mut rules = Vec::new();
-    if let Some(("serve", serve)) = matches.subcommand() {
-        if let Some(serve) = command.find_subcommand("serve") {
-            sources::check_environment(serve)?;
-        }
-        let path = serve.get_one::<std::path::PathBuf>("config");
-        if let Some(path) = path {
-            let settings = config_file::read(path)?;
-            rules = settings.rules;
-            let mut outcome = Ok(());
-            command = command.mut_subcommand("serve", |serve| {
-                sources::with_file(serve.clone(), settings.entries).unwrap_or_else(|failure| {
-                    outcome = Err(failure);
-                    serve
-                })
-            });
-            outcome?;
-            matches = self::matches(&command, &words)
-                .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
-        }
-    }
-    let cli = Cli::from_arg_matches(&matches)
-        .map_err(|error| Failure::usage(sources::usage_text(&error)))?;
+    let cli =
+        Cli::from_arg_matches(&matches).map_err(|error| Failure::usage(usage_text(&error)))?;
     let ranks = matches
         .subcommand()
         .map(|(_, options)| Box::new(Ranks::new(options)))
         .unwrap_or_default();
     Ok(match cli.command {
-        Command::Serve(flags) => Parsed::Serve(flags, ranks, rules),
+        Command::Serve(flags) => Parsed::Serve(flags),
         Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
         Command::Load(flags) => Parsed::Load(flags),
@@ -123,11 +102,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     })
 }
 
-fn matches(command: &clap::Command, words: &[OsString]) -> Result<ArgMatches, clap::Error> {
-    command.clone().try_get_matches_from(words)
-}
-
-/// Help and version are text; a mistake that the environment made is told with its variable.
+/// Help and version are text, anything else is a mistake.
 fn text_or_failure(
     command: &clap::Command,
     words: &[OsString],
@@ -139,18 +114,44 @@ fn text_or_failure(
     ) {
         return Ok(Parsed::Text(error.render().to_string()));
     }
-    if words.get(1).is_some_and(|word| word == "serve")
-        && let Some(serve) = command.find_subcommand("serve")
-    {
-        sources::check_environment(serve)?;
-    }
-    Err(Failure::usage(sources::usage_text(error)))
+    let text = unknown_flag(command, words, error).unwrap_or_else(|| usage_text(error));
+    Err(Failure::usage(text))
+}
+
+/// A flag that a command does not have, with the nearest one that it has.
+fn unknown_flag(
+    command: &clap::Command,
+    words: &[OsString],
+    error: &clap::Error,
+) -> Option<String> {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(flag))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return None;
+    };
+    let subcommand = command.find_subcommand(words.get(1)?)?;
+    let shown = subcommand.get_arguments().filter(|arg| !arg.is_hide_set());
+    let known = shown.filter_map(clap::Arg::get_long);
+    let hint = nearest(flag.strip_prefix("--")?, known)
+        .map_or_else(String::new, |known| format!(": did you mean --{known}?"));
+    Some(format!("unknown option {flag}{hint}"))
+}
+
+/// What is wrong with a command line, without the usage that `clap` adds.
+fn usage_text(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let end = ["\n\nUsage:", "\n\nFor more information"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min();
+    let text = &text[..end.unwrap_or(text.len())];
+    text.strip_prefix("error: ").unwrap_or(text).to_owned()
 }
 
 const EXAMPLES: &str = "Examples:
   tidewire bench                            start a server, load it, write a report
   tidewire serve --no-auth                  a server that sends every message back
-  tidewire bench ws://127.0.0.1:8080/       load a WebSocket server of any make
+  tidewire bench ws://127.0.0.1:8080/       load any WebSocket server
   tidewire report a/report.json b/report.json
 
 Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 interrupted;
@@ -158,7 +159,7 @@ Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 in
 
 const SERVE_NOTES: &str = "Every option is also a variable of the environment (TIDEWIRE_ and its name, \
 lists with commas) and a key of the --config file (its name with underscores, at the top or in [auth], \
-[tls], [topics] or [limits]). The command line counts before the environment, that before the file.
+[tls], [topics] or [limits]). A flag overrides a variable, and a variable overrides the file.
 
 The first lines on standard output say where the server listens. SIGTERM or SIGINT: newcomers get HTTP \
 503, sessions are closed with code 4300, and the server ends when they are gone or after \
@@ -174,7 +175,7 @@ Examples:
 Exit codes: 0 stopped, 1 failed, 2 a mistake in options, files or addresses, 130 ended by a second signal.";
 
 const TOP_NOTES: &str =
-    "The URL is what `tidewire serve` prints behind `operations on`. Keys: q or Escape ends it.
+    "`tidewire serve` prints the URL after `operations on`. Press q or Escape to end the program.
 
 Examples:
   tidewire top
@@ -192,8 +193,8 @@ Examples:
 Exit codes: 0 as expected, 1 failed, 2 wrong or impossible, 3 the generator was the limit, 4 noisy,
 5 an expectation was broken, 130 interrupted";
 
-const BENCH_NOTES: &str = "Without a URL a server is started on a free port of this machine, loaded and \
-stopped. With a URL that server is loaded; load only servers that you are allowed to load.
+const BENCH_NOTES: &str = "Without a URL the program starts a server on a free port of this machine, loads \
+it and stops it. With a URL it loads that server. Load only servers that you are allowed to load.
 
 A message counts when the server has accounted for it: after its last message a connection sends a ping \
 and waits for the pong. A Tidewire server's own counters are compared as well (--stats-url).
@@ -215,8 +216,8 @@ const REPORT_NOTES: &str = "Examples:
 Exit codes: 0 shown, 2 a file that cannot be read or is not a report.";
 
 const TEST_SERVER_NOTES: &str = "Every path gets the same response, /ws echoes WebSocket messages, and \
-/.tidewire/counts gives what was served so far as JSON (requests for it are not counted). SIGTERM or SIGINT \
-ends the server, which then prints what it served; a second signal ends it at once. Responses have no Date, so \
+/.tidewire/counts returns the counts so far as JSON (requests for it are not counted). SIGTERM or SIGINT \
+ends the server, which then prints its counts; a second signal ends it at once. Responses have no Date, so \
 that all are equal.
 
 Examples:
@@ -238,8 +239,6 @@ mod tests {
 
     #[test]
     fn the_options_are_consistent() {
-        Cli::command()
-            .mut_subcommand("serve", sources::with_environment)
-            .debug_assert();
+        Cli::command().debug_assert();
     }
 }

@@ -1,4 +1,4 @@
-//! The earlier report that `bench`, `load` and `report` compare with.
+//! Baselines: the earlier report with which `bench`, `load` and `report` compare.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use tidewire_load::report::baseline;
 
 use crate::failure::Failure;
 
-/// An earlier report, and what a slower figure means.
+/// An earlier report, and whether a slower figure fails the command.
 #[derive(Debug)]
 pub(crate) struct Baseline {
     report: Report,
@@ -16,10 +16,11 @@ pub(crate) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads the file, if one is named: before a run and not after it, so that no figure is lost for a mistyped name.
+    /// Reads the file, if one is named. The commands call this before a run, so that a mistyped name
+    /// loses no figure.
     ///
     /// # Errors
-    /// It cannot be read, or is no report.
+    /// The file cannot be read, or is not a report.
     pub(crate) fn read(file: Option<&Path>, fail_if_slower: bool) -> Result<Option<Self>, Failure> {
         let Some(file) = file else { return Ok(None) };
         Ok(Some(Self {
@@ -29,7 +30,7 @@ impl Baseline {
         }))
     }
 
-    /// Notes in the report what came of each of its figures.
+    /// Adds the comparison of each figure to the report.
     pub(crate) fn compare(&self, report: &mut Report) {
         baseline::compare(report, &self.report, &self.file, self.fail_if_slower);
     }

@@ -5,13 +5,15 @@
 //! given twice. The tables `[[topics.rule]]` say what is kept of which topics.
 
 use crate::failure::Failure;
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use tidewire_engine::settings::{self, Way};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What a file says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     /// The settings, in their order.
     pub(crate) entries: Vec<Entry>,
@@ -20,7 +22,7 @@ pub(crate) struct Settings {
 }
 
 /// One table `[[topics.rule]]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rule {
     /// Its keys.
     pub(crate) entries: Vec<Entry>,
@@ -29,12 +31,12 @@ pub(crate) struct Rule {
 }
 
 /// One setting of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
     /// The key, such as `message_bytes_max`.
     pub(crate) key: String,
-    /// Its values as an option would take them: one, or those of an array.
-    pub(crate) values: Vec<String>,
+    /// Its value.
+    pub(crate) value: Value,
     /// `file:line`, for errors.
     pub(crate) place: String,
 }
@@ -76,7 +78,7 @@ fn parse(name: &str, text: &str) -> Result<Settings, Failure> {
                     }
                 }
             }
-            DeValue::Table(_) => {
+            DeValue::Table(_) if !is_option(key) => {
                 let known = GROUPS.join("], [");
                 let words = format!("[{}] is not one of the tables [{known}]", key.get_ref());
                 return Err(file.failure(key.span().start, &words));
@@ -87,6 +89,10 @@ fn parse(name: &str, text: &str) -> Result<Settings, Failure> {
     entries.sort_by_key(|(offset, _)| *offset);
     settings.entries = entries.into_iter().map(|(_, entry)| entry).collect();
     Ok(settings)
+}
+
+fn is_option(key: &Key<'_>) -> bool {
+    settings::option(key.get_ref(), Way::File).is_some()
 }
 
 /// A file and what it holds, to say where something stands.
@@ -109,11 +115,11 @@ impl File<'_> {
     fn entry(&self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Result<Entry, Failure> {
         let offset = key.span().start;
         let key = key.get_ref().to_string();
-        let values = values(value.get_ref())
+        let value = json(value.get_ref())
             .ok_or_else(|| self.failure(offset, &format!("{key}: {EXPECTED}")))?;
         Ok(Entry {
             key,
-            values,
+            value,
             place: self.place(offset),
         })
     }
@@ -138,22 +144,30 @@ impl File<'_> {
     }
 }
 
-fn values(value: &DeValue<'_>) -> Option<Vec<String>> {
+/// A value as JSON; `None` for dates and times.
+fn json(value: &DeValue<'_>) -> Option<Value> {
     match value {
-        DeValue::Array(items) => items.iter().map(|item| scalar(item.get_ref())).collect(),
-        _ => scalar(value).map(|value| vec![value]),
-    }
-}
-
-fn scalar(value: &DeValue<'_>) -> Option<String> {
-    match value {
-        DeValue::String(text) => Some(text.to_string()),
-        DeValue::Integer(digits) => i128::from_str_radix(digits.as_str(), digits.radix())
-            .ok()
-            .map(|number| number.to_string()),
-        DeValue::Float(number) => Some(number.as_str().to_owned()),
-        DeValue::Boolean(yes) => Some(yes.to_string()),
-        DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+        DeValue::String(text) => Some(text.as_ref().into()),
+        DeValue::Integer(digits) => {
+            let number = i128::from_str_radix(digits.as_str(), digits.radix()).ok()?;
+            let small = u64::try_from(number).map(Value::from);
+            let small = small.or_else(|_| i64::try_from(number).map(Value::from));
+            Some(small.unwrap_or_else(|_| number.to_string().into()))
+        }
+        DeValue::Float(number) => Some(number.as_str().into()),
+        DeValue::Boolean(yes) => Some((*yes).into()),
+        DeValue::Datetime(_) => None,
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| json(item.get_ref()));
+            items.collect::<Option<_>>().map(Value::Array)
+        }
+        DeValue::Table(fields) => {
+            let fields = fields.iter().map(|(key, value)| {
+                let value = json(value.get_ref())?;
+                Some((key.get_ref().to_string(), value))
+            });
+            fields.collect::<Option<_>>().map(Value::Object)
+        }
     }
 }
 
@@ -174,11 +188,12 @@ const TOPICS: &str = "topics";
 /// The tables of `[topics]` that are rules.
 const RULE: &str = "rule";
 
-const EXPECTED: &str = "expected a text, a number, true, false or an array of them";
+const EXPECTED: &str = "expected a text, a number, true, false, an array or a table";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn tables_only_group_and_lines_are_known() {
@@ -190,20 +205,22 @@ mod tests {
             .map(|entry| {
                 (
                     entry.key.as_str(),
-                    entry.values[0].as_str(),
+                    entry.value.to_string(),
                     entry.place.as_str(),
                 )
             })
             .collect();
         let expected = [
-            ("listen", "[::]:1", "a.toml:1"),
-            ("message_bytes_max", "1000", "a.toml:3"),
-            ("no_auth", "true", "a.toml:6"),
+            ("listen", "\"[::]:1\"".to_owned(), "a.toml:1"),
+            ("message_bytes_max", "1000".to_owned(), "a.toml:3"),
+            ("no_auth", "true".to_owned(), "a.toml:6"),
         ];
         assert_eq!(seen, expected);
+        let history = &parse("a", "history = {'a.>' = 3}").unwrap().entries[0];
+        assert_eq!(history.value, json!({"a.>": 3}));
         assert_eq!(
-            parse("a", "path = ['/a', '/b']").unwrap().entries[0].values,
-            ["/a", "/b"]
+            parse("a", "path = ['/a', '/b']").unwrap().entries[0].value,
+            json!(["/a", "/b"])
         );
     }
 
@@ -224,7 +241,7 @@ mod tests {
             (presence.key.as_str(), presence.place.as_str()),
             ("presence", "f:8")
         );
-        assert_eq!(presence.values, ["true"]);
+        assert_eq!(presence.value, json!(true));
     }
 
     #[test]
@@ -239,7 +256,7 @@ mod tests {
             ("a = 1\n[tls]\na = 2\n", "f:3: a is given twice"),
             ("[topics]\nrule = 1\n", "f:2: rules are tables"),
             ("[topics]\nrule = [1]\n", "f:2: rules are tables"),
-            ("[[topics.rule]]\na = {}\n", "f:2: a: expected"),
+            ("[[topics.rule]]\na = 1979-05-27\n", "f:2: a: expected"),
         ];
         for (text, expected) in cases {
             let message = parse("f", text).unwrap_err().to_string();

@@ -1,18 +1,19 @@
-//! The one line with which a command ends that could not do its work.
+//! Failures of commands: one line on standard error, and an exit code.
 
 use std::fmt;
 use tidewire_load::report::model::EXIT_USAGE;
 
-/// Why a command ended, for the person who typed it.
+/// The reason for which a command ended, for the user.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// What to end the program with.
+    /// The exit code of the program.
     pub(crate) exit_code: u8,
     message: String,
 }
 
 impl Failure {
-    /// The command line, the environment, a file or the machine has to be changed first.
+    /// A mistake of the user: the command line, the environment, a file or the machine must be
+    /// corrected first.
     pub(crate) fn usage(message: impl fmt::Display) -> Self {
         Self {
             exit_code: EXIT_USAGE,
@@ -20,7 +21,7 @@ impl Failure {
         }
     }
 
-    /// The command was right, but its work failed.
+    /// A correct command whose work failed.
     pub(crate) fn run(message: impl fmt::Display) -> Self {
         Self {
             exit_code: EXIT_FAILED,
@@ -35,7 +36,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Errors of other crates may span lines; scripts and logs want one.
+/// Errors of other crates may span several lines; scripts and logs need one.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {

@@ -5,6 +5,7 @@ mod baseline;
 mod bench;
 mod config_file;
 mod failure;
+mod keys;
 mod load;
 mod report;
 mod serve;
@@ -35,7 +36,7 @@ fn run() -> Result<u8, Failure> {
     match arguments::parse(std::env::args_os().collect())? {
         Parsed::Text(text) => print(&text).map(|()| 0),
         Parsed::Usage(text) => Err(Failure::usage(text)),
-        Parsed::Serve(flags, ranks, rules) => serve::run(&flags, &ranks, &rules),
+        Parsed::Serve(flags) => serve::run(&flags),
         Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),
         Parsed::Bench(flags, ranks) => bench::run(&flags, &ranks),

@@ -1,4 +1,4 @@
-//! `tidewire report`: renders one report, or several side by side.
+//! `tidewire report`: renders one report, or compares several.
 
 use crate::baseline::Baseline;
 use crate::failure::Failure;
@@ -14,14 +14,14 @@ use tidewire_load::report::{save_all, terminal};
 /// The options of `report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportFlags {
-    /// The reports; ratios are to the first
+    /// The reports; ratios are relative to the first
     #[arg(required = true, value_name = "REPORT.json")]
     files: Vec<PathBuf>,
-    /// Compare one report with this earlier one: faster, slower or cannot tell, for each figure of the tests that both
-    /// have
+    /// Compare one report with this earlier one: faster, slower or cannot tell, for each figure of
+    /// the tests that both have
     #[arg(long, value_name = "REPORT.json")]
     baseline: Option<PathBuf>,
-    /// With --baseline: end with 5 if a figure is slower
+    /// With --baseline: exit code 5 if a figure is slower
     #[arg(long, requires = "baseline")]
     fail_if_slower: bool,
     /// Also write Markdown and HTML to this directory: `report.…` for one, `comparison.…` for several
@@ -39,7 +39,7 @@ pub(crate) fn run(flags: &ReportFlags) -> Result<u8, Failure> {
     if let Some(baseline) = &flags.baseline {
         let [(_, report)] = reports.as_mut_slice() else {
             return Err(Failure::usage(
-                "--baseline: compares one report, and several were given",
+                "--baseline compares one report, and several were given: give only one",
             ));
         };
         if let Some(baseline) = Baseline::read(Some(baseline), flags.fail_if_slower)? {
@@ -78,7 +78,7 @@ fn save_comparison(comparison: &Comparison, directory: &Path) -> Result<PathBuf,
     Ok(page)
 }
 
-/// Short names of the columns: the file's stem, or its directory where stems are alike.
+/// Short names of the columns: the file's stem, or its directory if several stems are equal.
 fn names(files: &[PathBuf]) -> Vec<String> {
     let stem = |path: &PathBuf| {
         path.file_stem()

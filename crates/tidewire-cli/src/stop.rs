@@ -1,4 +1,4 @@
-//! Being told to stop: SIGINT, SIGTERM, or the end of standard input.
+//! Requests to stop: SIGINT, SIGTERM, or the end of standard input.
 
 use crate::failure::Failure;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -11,7 +11,7 @@ use tidewire_load::report::model::EXIT_INTERRUPTED;
 pub(crate) fn on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // The first handler looks at the flag before the second sets it.
+        // The first handler reads the flag before the second sets it.
         let flag = Arc::clone(&stop);
         signal_hook::flag::register_conditional_shutdown(signal, EXIT_INTERRUPTED.into(), flag)
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
@@ -20,7 +20,7 @@ pub(crate) fn on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Sets the flag when standard input ends, as it does when the parent process is gone.
+/// Sets the flag when standard input ends, which happens when the parent process ends.
 pub(crate) fn with_stdin(stop: &Arc<AtomicBool>) {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {

@@ -18,10 +18,10 @@ use tidewire_load::test_server::{
 /// The options of `test-server`.
 #[derive(Debug, Args)]
 pub(crate) struct TestServerFlags {
-    /// Address or name of this machine to listen at
+    /// Address or name of this machine on which to listen
     #[arg(long, default_value = "127.0.0.1")]
     host: String,
-    /// Port to listen at; 0 for any free one
+    /// Port on which to listen; 0 for any free one
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
     /// Threads, each with an event loop of its own [default: half of the cores]
@@ -45,13 +45,13 @@ pub(crate) struct TestServerFlags {
     /// Percentage of requests for which the connection is closed instead of a response
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     close_percent: f64,
-    /// Write responses in pieces, at so many bytes per second and connection
+    /// Write responses in pieces, at this number of bytes per second and connection
     #[arg(long, value_name = "BYTES_PER_S")]
     slow_write: Option<NonZeroU64>,
-    /// Do nothing for --stall-ms, again and again after so many milliseconds
+    /// Each time this number of milliseconds has passed, do nothing for --stall-ms
     #[arg(long, value_name = "MS", requires = "stall_ms")]
     stall_every_ms: Option<u64>,
-    /// How long each stall lasts
+    /// Length of each stall in milliseconds
     #[arg(long, value_name = "MS", requires = "stall_every_ms")]
     stall_ms: Option<u64>,
     /// The certificate chain, PEM; with --tls-key it turns TLS on
@@ -65,16 +65,16 @@ pub(crate) struct TestServerFlags {
     /// Its private key, PEM
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     tls_key: Option<PathBuf>,
-    /// At the end print the counts as one line of JSON; where it listens goes to standard error
+    /// At the end print the counts as one line of JSON; the address goes to standard error
     #[arg(long)]
     json: bool,
 }
 
-/// Serves until a signal, and prints what was served.
+/// Serves until a signal, and prints the counts.
 pub(crate) fn run(flags: &TestServerFlags) -> Result<u8, Failure> {
     let conduct = flags.conduct()?;
     let stop = stop::on_signals()?;
-    // A connection is an open file, and the limit that is in force is often only 1,024.
+    // A connection is an open file, and the current limit is often only 1,024.
     preflight::raise_open_files();
     let server = TestServer::start(&conduct).map_err(|error| explain(&error))?;
     let place = format!(
@@ -83,7 +83,7 @@ pub(crate) fn run(flags: &TestServerFlags) -> Result<u8, Failure> {
         server.websocket_url()
     );
     if flags.json {
-        // Nobody has to read it.
+        // A closed standard error is not a failure.
         let _ = std::io::stderr().write_all(place.as_bytes());
     } else {
         print(&place)?;
@@ -130,7 +130,7 @@ impl TestServerFlags {
         let first = found.ok().and_then(|mut addresses| addresses.next());
         first.ok_or_else(|| {
             Failure::usage(format!(
-                "--host {:?} is no address and no name that is known here: give one, such as 127.0.0.1",
+                "--host {:?} is neither an address nor a known name: give one, such as 127.0.0.1",
                 self.host
             ))
         })
@@ -146,7 +146,7 @@ fn explain(error: &StartError) -> Failure {
     let advice = match error {
         StartError::Listen { source, .. } => match source.kind() {
             ErrorKind::AddrInUse => {
-                "another program listens there: stop it, or give another --port (0 takes a free one)"
+                "another program uses this address: stop it, or give another --port (0 selects a free one)"
             }
             ErrorKind::PermissionDenied => {
                 "ports below 1024 need privileges: give another with --port"
@@ -160,7 +160,7 @@ fn explain(error: &StartError) -> Failure {
     Failure::usage(format!("{error}: {advice}"))
 }
 
-/// What was served, for a person.
+/// The counts, as text for a person.
 fn summary(counts: &Counts) -> String {
     let requests = &counts.requests;
     let mut text = format!(
@@ -194,5 +194,5 @@ fn summary(counts: &Counts) -> String {
     text
 }
 
-/// How often the program looks whether it was told to stop.
+/// How often the program checks for a signal to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);

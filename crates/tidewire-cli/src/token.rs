@@ -1,8 +1,8 @@
 //! `tidewire token`: makes a token for trying things.
 
 use crate::failure::Failure;
+use crate::keys::{self, Algorithm};
 use crate::print;
-use crate::serve::keys::{self, Algorithm};
 use crate::sources::Ranks;
 use clap::Args;
 use serde_json::{Map, Value};

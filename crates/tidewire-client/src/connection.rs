@@ -12,8 +12,9 @@ use crate::shared::Shared;
 use std::io;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::{self, Output};
 use tidewire_wire::frame::{OpCode, Role};
-use tidewire_wire::message::{Input, MessageReader};
+use tidewire_wire::message::Input;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf, split};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
@@ -23,7 +24,7 @@ struct Connection<'a> {
     shared: &'a Shared,
     session: &'a mut Session,
     burst: &'a mut Burst,
-    reader: MessageReader,
+    websocket: connection::Connection,
     input: Vec<u8>,
     /// The part of `input` that has been received and not read.
     unread: std::ops::Range<usize>,
@@ -64,9 +65,10 @@ pub(crate) async fn run(
     dialer: &mut Dialer,
     store: &mut UnboundedReceiver<StoreEvent>,
 ) -> Ending {
-    let mut reader = MessageReader::new(Role::Client, shared.config.message_bytes_max);
+    let message_bytes_max = shared.config.message_bytes_max;
+    let mut websocket = connection::Connection::new(Role::Client, message_bytes_max);
     if opened.deflate.is_some() {
-        reader = reader.with_compression();
+        websocket = websocket.with_compression();
     }
     let rest_bytes = opened.rest.len();
     let mut input = opened.rest;
@@ -78,7 +80,7 @@ pub(crate) async fn run(
         shared,
         session,
         burst,
-        reader,
+        websocket,
         input,
         unread: 0..rest_bytes,
         has_more: rest_bytes > 0,
@@ -186,9 +188,13 @@ impl Connection<'_> {
     fn send_close(&mut self) {
         self.closing = Closing::Sent;
         let (code, reason) = self.shared.life.close_code_and_reason();
-        let payload = close_payload(code, &reason);
-        self.session
-            .write_control(OpCode::Close, &payload, &mut self.out);
+        let mut frames = ControlFrames {
+            session: self.session,
+            out: &mut self.out,
+        };
+        self.websocket
+            .control
+            .close(Some(code), &reason, &mut frames);
     }
 
     /// An application that sends one message after another, and shares a core or a thread with this task, would have
@@ -256,7 +262,11 @@ impl Connection<'_> {
         let out_bytes = self.out.len();
         self.has_more = true;
         while self.batch.bytes() < bytes_max {
-            let event = self.reader.read(&mut input);
+            let mut frames = ControlFrames {
+                session: self.session,
+                out: &mut self.out,
+            };
+            let event = self.websocket.receive(&mut input, &mut frames);
             let event =
                 event.map_err(|error| Ending::ours(error.close_code(), error.to_string()))?;
             let Some(event) = event else {
@@ -347,11 +357,12 @@ impl Connection<'_> {
 
     /// Sends our close or the answer to the server's, as far as the socket takes it.
     async fn end(&mut self, ending: &Ending, sender: &mut WriteHalf<Stream>) {
-        if self.closing != Closing::Sent && (ending.by_server || ending.code.is_some()) {
-            let code = ending.code.unwrap_or(CloseCode::NORMAL);
-            let payload = close_payload(code, "");
-            self.session
-                .write_control(OpCode::Close, &payload, &mut self.out);
+        if let Some(code) = ending.code {
+            let mut frames = ControlFrames {
+                session: self.session,
+                out: &mut self.out,
+            };
+            self.websocket.control.fail(code, "", &mut frames);
         }
         let last_words = async {
             sender.write_all(&self.out[self.written..]).await?;
@@ -411,14 +422,25 @@ async fn write_or_flush(sender: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Res
     sender.write(bytes).await.map(Some)
 }
 
-fn close_payload(code: CloseCode, reason: &str) -> Vec<u8> {
-    let mut payload = code.value().to_be_bytes().to_vec();
-    let longest = REASON_BYTES_MAX.min(reason.len());
-    let end = (0..=longest)
-        .rev()
-        .find(|end| reason.is_char_boundary(*end));
-    payload.extend_from_slice(&reason.as_bytes()[..end.unwrap_or_default()]);
-    payload
+/// Where control frames go: behind what is already encoded, masked with the session's random numbers.
+struct ControlFrames<'a> {
+    session: &'a mut Session,
+    out: &'a mut Vec<u8>,
+}
+
+impl Output for ControlFrames<'_> {
+    fn buffer(&mut self, _opcode: OpCode) -> Option<&mut Vec<u8>> {
+        self.session.has_connection().then_some(self.out)
+    }
+
+    fn mask(&mut self) -> Option<[u8; 4]> {
+        self.session.mask()
+    }
+
+    /// A close frame without a code is answered as a normal close.
+    fn close_code(&self, received: Option<CloseCode>) -> Option<CloseCode> {
+        received.or(Some(CloseCode::NORMAL))
+    }
 }
 
 const READ_BYTES_MIN: usize = 8 * 1024;
@@ -442,6 +464,3 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);
 
 const TICK_MS: u64 = 1_000;
-
-/// RFC 6455, section 5.5: 125 bytes with the code.
-const REASON_BYTES_MAX: usize = 123;

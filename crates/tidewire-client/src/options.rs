@@ -359,6 +359,8 @@ const IN_MEMORY: &str = ":memory:";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+    use tidewire_wire::session::PUBLIC_KEY_BYTES;
 
     fn config(text: &str) -> Result<Config, String> {
         read(text, Secrets::default()).map_err(|error| error.to_string())
@@ -375,6 +377,112 @@ mod tests {
             (read.breaker, read.requests_max),
             (default.breaker, default.requests_max)
         );
+    }
+
+    /// The rows of `options/client.json`.
+    fn table() -> Vec<Value> {
+        let table: Value =
+            serde_json::from_str(include_str!("../../../options/client.json")).unwrap();
+        let groups = table["groups"].as_array().unwrap().clone();
+        let options = |group: &Value| group["options"].as_array().unwrap().clone();
+        groups.iter().flat_map(options).collect()
+    }
+
+    /// The configuration that these options make, as text.
+    fn described(mut options: Map<String, Value>) -> String {
+        options.insert("urls".to_owned(), json!(["ws://a"]));
+        let mut secrets = Secrets::default();
+        if let Some(secret) = options.remove("signature_secret") {
+            secrets.signature_secret = Some(secret.as_str().unwrap().into());
+        }
+        if options.remove("server_identity").is_some() {
+            secrets.server_identity = Some(vec![4; PUBLIC_KEY_BYTES]);
+        }
+        format!(
+            "{:?}",
+            read(&Value::Object(options).to_string(), secrets).unwrap()
+        )
+    }
+
+    #[test]
+    fn the_names_are_those_of_the_table() {
+        let table = table();
+        let keywords = table.iter().filter(|row| row["keyword"] == json!(true));
+        let mut expected: Vec<&str> = keywords.map(|row| row["name"].as_str().unwrap()).collect();
+        expected.push("urls");
+        let mut names = NAMES.to_vec();
+        expected.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, expected);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_table_and_examples_change_them() {
+        let table = table();
+        let example = |name: &Value| {
+            let row = table.iter().find(|row| row["name"] == *name).unwrap();
+            row["example"].clone()
+        };
+        for row in &table {
+            let name = row["name"].as_str().unwrap();
+            // `wait` is for who calls.
+            if row["keyword"] != json!(true) || name == "wait" {
+                continue;
+            }
+            let needs = row["needs"].as_array().cloned().unwrap_or_default();
+            let beside: Map<String, Value> = needs
+                .iter()
+                .map(|need| (need.as_str().unwrap().to_owned(), example(need)))
+                .collect();
+            let with = |value: &Value| {
+                let mut options = beside.clone();
+                options.insert(name.to_owned(), value.clone());
+                described(options)
+            };
+            if let Some(default) = row.get("default") {
+                assert_eq!(with(default), described(beside.clone()), "{name}");
+            }
+            assert_ne!(with(&row["example"]), described(beside.clone()), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_fields_of_the_configuration_have_the_defaults_of_the_table() {
+        let config = Config::new("ws://a");
+        let reconnect = config.reconnect.clone().unwrap();
+        let queue = Queue::default();
+        let ms = |time: Duration| json!(u64::try_from(time.as_millis()).unwrap());
+        let fields = [
+            ("connect_timeout", ms(config.connect_timeout)),
+            ("idle_timeout", ms(config.idle_timeout)),
+            ("request_timeout", ms(config.request_timeout)),
+            ("reorder_window", ms(config.reorder_window)),
+            ("message_bytes_max", json!(config.message_bytes_max)),
+            ("outbox_bytes_max", json!(config.outbox_bytes_max)),
+            ("inbox_bytes_max", json!(config.inbox_bytes_max)),
+            ("requests_max", json!(config.requests_max)),
+            ("rate_limit", json!(config.rate_limit)),
+            ("reconnect.base", ms(reconnect.base)),
+            ("reconnect.max", ms(reconnect.max)),
+            ("reconnect.attempts_max", json!(reconnect.attempts_max)),
+            (
+                "reconnect.time_max",
+                ms(reconnect.time_max.unwrap_or_default()),
+            ),
+            ("reconnect.hint_max", ms(reconnect.hint_max)),
+            ("breaker.failures_max", json!(config.breaker.failures_max)),
+            ("breaker.open_for", ms(config.breaker.open_for)),
+            ("breaker.trials", json!(config.breaker.trials)),
+            ("queue.messages_max", json!(queue.messages_max)),
+            ("queue.bytes_max", json!(queue.bytes_max)),
+            ("queue.age_max", ms(queue.age_max)),
+            ("queue.window", json!(queue.window)),
+        ];
+        let table = table();
+        for (field, default) in fields {
+            let row = table.iter().find(|row| row["rust"] == json!(field));
+            assert_eq!(row.unwrap()["default"], default, "{field}");
+        }
     }
 
     #[test]

@@ -37,7 +37,6 @@ use std::time::Duration;
 use subscriptions::Subscriptions;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::deflate::DeflateParameters;
-use tidewire_wire::frame::OpCode;
 use tidewire_wire::secure::ExchangeKeyPair;
 use tidewire_wire::session::{ClientSession, EncryptionVersion, Now, TimeoutAction};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
@@ -249,11 +248,13 @@ impl Session {
         self.link.as_ref().is_some_and(|link| link.is_greeted)
     }
 
-    /// Appends a control frame, if there is a connection.
-    pub(crate) fn write_control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
-        if let Some(link) = &mut self.link {
-            link.codec.write_control(opcode, payload, out);
-        }
+    pub(crate) fn has_connection(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// The mask of the next control frame; `None` without a connection.
+    pub(crate) fn mask(&mut self) -> Option<[u8; 4]> {
+        self.link.as_mut().map(|link| link.codec.mask())
     }
 
     /// How many sessions there were.

@@ -76,7 +76,7 @@ fn every_form_says_the_same() {
         assert_eq!(unwrapped(client), expected);
         assert_eq!(unwrapped(client)["p"]["n"], 2);
     }
-    assert!(deflated.iter().all(|client| client.compressed == 1));
+    assert!(deflated.iter().all(|client| client.compressed() == 1));
     // Once for zlib and once for permessage-deflate, however many take it.
     assert_eq!(server.handle().counters().messages_compressed, 2);
 }

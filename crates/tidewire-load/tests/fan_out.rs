@@ -200,7 +200,7 @@ fn a_doubled_publication_is_found_wherever_it_is() {
         at_a_rate(Manner::Doubling(1), Profile::Raw),
         at_a_rate(Manner::Doubling(DUE), Profile::Raw),
     ] {
-        assert_failed(&result, "1 publications came again");
+        assert_failed(&result, "1 publications arrived again");
         assert_eq!(fan_out(&result).duplicates, 1);
         assert_eq!(result.messages.unwrap().lost, 0);
     }
@@ -218,7 +218,7 @@ fn another_order_is_found() {
 #[test]
 fn a_changed_publication_is_found() {
     let result = at_full_speed(Manner::Changing(500), Profile::Raw);
-    assert_failed(&result, "not as they had been published");
+    assert_failed(&result, "differ from their publication");
     assert_eq!((fan_out(&result).wrong, fan_out(&result).gaps), (1, 1));
 }
 
@@ -227,7 +227,7 @@ fn offsets_have_to_follow_each_other() {
     // Their length changes on the way, from 97 on.
     assert_honest(&at_full_speed(Manner::Jumping(u64::MAX), Profile::V1));
     let result = at_a_rate(Manner::Jumping(50), Profile::V1);
-    assert_failed(&result, "offsets did not follow");
+    assert_failed(&result, "offsets are not consecutive");
     assert_eq!(fan_out(&result).wrong, (DUE - 49) * SUBSCRIBERS);
 }
 

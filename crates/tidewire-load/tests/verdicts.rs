@@ -193,7 +193,7 @@ fn an_echo_that_cuts_messages_does_not_echo() {
 #[test]
 fn an_echo_that_answers_twice_confirms_too_much() {
     let result = bench(Conduct::EchoTwice, TestKind::Echo, Profile::Raw);
-    assert_failed(&result, "had been answered already");
+    assert_failed(&result, "had been answered before");
 }
 
 #[test]

@@ -17,12 +17,11 @@ use std::process::ExitCode;
 
 use tidewire_net::{Closed, Connect, ConnectionId, Handler, Io, Shard, ShardConfig};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::{Connection as WebSocket, Masked};
 use tidewire_wire::deflate::{Compressor, Decompressor, DeflateParameters};
-use tidewire_wire::frame::{
-    OpCode, ProtocolError, Role, write_close, write_compressed_frame, write_frame,
-};
+use tidewire_wire::frame::{OpCode, ProtocolError, Role, write_compressed_frame, write_frame};
 use tidewire_wire::handshake::client::{Offer, RequestHead, Response, parse_response};
-use tidewire_wire::message::{Event, Input, MessageReader};
+use tidewire_wire::message::{Event, Input};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -204,7 +203,7 @@ struct Connection {
     task: Task,
     key: [u8; 16],
     /// `None` until the server has agreed to the upgrade.
-    reader: Option<MessageReader>,
+    websocket: Option<WebSocket>,
     decompressor: Option<Decompressor>,
     sender: Sender,
 }
@@ -226,13 +225,12 @@ impl Connection {
         Self {
             task,
             key,
-            reader: None,
+            websocket: None,
             decompressor: None,
             sender: Sender {
                 compressor: None,
                 random,
                 frames: 0,
-                is_closing: false,
             },
         }
     }
@@ -252,7 +250,7 @@ impl Connection {
         out: &mut Vec<u8>,
     ) -> (usize, Result<Progress, String>) {
         let mut used = 0;
-        if self.reader.is_none() {
+        if self.websocket.is_none() {
             match parse_response(data, &self.offer(), HEAD_BYTES_MAX) {
                 Ok(None) => return (0, Ok(Progress::default())),
                 Ok(Some(response)) => {
@@ -266,8 +264,12 @@ impl Connection {
         let result = match self.read_messages(&mut input, out) {
             Ok(result) => result,
             Err(error) => {
-                self.sender
-                    .close(Some(error.close_code()), &error.to_string(), out);
+                if let Some(websocket) = &mut self.websocket {
+                    let reason = error.to_string();
+                    let mut output = self.sender.output(out);
+                    let control = &mut websocket.control;
+                    control.fail(error.close_code(), &reason, &mut output);
+                }
                 Ok(Progress {
                     cases: None,
                     ended: true,
@@ -278,9 +280,9 @@ impl Connection {
     }
 
     fn open(&mut self, response: &Response, out: &mut Vec<u8>) {
-        let mut reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        let mut websocket = WebSocket::new(Role::Client, MESSAGE_BYTES_MAX);
         if let Some(agreed) = &response.deflate {
-            reader = reader.with_compression();
+            websocket = websocket.with_compression();
             let keeps_context = !agreed.server_no_context_takeover;
             self.decompressor = Some(Decompressor::new(
                 agreed.server_max_window_bits,
@@ -290,7 +292,7 @@ impl Connection {
             let bits = agreed.client_max_window_bits;
             self.sender.compressor = Some(Compressor::new(LEVEL, bits, keeps_context));
         }
-        self.reader = Some(reader);
+        self.websocket = Some(websocket);
         if let Task::Check(messages) = &self.task {
             for message in messages {
                 self.sender.send(message.opcode, &message.payload, out);
@@ -304,12 +306,17 @@ impl Connection {
         input: &mut Input<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Result<Progress, String>, ProtocolError> {
-        let (Some(reader), sender) = (&mut self.reader, &mut self.sender) else {
+        let (Some(websocket), sender) = (&mut self.websocket, &mut self.sender) else {
             return Ok(Ok(Progress::default()));
         };
+        let WebSocket { reader, control } = websocket;
         let mut progress = Progress::default();
         let mut inflated = Vec::new();
-        while let Some(event) = reader.read(input)? {
+        loop {
+            let received = control.receive(reader, input, &mut sender.output(out))?;
+            let Some(event) = received else {
+                return Ok(Ok(progress));
+            };
             let event = match event {
                 Event::Compressed(message) => {
                     let Some(decompressor) = &mut self.decompressor else {
@@ -324,16 +331,11 @@ impl Connection {
             let (opcode, payload) = match event {
                 Event::Text(text) => (OpCode::Text, text.as_bytes()),
                 Event::Binary(bytes) => (OpCode::Binary, bytes),
-                Event::Ping(payload) => {
-                    sender.send_control(OpCode::Pong, payload, out);
-                    continue;
-                }
-                Event::Close(code, _) => {
-                    sender.close(code, "", out);
+                Event::Close(..) => {
                     progress.ended = true;
                     return Ok(Ok(progress));
                 }
-                Event::Pong(_) | Event::Compressed(_) => continue,
+                Event::Ping(_) | Event::Pong(_) | Event::Compressed(_) => continue,
             };
             match &mut self.task {
                 Task::Count => {
@@ -355,12 +357,12 @@ impl Connection {
                         )));
                     }
                     if messages.is_empty() {
-                        sender.close(Some(CloseCode::NORMAL), "done", out);
+                        let mut output = sender.output(out);
+                        control.close(Some(CloseCode::NORMAL), "done", &mut output);
                     }
                 }
             }
         }
-        Ok(Ok(progress))
     }
 }
 
@@ -369,12 +371,11 @@ struct Sender {
     compressor: Option<Compressor>,
     random: RandomState,
     frames: u64,
-    is_closing: bool,
 }
 
 impl Sender {
     fn send(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
-        let mask = self.mask();
+        let mask = Some(self.mask());
         match &mut self.compressor {
             Some(compressor) => {
                 let mut deflated = Vec::new();
@@ -385,22 +386,17 @@ impl Sender {
         }
     }
 
-    fn send_control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
-        write_frame(out, opcode, payload, self.mask());
-    }
-
-    /// Starts or answers the closing handshake, once.
-    fn close(&mut self, code: Option<CloseCode>, reason: &str, out: &mut Vec<u8>) {
-        if !std::mem::replace(&mut self.is_closing, true) {
-            let mask = self.mask();
-            write_close(out, code, reason, mask);
+    fn output<'a>(&'a mut self, buffer: &'a mut Vec<u8>) -> Masked<'a, impl FnMut() -> [u8; 4]> {
+        Masked {
+            buffer,
+            mask: || self.mask(),
         }
     }
 
-    fn mask(&mut self) -> Option<[u8; 4]> {
+    fn mask(&mut self) -> [u8; 4] {
         self.frames += 1;
         let [a, b, c, d, ..] = self.random.hash_one(self.frames).to_ne_bytes();
-        Some([a, b, c, d])
+        [a, b, c, d]
     }
 }
 

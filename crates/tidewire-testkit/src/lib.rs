@@ -2,13 +2,17 @@
 //!
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
+//! - [`options`]: each option of a server with an example.
 //! - [`topics`]: a checker of what subscribers see.
+//! - [`websocket`]: the WebSocket client of all tests, blocking and simulated.
 //! - [`simulation`]: the simulated network, with virtual time and faults from a seed.
 //!
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
+pub mod options;
 pub mod schema;
 pub mod topics;
 pub mod vectors;
+pub mod websocket;
 
 pub use tidewire_net::simulation;

@@ -1,13 +1,12 @@
 //! The version 1 envelope: telling system messages from the application's, reading and writing.
 
 mod classify;
+pub(crate) mod field;
 mod outline;
 pub(crate) mod peek;
 mod priority;
 mod publication;
 mod read;
-pub(crate) mod scan;
-pub(crate) mod strict;
 mod write;
 
 pub(crate) use classify::strip_category;
@@ -22,11 +21,11 @@ pub use publication::{
 };
 pub(crate) use publication::{pack_event, write_event};
 pub use read::{Envelope, parse_json, parse_json_head, parse_msgpack};
-pub use strict::check_value;
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;
 
 use crate::format::FormatError;
+use crate::json::{self, JsonError};
 
 /// What `c` says: which part of the protocol a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +79,16 @@ pub enum EnvelopeError {
     TooDeep,
 }
 
+impl From<JsonError> for EnvelopeError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::NotAnObject => Self::NotAnObject,
+            JsonError::Malformed => Self::Malformed,
+            JsonError::TooDeep => Self::TooDeep,
+        }
+    }
+}
+
 impl From<FormatError> for EnvelopeError {
     fn from(error: FormatError) -> Self {
         match error {
@@ -87,4 +96,13 @@ impl From<FormatError> for EnvelopeError {
             _ => Self::Malformed,
         }
     }
+}
+
+/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has so many levels
+/// around it.
+///
+/// # Errors
+/// It is malformed, or nested too deep.
+pub fn check_value(text: &str, levels_around: usize) -> Result<(), EnvelopeError> {
+    Ok(json::strict::check_value(text, levels_around)?)
 }

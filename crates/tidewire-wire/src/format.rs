@@ -4,12 +4,12 @@ mod msgpack;
 mod pack;
 mod zlib;
 
+pub use crate::json::NESTING_MAX;
 pub use msgpack::msgpack_to_json;
 pub(crate) use msgpack::{Item, Reader};
 pub use pack::json_to_msgpack;
 pub use zlib::{Deflater, Inflater, deflate, inflate};
 
-use crate::envelope::EnvelopeError;
 use std::borrow::Cow;
 
 /// How a connection wants its messages encoded.
@@ -27,7 +27,7 @@ impl Format {
     ///
     /// # Errors
     /// As [`msgpack_to_json`].
-    pub fn json_of(self, bytes: &[u8]) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+    pub fn json_of(self, bytes: &[u8]) -> Result<Cow<'_, [u8]>, FormatError> {
         match self {
             Self::Json => Ok(Cow::Borrowed(bytes)),
             Self::MessagePack => {
@@ -103,9 +103,6 @@ pub enum FormatError {
         bytes_max: usize,
     },
 }
-
-/// Levels of arrays and objects that a JSON or MessagePack message may have.
-pub const NESTING_MAX: usize = 64;
 
 /// The first bytes of a binary frame that holds MessagePack.
 pub const MESSAGEPACK_PREFIX: &[u8; 2] = b"M:";

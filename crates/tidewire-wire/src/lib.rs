@@ -7,19 +7,23 @@
 //! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
 //! - [`proxy`], [`forwarded`]: where a connection comes from that a proxy hands on.
 //! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
+//! - [`connection`]: a connection of either side: control frames answered, the closing handshake.
 //! - [`deflate`]: permessage-deflate (RFC 7692).
+//! - [`json`]: the one reader of JSON, below the envelope, the signatures and the filters of subscriptions.
 //! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
 //! - [`session`]: the version 1 state machine of each side.
 //! - `secure`: encryption and signatures; only with the feature `crypto`.
 
 pub mod close;
 pub mod codes;
+pub mod connection;
 pub mod deflate;
 pub mod envelope;
 pub mod format;
 pub mod forwarded;
 pub mod frame;
 pub mod handshake;
+pub mod json;
 pub mod mask;
 pub mod message;
 pub mod proxy;

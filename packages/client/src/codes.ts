@@ -2,15 +2,15 @@
 
 /** Every error code of protocol version 1: the field `code` of an `error`. */
 export const ErrorCode = {
-  /** the token is missing, expired or not to be trusted. */
+  /** the token is missing, expired or not trustworthy. */
   AUTH_FAILED: "AUTH_FAILED",
-  /** the session's token has expired, and no other was given in time. */
+  /** the session's token has expired, and the client sent no other in time. */
   TOKEN_EXPIRED: "TOKEN_EXPIRED",
-  /** the token of an `auth_refresh` is not accepted; the session goes on. */
+  /** the token of an `auth_refresh` is not accepted; the session continues. */
   TOKEN_REFUSED: "TOKEN_REFUSED",
-  /** more messages than the connection may send; `retry_after` says when to go on. */
+  /** more messages than the connection may send; `retry_after` says when to continue. */
   RATE_LIMITED: "RATE_LIMITED",
-  /** a message, or what it inflates to, is past the limit. */
+  /** a message, or its inflated content, exceeds the limit. */
   MESSAGE_TOO_LARGE: "MESSAGE_TOO_LARGE",
   /** not an envelope, or a field of a wrong type. */
   INVALID_MESSAGE: "INVALID_MESSAGE",
@@ -18,31 +18,31 @@ export const ErrorCode = {
   INVALID_SUBSCRIPTION: "INVALID_SUBSCRIPTION",
   /** an action that the protocol does not have or this server does not offer. */
   INVALID_ACTION: "INVALID_ACTION",
-  /** this user may not have this topic. */
+  /** this user has no access to this topic. */
   TOPIC_FORBIDDEN: "TOPIC_FORBIDDEN",
   /** the peer's public key is unusable. */
   KEY_EXCHANGE_FAILED: "KEY_EXCHANGE_FAILED",
-  /** the server takes only encrypted messages. */
+  /** the server accepts only encrypted messages. */
   ENCRYPTION_REQUIRED: "ENCRYPTION_REQUIRED",
-  /** the application's handler failed; how far it came is not known. */
+  /** the application's handler failed; how much of its work is done is not known. */
   HANDLER_ERROR: "HANDLER_ERROR",
-  /** the connection erred too often; it is closed. */
+  /** the connection caused too many errors; it is closed. */
   CIRCUIT_BREAKER_OPEN: "CIRCUIT_BREAKER_OPEN",
   /** the server failed. */
   SERVER_ERROR: "SERVER_ERROR",
   /** the session could not be set up. */
   INIT_ERROR: "INIT_ERROR",
-  /** nothing answers to that type, or there is nothing of that name. */
+  /** there is no handler for that type, or no object of that name. */
   NOT_FOUND: "NOT_FOUND",
   /** more subscriptions, subscribers or open calls than the server allows. */
   LIMIT_EXCEEDED: "LIMIT_EXCEEDED",
   /** no room for a publication or a call now; nothing was done. */
   QUEUE_FULL: "QUEUE_FULL",
-  /** a call was not answered in time; how far it came is not known. */
+  /** a call was not answered in time; how much of its work is done is not known. */
   TIMEOUT: "TIMEOUT",
-  /** a number is not the next one: send those from the last acknowledged on. */
+  /** a number is not the next one: send the numbers after the last acknowledged one. */
   MESSAGE_GAP: "MESSAGE_GAP",
-  /** another connection goes on as this producer. */
+  /** another connection replaces this one as the producer. */
   PRODUCER_SUPERSEDED: "PRODUCER_SUPERSEDED",
 } as const;
 export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
@@ -51,9 +51,9 @@ export type ErrorCode = (typeof ErrorCode)[keyof typeof ErrorCode];
 export const CloseCode = {
   /** 1000: the purpose of the connection has been fulfilled. */
   NORMAL: 1000,
-  /** 1001: the server goes down, or the page is left. */
+  /** 1001: the server shuts down, or the page is left. */
   GOING_AWAY: 1001,
-  /** 1002: the peer broke RFC 6455 or an extension. */
+  /** 1002: the peer violated RFC 6455 or an extension. */
   PROTOCOL_ERROR: 1002,
   /** 1003: a kind of data that this side does not accept. */
   UNSUPPORTED_DATA: 1003,
@@ -61,9 +61,9 @@ export const CloseCode = {
   NO_CODE: 1005,
   /** 1006: the connection was lost without a close frame. */
   ABNORMAL: 1006,
-  /** 1007: a text message is not UTF-8, or a payload is not what its type says. */
+  /** 1007: a text message is not UTF-8, or a payload does not match its type. */
   INVALID_PAYLOAD: 1007,
-  /** 1008: a policy of this side forbids to go on. */
+  /** 1008: a policy of this side forbids the session to continue. */
   POLICY_VIOLATION: 1008,
   /** 1009: a message is larger than this side accepts. */
   MESSAGE_TOO_LARGE: 1009,
@@ -77,21 +77,21 @@ export const CloseCode = {
   TLS_FAILED: 1015,
   /** 4300: the server drains its connections; reconnect, perhaps to another one. */
   DRAINING: 4300,
-  /** 4310: what was to be sent waited for longer or grew larger than allowed. */
+  /** 4310: queued messages waited for longer or grew larger than allowed. */
   SLOW_CONSUMER: 4310,
   /** 4401: no valid token, or one that has expired. */
   NOT_AUTHENTICATED: 4401,
   /** 4403: authenticated, but not allowed. */
   FORBIDDEN: 4403,
-  /** 4406: the client refuses what the server sent, and cannot send 1002 to 1009. */
+  /** 4406: the client refuses a message of the server, and cannot send 1002 to 1009. */
   CLIENT_REFUSED: 4406,
   /** 4408: silent for longer than the idle timeout. */
   IDLE_TIMEOUT: 4408,
-  /** 4409: another connection goes on as this producer. */
+  /** 4409: another connection replaces this one as the producer. */
   PRODUCER_SUPERSEDED: 4409,
   /** 4429: the rate limit was exceeded for too long. */
   RATE_LIMITED: 4429,
-  /** 4430: the connection kept sending what had to be refused. */
+  /** 4430: the connection repeatedly sent messages that were refused. */
   TOO_MANY_ERRORS: 4430,
 } as const;
 export type CloseCode = (typeof CloseCode)[keyof typeof CloseCode];

@@ -135,7 +135,8 @@ export type ResolvedOptions = Required<Omit<ClientOptions, Optional | "reconnect
     breaker: BreakerOptions;
   };
 
-const defaults = {
+/** The defaults of options that have one. `options/client.json` of the repository has them too. */
+export const defaults = {
   protocols: [] as string[],
   headers: {} as Record<string, string>,
   choice: "weighted" as const,
@@ -153,7 +154,8 @@ const defaults = {
   marks: false,
 };
 
-const optional: readonly Optional[] = [
+/** Options without a default. */
+export const optional: readonly Optional[] = [
   "on",
   "format",
   "compression",

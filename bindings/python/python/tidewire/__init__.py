@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from . import jwt, sync
 from ._client import Client, connect
-from ._client_options import ClientOptions
 from ._client_results import (
     EndpointHealth,
     HistoryPage,
@@ -19,6 +18,7 @@ from ._client_results import (
     TopicPosition,
     TopicPresence,
 )
+from ._client_types import ClientOptions
 from ._handlers import HandlerStatistics
 from ._json import RawJson
 from ._load import LoadProgress, LoadResult, load

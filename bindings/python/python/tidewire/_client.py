@@ -17,7 +17,7 @@ from .errors import BusyError, StoppedError
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from ._client_options import ClientOptions
+    from ._client_types import ClientOptions
     from ._native import ClientBatch, ClientMessage, Ticket
 
 

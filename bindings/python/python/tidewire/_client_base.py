@@ -22,7 +22,7 @@ from .errors import ConnectionClosedError, InvalidArgumentError, TidewireError, 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._client_options import ClientOptions
+    from ._client_types import ClientOptions
     from ._native import ClientBatch, Ticket
 
 Handler = Callable[[ClientMessage], Any]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import difflib
 import os
 import weakref
 from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._asyncio import AsyncServer
 from ._native import Batch
-from .errors import ConfigurationError, StoppedError
+from .errors import StoppedError
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -32,7 +31,6 @@ class Server(AsyncServer):
     """
 
     def __new__(cls, **options: Unpack[ServerOptions]) -> Self:
-        check_names(options, cls.option_names())
         server = super().__new__(cls, dict(options))
         _servers.add(server)
         return server
@@ -75,15 +73,6 @@ class Server(AsyncServer):
         if self.state != "running":
             return f"<tidewire.Server {self.state}>"
         return f"<tidewire.Server {self.url} connections={self.connections}>"
-
-
-def check_names(options: Any, known: list[str]) -> None:
-    """Raises `ConfigurationError` for the first option that does not exist, with the nearest that does."""
-    for name in options:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f": did you mean {near[0]}?" if near else ""
-            raise ConfigurationError(f"unknown option {name}{hint}")
 
 
 def _stop_all() -> None:

@@ -114,6 +114,12 @@ impl ClientCore {
             .collect()
     }
 
+    /// The configuration as text, without secrets; for tests.
+    #[pyo3(name = "_describe")]
+    fn describe(&self) -> String {
+        format!("{:#?}", self.config)
+    }
+
     /// Forgets the clients of the process that this one was forked from.
     #[staticmethod]
     fn forget_all() {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tidewire_engine::queue::{Finished, Receiver, queue};
-use tidewire_engine::settings::{config_from, names};
+use tidewire_engine::settings::{Settings, Way, names};
 use tidewire_engine::{Config, Handle, Server};
 
 /// What a server was told.
@@ -52,29 +52,28 @@ struct Inbox {
 impl Options {
     /// Reads a JSON object.
     pub(super) fn read(text: &str) -> Outcome<Self> {
-        let mut settings: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
-        let queue_bytes_max = match settings.remove("queue_bytes_max") {
-            None | Some(Value::Null) => QUEUE_BYTES_MAX,
-            Some(value) => whole("queue_bytes_max", &value)?,
-        };
-        let snapshot_requests = match settings.remove("snapshot_requests") {
-            None | Some(Value::Null) => false,
-            Some(Value::Bool(yes)) => yes,
-            Some(_) => return Err(configuration("snapshot_requests: expected True or False")),
-        };
-        let config = config_from(&settings)?;
+        let keywords: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
+        let settings = Settings::from_keywords(&keywords)?;
+        let config = settings.config()?;
+        let queue_bytes_max = settings.integer("queue_bytes_max").unwrap_or(u64::MAX);
         Ok(Self {
             scheme: if config.tls.is_some() { "wss" } else { "ws" },
             path: config.paths.first().cloned().unwrap_or("/".to_owned()),
             config,
-            queue_bytes_max,
-            snapshot_requests,
+            queue_bytes_max: usize::try_from(queue_bytes_max).unwrap_or(usize::MAX),
+            snapshot_requests: settings.flag("snapshot_requests"),
         })
+    }
+
+    /// Everything that was given or has a default, without secrets.
+    pub(super) fn describe(&self) -> String {
+        let queue = format!("{} {}", self.queue_bytes_max, self.snapshot_requests);
+        format!("{:#?}\n{queue}", self.config)
     }
 
     /// The names of all options.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        names().chain(["queue_bytes_max", "snapshot_requests"])
+        names(Way::Keyword)
     }
 }
 
@@ -87,6 +86,10 @@ impl Core {
             is_starting: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
         }
+    }
+
+    pub(super) fn describe(&self) -> String {
+        self.options.describe()
     }
 
     pub(super) fn start(&self) -> Outcome<()> {
@@ -308,18 +311,3 @@ fn bell() -> std::io::Result<(UnixStream, UnixStream)> {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-fn whole(name: &str, value: &Value) -> Outcome<usize> {
-    let number = value
-        .as_u64()
-        .and_then(|number| usize::try_from(number).ok());
-    number.ok_or_else(|| configuration(&format!("{name}: expected a whole number from 0 on")))
-}
-
-fn configuration(message: &str) -> Failure {
-    let fault = crate::errors::Fault::Caller;
-    Failure::new("ConfigurationError", "CONFIGURATION", fault, message)
-}
-
-/// What may wait to be received, in bytes, unless told otherwise.
-const QUEUE_BYTES_MAX: usize = 64 << 20;

@@ -12,7 +12,7 @@ pub(crate) use connection::Connection;
 pub(crate) use message::Message;
 pub(crate) use publishing::Published;
 
-use crate::arguments::{Flag, Whole};
+use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
 use core::{Core, Options};
@@ -20,6 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tidewire_engine::settings::nearest;
 
 /// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
 #[pyclass(subclass, frozen, weakref, module = "tidewire._native")]
@@ -38,6 +39,19 @@ impl ServerCore {
     #[staticmethod]
     fn option_names() -> Vec<&'static str> {
         Options::names().collect()
+    }
+
+    /// The configuration as text, without secrets; for tests.
+    #[pyo3(name = "_describe")]
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+
+    /// The configuration that the same options make as a JSON object; for tests.
+    #[staticmethod]
+    #[pyo3(name = "_describe_json")]
+    fn describe_json(text: Str) -> PyResult<String> {
+        Ok(Options::read(&text)?.describe())
     }
 
     /// Starts to listen.
@@ -125,6 +139,14 @@ impl ServerCore {
     fn disarm(&self) -> PyResult<()> {
         Ok(self.0.disarm()?)
     }
+}
+
+/// The known name that is most like `name`, if one is alike.
+#[pyfunction]
+#[pyo3(signature = (name, known))]
+pub(crate) fn nearest_name(name: Str, known: Names) -> Option<String> {
+    let known: Vec<&str> = known.0.iter().map(|known| &**known).collect();
+    nearest(&name, known).map(str::to_owned)
 }
 
 /// How long a waiting thread may leave Ctrl-C unheard.

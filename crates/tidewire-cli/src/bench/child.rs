@@ -1,4 +1,4 @@
-//! The server that `bench` starts when it is given none: this program again, as a child process.
+//! The server that `bench` starts if it has no URL: this program again, as a child process.
 
 use crate::failure::Failure;
 use rand::TryRngCore;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A server that ends with this value, or with this process, however that ends.
+/// A server that ends with this value, or with this process, however the process ends.
 #[derive(Debug)]
 pub(crate) struct EmbeddedServer {
     child: Child,
@@ -22,20 +22,20 @@ pub(crate) struct EmbeddedServer {
     log: Arc<Mutex<VecDeque<String>>>,
     log_reader: Option<JoinHandle<()>>,
     is_gone: Arc<AtomicBool>,
-    /// Where it takes connections.
+    /// The URL for connections.
     pub(crate) url: String,
     /// Its operations listener.
     pub(crate) stats_url: String,
-    /// What its tokens are signed with.
+    /// The secret that signs its tokens.
     pub(crate) secret: String,
 }
 
 impl EmbeddedServer {
-    /// Starts a server with these further arguments and waits until it listens. When it ends by itself
-    /// later, `stop` is set.
+    /// Starts a server with these further arguments and waits until it listens. Sets `stop` when the
+    /// server later ends by itself.
     ///
     /// # Errors
-    /// The child cannot be started or ends at once; its last words are in the message.
+    /// The child cannot be started or ends at once; its last output is in the message.
     pub(crate) fn start(arguments: &[&str], stop: &Arc<AtomicBool>) -> Result<Self, Failure> {
         let secret = random_secret()?;
         let mut child = command(arguments, &secret)?
@@ -71,12 +71,12 @@ impl EmbeddedServer {
         self.child.id()
     }
 
-    /// Whether it has ended by itself. Its connections break a little before its end is seen.
+    /// Whether it has ended by itself. Its connections break shortly before its end is visible.
     pub(crate) fn is_gone(&mut self) -> bool {
         self.is_gone.load(Ordering::Acquire) || self.wait(NOTICE_TIMEOUT).is_some()
     }
 
-    /// How it ended and its last words, for a server that has ended by itself.
+    /// How a server ended that has ended by itself, and its last output.
     pub(crate) fn last_words(&mut self) -> String {
         let status = self.wait(LAST_WORDS_TIMEOUT);
         if let (Some(_), Some(reader)) = (status, self.log_reader.take()) {
@@ -105,7 +105,7 @@ impl EmbeddedServer {
             Ok(line) => match line.strip_prefix(start) {
                 Some(rest) => Ok(rest.to_owned()),
                 None => Err(Failure::run(format!(
-                    "the server has said {line:?} instead of {start:?}"
+                    "the server printed {line:?} instead of {start:?}"
                 ))),
             },
             Err(RecvTimeoutError::Timeout) => Err(Failure::run(format!(
@@ -134,7 +134,7 @@ impl Drop for EmbeddedServer {
     fn drop(&mut self) {
         drop(self.stdin.take());
         if self.wait(STOP_TIMEOUT).is_none() {
-            // It may have ended between the two calls, which is as good.
+            // It may have ended between the two calls, which is fine.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -145,7 +145,7 @@ fn command(arguments: &[&str], secret: &str) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|error| Failure::run(format!("cannot find this program: {error}")))?;
     let mut command = Command::new(program);
-    // What is set for other servers must not change this one.
+    // Variables for other servers must not affect this one.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TIDEWIRE_") {
             command.env_remove(name);
@@ -182,14 +182,14 @@ fn random_secret() -> Result<String, Failure> {
     let mut bytes = [0; 32];
     OsRng
         .try_fill_bytes(&mut bytes)
-        .map_err(|error| Failure::run(format!("there is no randomness for a secret: {error}")))?;
+        .map_err(|error| Failure::run(format!("cannot draw a random secret: {error}")))?;
     Ok(bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     }))
 }
 
-/// The lines of a child's output. Its end is the end of the child.
+/// The lines of a child's output. The end of the output is the end of the child.
 fn lines(
     output: impl Read + Send + 'static,
     is_gone: Arc<AtomicBool>,
@@ -198,7 +198,7 @@ fn lines(
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // Nobody waits for the later lines, but the pipe must not fill up.
+            // Nobody reads the later lines, but the pipe must not fill up.
             let _ = sender.send(line);
         }
         is_gone.store(true, Ordering::Release);
@@ -223,7 +223,7 @@ fn keep_last_lines(
 }
 
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// More than the child's own time to drain.
+/// Longer than the child's own drain.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const NOTICE_TIMEOUT: Duration = Duration::from_millis(100);
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(1);

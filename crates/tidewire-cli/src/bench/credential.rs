@@ -1,4 +1,4 @@
-//! What proves to a server that somebody may connect.
+//! The credentials of the connections: a token, or a secret that signs tokens.
 
 use super::flags::{ProfileFlag, TargetFlags};
 use crate::failure::Failure;
@@ -11,20 +11,20 @@ use tidewire_engine::auth::KeyMaterial;
 use tidewire_engine::token::SigningKey;
 use tidewire_load::worker::target::TokenSource;
 
-/// A token, or what tokens are made with.
+/// A token, or the secret that signs tokens.
 pub(crate) enum Credential {
     /// The token of every connection.
     Token(String),
-    /// The HS256 secret that the server checks tokens with.
+    /// The HS256 secret with which the server verifies tokens.
     Secret(String),
 }
 
 impl Credential {
-    /// What is sent to the server of a URL; `is_loopback` tells whether that is on this machine.
+    /// The credential for the server of a URL; `is_loopback` is true for a server on this machine.
     ///
-    /// A secret that was exported for one server must not go to another: what only the environment
-    /// holds is for servers on this machine, for others if the protocol that has tokens was asked
-    /// for, and never for plain WebSocket.
+    /// A secret that was exported for one server must not be sent to another. Therefore a credential
+    /// that comes only from the environment is for servers on this machine, for other servers only
+    /// with the protocol that has tokens, and never for plain WebSocket.
     ///
     /// # Errors
     /// A token and a secret come from the same source.
@@ -62,7 +62,7 @@ impl Credential {
         let key = SigningKey::new(&key).map_err(Failure::usage)?;
         Ok(TokenSource::PerConnection(Arc::new(move |number| {
             let subject = format!("bench-user-{number}");
-            // A token that cannot be made shows as a refused connection.
+            // A token that cannot be signed causes a refused connection.
             token::sign(&key, Map::new(), &subject, EXPIRES_IN_S, None).unwrap_or_default()
         })))
     }
@@ -70,7 +70,7 @@ impl Credential {
 
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Either is a secret; a log should not hold it.
+        // Both are secret; a log must not contain them.
         f.write_str(match self {
             Self::Token(_) => "Token(…)",
             Self::Secret(_) => "Secret(…)",
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
     use clap::{Arg, Args, Command, FromArgMatches};
 
-    /// What is sent to a server on this machine and to one elsewhere. The file's values stand for the
-    /// environment's here, which a test cannot set: both are what was not typed.
+    /// The credentials for a server on this machine and for another one. Default values replace
+    /// those of the environment, which a test cannot set: the command line contains neither.
     fn chosen(words: &[&str], token: bool, secret: bool) -> [String; 2] {
         let mut command = TargetFlags::augment_args(Command::new("bench").arg(Arg::new("url")));
         for (id, is_set) in [("token", token), ("jwt_secret", secret)] {

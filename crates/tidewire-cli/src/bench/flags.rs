@@ -11,7 +11,7 @@ use tidewire_load::worker::websocket::profile::Profile;
 /// All options of `bench`.
 #[derive(Debug, Args)]
 pub(crate) struct BenchFlags {
-    /// The server to load, ws:// or wss://; without it one is started on this machine
+    /// The server to load, ws:// or wss://; without a URL the program starts one on this machine
     pub(crate) url: Option<String>,
     #[command(flatten)]
     pub(crate) plan: PlanFlags,
@@ -21,14 +21,14 @@ pub(crate) struct BenchFlags {
     pub(crate) output: OutputFlags,
 }
 
-/// What is run.
+/// The tests and their sizes.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Plan")]
 pub(crate) struct PlanFlags {
-    /// What to run: connection-storm, ping-latency, throughput, size-matrix, format-comparison,
-    /// sustained-hold, connection-limit, fan-out (for servers that let clients publish), echo (for servers
-    /// that echo); several with commas [default: all but echo, and without fan-out where there is a URL or
-    /// --profile raw]
+    /// The tests, with commas: connection-storm, ping-latency, throughput, size-matrix,
+    /// format-comparison, sustained-hold, connection-limit, fan-out (for servers that allow clients
+    /// to publish), echo (for servers that echo) [default: all but echo, and without fan-out where
+    /// there is a URL or --profile raw]
     #[arg(long, value_name = "TEST", value_delimiter = ',', value_parser = test)]
     pub(crate) test: Vec<TestKind>,
     /// Numbers of connections, with commas [default: 100,1000,10000, as far as open files allow]
@@ -40,61 +40,61 @@ pub(crate) struct PlanFlags {
     /// Seconds of a sustained hold [default: 30, with --quick 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) hold_s: Option<Duration>,
-    /// Sizes for size-matrix, fan-out and echo, with commas [default: 64,256,1024,4096,16384,65536, 95 for
-    /// fan-out, and 175 for echo]
+    /// Sizes for size-matrix, fan-out and echo, with commas [default: 64,256,1024,4096,16384,65536,
+    /// 95 for fan-out, and 175 for echo]
     #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = payload)]
     pub(crate) payload_bytes: Vec<usize>,
-    /// For size-matrix and echo, from 512 bytes: one trade filled up with random letters, or several trades,
-    /// which compress as real messages do [default: trade, with --deflate trades]
+    /// For size-matrix and echo, from 512 bytes: one trade filled up with random letters, or several
+    /// trades, which compress as real messages do [default: trade, with --deflate trades]
     #[arg(long, value_enum)]
     pub(crate) payload: Option<PayloadFlag>,
-    /// For echo: messages on their way on each connection [default: 64]. For fan-out at full speed:
+    /// For echo: messages in flight on each connection [default: 64]. For fan-out at full speed:
     /// publications ahead of the slowest subscriber [default: as many as 64 KiB hold]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) in_flight: Option<u32>,
-    /// For throughput, size-matrix, format-comparison, fan-out and echo: messages a second over all
-    /// connections, sent when their time has come and not when there is room [default: as many as possible;
+    /// For throughput, size-matrix, format-comparison, fan-out and echo: messages per second over
+    /// all connections, each sent at its planned time (open loop) [default: as many as possible;
     /// fan-out also at 100/s from 1,000 subscribers on, from 10,000 on at 20/s]
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(crate) rate_per_s: Option<f64>,
-    /// With --rate-per-s: at random times, as independent users send, and not evenly
+    /// With --rate-per-s: at random times, as independent users send, not evenly
     #[arg(long, requires = "rate_per_s")]
     pub(crate) poisson: bool,
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) pings_per_connection: Option<u64>,
-    /// Where connection-limit ends its search, if open files do not end it before [default: 1000000, with
-    /// --quick 100]
+    /// Where connection-limit ends its search, if open files do not end it before [default:
+    /// 1000000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) connections_max: Option<usize>,
-    /// What messages and masks are drawn from; the same seed, the same messages [default: 1]
+    /// The seed of random messages and masks; the same seed gives the same messages [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Threads of the generator [default: half of the cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) threads: Option<usize>,
-    /// A run of some seconds that shows that everything works: 10 connections, short tests
+    /// A run of a few seconds that shows that everything works: 10 connections, short tests
     #[arg(long)]
     pub(crate) quick: bool,
 }
 
-/// What is loaded and how it is reached.
+/// The server under load and how to reach it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct TargetFlags {
-    /// What a session says: Tidewire's protocol version 1, or nothing but WebSocket pings and the
+    /// The protocol of a session: Tidewire's protocol version 1, or only WebSocket pings and the
     /// messages of the test [default: v1 with a token or without a URL, else raw]
     #[arg(long, value_enum)]
     pub(crate) profile: Option<ProfileFlag>,
-    /// Compress every message by permessage-deflate, without memory between messages; a server that does not
-    /// accept it fails the connection
+    /// Compress every message by permessage-deflate, without memory between messages; a server that
+    /// does not accept it fails the connection
     #[arg(long, conflicts_with = "encrypt")]
     pub(crate) deflate: bool,
     /// Encrypt every message under a key of each connection, as protocol version 1 does
     #[arg(long)]
     pub(crate) encrypt: bool,
-    /// The token that every connection sends. The environment's tokens and secrets are for servers on this
-    /// machine, for others only with --profile v1, and never for --profile raw
+    /// The token that every connection sends. Tokens and secrets from the environment are sent to
+    /// servers on this machine, to others only with --profile v1, and never with --profile raw
     #[arg(
         long,
         value_name = "JWT",
@@ -110,7 +110,7 @@ pub(crate) struct TargetFlags {
         hide_env_values = true
     )]
     pub(crate) jwt_secret: Option<String>,
-    /// Send the token as this cookie and not as `Authorization: Bearer`
+    /// Send the token in this cookie, not in `Authorization: Bearer`
     #[arg(long, value_name = "NAME")]
     pub(crate) cookie_name: Option<String>,
     /// The server's process on this machine, for its processor time and memory [default: the one that
@@ -136,14 +136,15 @@ pub(crate) struct TargetFlags {
     pub(crate) server_shards: Option<usize>,
 }
 
-/// Where the report goes.
+/// The destination of the report.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Report")]
 pub(crate) struct OutputFlags {
     /// The directory for report.json, report.md and report.html
     #[arg(long, value_name = "DIR", default_value = "tidewire-report")]
     pub(crate) out: PathBuf,
-    /// Compare with this earlier report: faster, slower or cannot tell, for each figure of the tests that both have
+    /// Compare with this earlier report: faster, slower or cannot tell, for each figure of the tests
+    /// that both have
     #[arg(long, value_name = "REPORT.json")]
     pub(crate) baseline: Option<PathBuf>,
     /// With --baseline: exit code 5 if a figure is slower
@@ -154,7 +155,7 @@ pub(crate) struct OutputFlags {
     pub(crate) json: bool,
 }
 
-/// What a session says.
+/// The protocol of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProfileFlag {
     Raw,
@@ -170,7 +171,7 @@ impl From<ProfileFlag> for Profile {
     }
 }
 
-/// What a message tells.
+/// The content of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PayloadFlag {
     Trade,
@@ -197,7 +198,7 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|rate: &f64| RATE_PER_S.contains(rate))
         .ok_or_else(|| {
-            format!("expected messages a second, such as 5000 or 0.5, from {least} to {most}")
+            format!("expected messages per second, such as 5000 or 0.5, from {least} to {most}")
         })
 }
 

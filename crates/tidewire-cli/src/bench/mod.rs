@@ -27,7 +27,7 @@ use tidewire_load::{BenchOptions, Report, RunError};
 /// Runs the tests and returns the exit code of the report's verdict.
 pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     let out = &flags.output.out;
-    // Before the run and not after it, so that no figure is lost for a mistyped directory or a full disk.
+    // Before the run, not after it, so that a mistyped directory or a full disk loses no figure.
     try_directory(out).map_err(|error| Failure::usage(format!("cannot write to {error}")))?;
     let _reservation = Reservation::of(out).map_err(Failure::usage)?;
     let baseline = Baseline::read(
@@ -55,7 +55,7 @@ pub(crate) fn run(flags: &BenchFlags, ranks: &Ranks) -> Result<u8, Failure> {
     }
 }
 
-/// A run that could not begin, for whoever can help it.
+/// The failure of a run that could not begin: ours or the user's.
 fn failure(error: RunError) -> Failure {
     match error {
         RunError::Fleet(_) => Failure::run(error),
@@ -63,8 +63,8 @@ fn failure(error: RunError) -> Failure {
     }
 }
 
-/// Prints the tables, or the report itself, and writes the files. What was measured is printed first: it must
-/// not be lost because a disk is full.
+/// Prints the tables, or the report itself, and writes the files. It prints first, so that a full
+/// disk loses no figure.
 fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
     let width = table_width().filter(|_| !output.json);
     let mut tables = format!("\n{}", terminal::render_within(report, width));
@@ -72,7 +72,7 @@ fn publish(report: &Report, output: &OutputFlags) -> Result<(), Failure> {
         tables.push_str(&format!("Partial  {reason}\n"));
     }
     let printed = if output.json {
-        // A closed standard error is no reason to print no report.
+        // A closed standard error must not prevent the report.
         let _ = std::io::stderr().write_all(tables.as_bytes());
         print(&report.to_json())
     } else {
@@ -150,7 +150,7 @@ fn options(plan: &PlanFlags, server: &BenchServer) -> Result<BenchOptions, Failu
     Ok(options)
 }
 
-/// What was typed, for the report; secrets are left out.
+/// The command line for the report, without secrets.
 pub(crate) fn command_line() -> String {
     let mut words = vec!["tidewire".to_owned()];
     let mut is_secret = false;
@@ -181,7 +181,7 @@ fn is_url(word: &str) -> bool {
 /// Whether the tests need a server that sends messages back.
 ///
 /// # Errors
-/// Some do and some do not, which one server cannot be.
+/// Some of the tests do and some do not: one server cannot do both.
 fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
     let echoes = tests.iter().filter(|test| **test == TestKind::Echo).count();
     if echoes > 0 && echoes < tests.len() {
@@ -192,7 +192,7 @@ fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
     Ok(echoes > 0)
 }
 
-/// One measurement, one hold, and pings of each connection.
+/// Duration of a measurement, duration of a hold, and pings per connection.
 const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
 const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);
 const QUICK_HOLD_PING_EVERY_MS: u64 = 200;

@@ -1,4 +1,4 @@
-//! What is shown while a run goes on: bars and running figures on a terminal, plain lines elsewhere.
+//! Progress of a run: bars and current figures on a terminal, plain lines elsewhere.
 //! Everything goes to standard error.
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,9 +29,9 @@ pub(crate) fn for_stderr() -> Shown {
 #[derive(Debug)]
 pub(crate) struct Shown {
     form: Form,
-    /// The test that goes on.
+    /// The current test.
     name: String,
-    /// How long it takes, about.
+    /// Its approximate duration.
     expected: Duration,
     started: Instant,
     last_line: Instant,
@@ -39,7 +39,7 @@ pub(crate) struct Shown {
 
 #[derive(Debug)]
 enum Form {
-    /// The bar of the test that goes on.
+    /// The bar of the current test.
     Bar(Option<ProgressBar>),
     Lines,
 }
@@ -167,7 +167,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn line(text: &str) {
-    // A run goes on when nobody reads its progress any more.
+    // A run continues when nobody reads its progress any more.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -1,4 +1,4 @@
-//! The server that is loaded: one somewhere else, or one that is started for the run.
+//! The server under load: the server of a URL, or one that is started for the run.
 
 use super::child::EmbeddedServer;
 use super::credential::Credential;
@@ -107,7 +107,7 @@ impl<'a> BenchServer<'a> {
         })
     }
 
-    /// Where the load goes, with its tokens.
+    /// The destination of the load, with its tokens.
     ///
     /// # Errors
     /// Nothing listens there, or an option is missing.
@@ -131,20 +131,20 @@ impl<'a> BenchServer<'a> {
         Ok(target)
     }
 
-    /// What a session says.
+    /// The protocol of a session.
     pub(crate) fn profile(&self) -> Profile {
         self.profile
     }
 
-    /// What is done to messages.
+    /// The layer of the messages: none, compression or encryption.
     pub(crate) fn layer(&self) -> Layer {
         layer(self.flags)
     }
 
-    /// Where the server's own counters are, if that is known.
+    /// The source of the server's own counters, if it is known.
     ///
     /// # Errors
-    /// They are not there.
+    /// The counters cannot be read.
     pub(crate) fn stats(&self) -> Result<Option<StatsSource>, Failure> {
         let url = match &self.kind {
             Kind::Embedded { server, .. } => &server.stats_url,
@@ -183,7 +183,7 @@ impl<'a> BenchServer<'a> {
         matches!(self.kind, Kind::Embedded { .. })
     }
 
-    /// Whether it was started for the run so that every client has every topic.
+    /// Whether it was started for the run with all topics open.
     pub(crate) fn has_open_topics(&self) -> bool {
         self.is_embedded() && self.profile == Profile::V1
     }
@@ -197,7 +197,7 @@ impl<'a> BenchServer<'a> {
         is_gone.then(|| format!("the server ended during the run {}", server.last_words()))
     }
 
-    /// Says in the report how a server that was started for the run was set up.
+    /// Adds a note to the report about the configuration of a server that was started for the run.
     pub(crate) fn annotate(&self, report: &mut Report) {
         if let (Kind::Embedded { shards, .. }, Some(first)) =
             (&self.kind, report.results.first_mut())
@@ -222,9 +222,13 @@ fn layer(flags: &TargetFlags) -> Layer {
 
 fn unreachable_server(url: &str, error: &std::io::Error) -> Failure {
     let advice = match error.kind() {
-        ErrorKind::ConnectionRefused => "nothing listens there: start the server, or mend the URL",
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "it does not answer: is a firewall between?",
-        _ => "mend the URL, or the network",
+        ErrorKind::ConnectionRefused => {
+            "nothing listens there: start the server, or correct the URL"
+        }
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => {
+            "it does not answer: check whether a firewall blocks it"
+        }
+        _ => "check the URL and the network",
     };
     Failure::usage(format!("cannot connect to {url}: {error}: {advice}"))
 }
@@ -235,8 +239,8 @@ fn half_of_the_cores() -> usize {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const NOTHING_TO_ENCRYPT_WITH: &str =
-    "--encrypt is the encryption of protocol version 1: leave --profile raw out";
-const NO_TOPICS: &str = "fan-out needs topics, which are in protocol version 1: leave --profile raw out, or \
-    give the URL of a server that sends what one connection says to all others";
-const NO_TRUST: &str = "a wss:// server has to be trusted: give --ca FILE with its certificate \
+    "--encrypt is the encryption of protocol version 1: remove --profile raw";
+const NO_TOPICS: &str = "fan-out needs topics, which are part of protocol version 1: remove --profile raw, or \
+    give the URL of a server that sends the messages of one connection to all others";
+const NO_TRUST: &str = "a wss:// server needs a trusted certificate: give --ca FILE with its certificate \
     authority (such as /etc/ssl/certs/ca-certificates.crt), or --insecure for any certificate";

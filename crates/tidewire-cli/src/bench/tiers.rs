@@ -2,12 +2,12 @@
 
 use tidewire_load::fleet::preflight;
 
-/// Connections that this process may open, as its limit of open files is; raises that limit first.
+/// Connections that this process may open under its limit of open files; raises that limit first.
 pub(crate) fn room() -> usize {
     preflight::connections_room()
 }
 
-/// The tiers of a run: what was asked for, or the defaults as far as there is room.
+/// The tiers of a run: the requested ones, or the defaults as far as open files allow.
 pub(crate) fn tiers(asked: &[usize], quick: bool, room: usize) -> Vec<usize> {
     if !asked.is_empty() {
         return asked.to_vec();
@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(in_files(Some(1_048_576)), DEFAULT);
         let margin = usize::try_from(OPEN_FILES_MARGIN).unwrap();
         assert_eq!(in_files(Some(4_096)), [100, 1_000, 4_096 - margin]);
-        // Of few files half are left.
+        // If there are few files, half of them stay free.
         assert_eq!(in_files(Some(100)), [50]);
         assert_eq!(in_files(Some(1)), [1]);
         assert_eq!(tiers(&[7], true, 1), [7]);

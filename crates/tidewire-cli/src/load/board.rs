@@ -1,4 +1,4 @@
-//! The live view of a load: one row for each figure, with its value and its course over time.
+//! The live view of a load: one row per figure, with its value and its history.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidewire_load::plan::load::LoadLive;
 use tidewire_load::report::number;
 
-/// The figures of a load that goes on, and those of the seconds before.
+/// The current figures of a load, and those of the previous seconds.
 #[derive(Debug, Default)]
 pub(crate) struct Board {
     /// The URL under load.
@@ -51,7 +51,7 @@ impl Board {
         }
     }
 
-    /// A part of the load begins.
+    /// Starts a phase of the load.
     pub(crate) fn start(&mut self, phase: &str, expected: Option<Duration>) {
         self.phase = plain(phase);
         self.expected = expected;
@@ -59,7 +59,7 @@ impl Board {
         self.live = LoadLive::default();
     }
 
-    /// Takes new figures.
+    /// Adds new figures.
     pub(crate) fn observe(&mut self, live: &LoadLive) {
         let second = live.service.elapsed.as_secs() as usize;
         if second > self.second() {
@@ -77,7 +77,7 @@ impl Board {
                 server_rss_bytes: live.server_rss_bytes,
             });
             if self.seconds.len() > SECONDS_MAX {
-                // What is forgotten must not be counted as new.
+                // Dropped seconds must not count as new ones.
                 let oldest = self.seconds.remove(0);
                 self.seconds[0].failed += oldest.failed;
             }
@@ -85,14 +85,14 @@ impl Board {
         self.live = live.clone();
     }
 
-    /// The second of the phase that was seen last.
+    /// The last second of the phase.
     fn second(&self) -> usize {
         self.live.service.elapsed.as_secs() as usize
     }
 
     /// How many lines it needs.
     pub(crate) fn height(&self) -> u16 {
-        // The title, the rows, statuses, errors, and how to end it.
+        // The title, the rows, statuses, errors, and the key that ends the load.
         self.rows().len() as u16 + 4
     }
 
@@ -278,7 +278,7 @@ pub(super) mod tests {
             live.service.errors = [("timeout", 3)].into();
             live.service.window = series.last_whole(Duration::from_secs(1));
             board.observe(&live);
-            // A second look at the same second adds nothing.
+            // A second update of the same second adds nothing.
             board.observe(&live);
         }
         board

@@ -23,7 +23,7 @@ use tidewire_load::report::{Report, Reservation, save_all, terminal, try_directo
 /// Runs the load and returns the exit code of its report.
 pub(crate) fn run(flags: &LoadFlags) -> Result<u8, Failure> {
     if flags.output.foreign.is_some() {
-        let advice = "--as stands right after `load`: tidewire load --as ab -n 1000 -c 10 URL";
+        let advice = "write --as directly after `load`: tidewire load --as ab -n 1000 -c 10 URL";
         return Err(Failure::usage(advice));
     }
     let out = flags.output.out.as_deref();
@@ -140,7 +140,7 @@ fn messages(flags: &MessageFlags) -> MessageOptions {
 fn request(flags: &RequestFlags, checks: &CheckFlags) -> Result<RequestOptions, Failure> {
     let file = flags.body_file.as_ref().map(|path| {
         std::fs::read(path)
-            .map_err(|error| Failure::usage(format!("{}: cannot be read: {error}", path.display())))
+            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
     });
     let body = flags
         .body

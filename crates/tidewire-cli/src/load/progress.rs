@@ -1,4 +1,5 @@
-//! What is shown while a load runs, on standard error: figures with their course on a terminal, plain lines elsewhere.
+//! Progress of a load on standard error: figures with their history on a terminal, plain lines
+//! elsewhere.
 
 use super::board::Board;
 use super::screen::Screen;
@@ -27,13 +28,13 @@ pub(crate) fn for_stderr(is_quiet: bool, target: &str) -> Box<dyn LoadProgress> 
     }
 }
 
-/// Columns and rows of the terminal, if they are enough for a board.
+/// Columns and rows of the terminal, if there is room for a board.
 fn terminal_size() -> Option<(u16, u16)> {
     let (columns, rows) = ratatui::crossterm::terminal::size().ok()?;
     (columns >= COLUMNS_MIN && rows > ROWS_MIN).then_some((columns, rows))
 }
 
-/// A board that is drawn again and again.
+/// A board that is drawn repeatedly.
 #[derive(Debug)]
 struct Live {
     board: Board,
@@ -46,7 +47,7 @@ impl Live {
         let Some((columns, rows)) = terminal_size() else {
             return;
         };
-        // A line that is full would make some terminals begin another.
+        // On some terminals a full line would begin another line.
         let width = (columns - 1).min(COLUMNS_MAX);
         let height = self.board.height().min(rows - 1);
         self.screen.draw(&self.board, width, height);
@@ -70,7 +71,7 @@ impl LoadProgress for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // The report says it all, and better.
+        // The report contains all of it.
         self.screen.clear();
     }
 }
@@ -84,7 +85,7 @@ struct Lines {
 impl LoadProgress for Lines {
     fn phase_started(&mut self, what: &str, expected: Option<Duration>) {
         let time = expected.map(|time| format!(" for {} s", time.as_secs_f64()));
-        // Nothing can be shown any more when standard error is closed.
+        // A closed standard error ends the progress, not the load.
         let _ = writeln!(std::io::stderr(), "{what}{} …", time.unwrap_or_default());
         self.last = Instant::now();
     }

@@ -1,7 +1,7 @@
-//! Drawing at the end of a terminal again and again, without taking it over.
+//! Repeated drawing at the end of a terminal, without control of the whole terminal.
 //!
-//! Neither the alternate screen nor raw mode is used: Ctrl-C stays a signal, the lines before stay where they are, and
-//! a program that ends at any moment leaves a terminal that can be used.
+//! It uses neither the alternate screen nor raw mode: Ctrl-C stays a signal, earlier lines stay in
+//! place, and a program that ends at any moment leaves a usable terminal.
 
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
@@ -13,7 +13,7 @@ use std::io::Write;
 #[derive(Debug)]
 pub(crate) struct Screen<W> {
     out: W,
-    /// How many lines the cursor is below the first of them.
+    /// The number of lines from the first of them to the cursor.
     height: u16,
     has_color: bool,
 }
@@ -85,7 +85,7 @@ impl<W: Write> Screen<W> {
     }
 
     fn write(&mut self, text: &str) {
-        // Nothing can be shown any more on a terminal that is gone.
+        // A closed terminal shows nothing.
         let _ = self
             .out
             .write_all(text.as_bytes())
@@ -93,7 +93,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// What follows `0` in a sequence of ECMA-48, SGR, for the cell's style.
+/// The parameters after `0` in a sequence of ECMA-48, SGR, for the cell's style.
 fn style_of(cell: &Cell) -> String {
     let mut codes = String::new();
     if cell.modifier.contains(Modifier::BOLD) {

@@ -1,29 +1,30 @@
 //! `tidewire serve`: runs the engine until it is told to stop.
 
-mod flags;
-mod front;
-pub(crate) mod keys;
-mod layers;
-mod topics;
+mod options;
 
-pub(crate) use flags::ServeFlags;
+pub(crate) use options::ServeFlags;
 
-use crate::config_file::Rule;
 use crate::failure::Failure;
-use crate::sources::Ranks;
 use crate::{print, stop};
-use flags::App;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tidewire_engine::settings::Settings;
 use tidewire_engine::{Config, Handle, Server, ServerFailure, StartError, apps};
 use tidewire_load::fleet::preflight;
 use tracing_subscriber::EnvFilter;
 
 /// Serves until a signal, drains, and returns the exit code.
-pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks, rules: &[Rule]) -> Result<u8, Failure> {
-    log_to_stderr(&flags.log_level)?;
-    let config = flags.engine_config(ranks, rules)?;
+pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
+    let settings = flags.settings()?;
+    log_to_stderr(&settings)?;
+    for warning in options::unknown_variables(std::env::vars_os().map(|(name, _)| name)) {
+        tracing::warn!("{warning}");
+    }
+    let config = settings.config().map_err(options::failure)?;
+    if flags.print_config {
+        return print(&printed(&settings, &config)).map(|()| 0);
+    }
     let stop = stop::on_signals()?;
     if flags.stop_with_stdin {
         stop::with_stdin(&stop);
@@ -32,8 +33,10 @@ pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks, rules: &[Rule]) -> Result<u
     preflight::raise_open_files();
     preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
     let ops_listen = config.ops_listen;
-    let server = start(config, flags.app).map_err(|error| explain(&error, ops_listen))?;
-    let mut lines = format!("listening on {}\n", flags.url(server.address()));
+    let scheme = if config.tls.is_some() { "wss" } else { "ws" };
+    let path = config.paths.first().cloned().unwrap_or("/".to_owned());
+    let server = start(config, &settings).map_err(|error| explain(&error, ops_listen))?;
+    let mut lines = format!("listening on {scheme}://{}{path}\n", server.address());
     if let Some(address) = server.ops_address() {
         lines.push_str(&format!("operations on http://{address}\n"));
     }
@@ -45,16 +48,24 @@ pub(crate) fn run(flags: &ServeFlags, ranks: &Ranks, rules: &[Rule]) -> Result<u
     let open = server.handle().connections();
     // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
     let _ = print(&format!("draining, sessions: {open}\n"));
-    let left = server.drain(Duration::from_millis(flags.drain_timeout_ms));
+    let timeout_ms = settings.integer("drain_timeout_ms").unwrap_or_default();
+    let left = server.drain(Duration::from_millis(timeout_ms));
     let _ = print(&format!("stopped, sessions left: {left}\n"));
     Ok(0)
 }
 
-fn start(config: Config, app: App) -> Result<Server, StartError> {
-    match app {
-        App::Echo => Server::start(config, |_| apps::Echo),
-        App::Sink => Server::start(config, |_| apps::Sink),
+fn start(config: Config, settings: &Settings) -> Result<Server, StartError> {
+    match settings.text("app").as_deref() {
+        Some("sink") => Server::start(config, |_| apps::Sink),
+        _ => Server::start(config, |_| apps::Echo),
     }
+}
+
+/// The configuration, without secrets, and what the program itself does.
+fn printed(settings: &Settings, config: &Config) -> String {
+    let own = ["app", "log_level"].map(|name| settings.text(name).unwrap_or_default());
+    let timeout_ms = settings.integer("drain_timeout_ms");
+    format!("{config:#?}\n{own:?} {timeout_ms:?}\n")
 }
 
 /// Waits until the program is told to stop, or the server has failed.
@@ -68,12 +79,14 @@ fn wait(stop: &AtomicBool, handle: &Handle) -> Option<ServerFailure> {
     None
 }
 
-fn log_to_stderr(level: &str) -> Result<(), Failure> {
-    let filter = EnvFilter::builder().parse(level).map_err(|error| {
-        Failure::usage(format!(
-            "--log-level {level:?}: {error}; give error, warn, info, debug, trace or filters such as \
+fn log_to_stderr(settings: &Settings) -> Result<(), Failure> {
+    let level = settings.text("log_level").unwrap_or_default();
+    let filter = EnvFilter::builder().parse(&level).map_err(|error| {
+        let problem = format!(
+            "{level:?}: {error}; give error, warn, info, debug, trace or filters such as \
              warn,tidewire_engine=debug"
-        ))
+        );
+        options::failure(settings.wrong("log_level", problem))
     })?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -1,13 +1,13 @@
-//! What is shown: figures and tables, as text.
+//! The board: figures and tables, as text.
 
 use super::sample::Sample;
 use std::fmt;
 use std::time::Duration;
 
-/// Everything that is shown of one moment.
+/// All figures of one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Board {
-    /// Which server, and since when.
+    /// The server and its uptime.
     pub(crate) title: String,
     /// Lines of figures with their names.
     pub(crate) figures: Vec<(&'static str, String)>,
@@ -20,7 +20,7 @@ pub(crate) struct Board {
 impl Board {
     /// Rates are over the time since `before`; without it they are missing.
     pub(crate) fn new(url: String, sample: &Sample, before: Option<(Duration, &Sample)>) -> Self {
-        // Another process has other counters.
+        // A new process starts new counters.
         let before = before.filter(|(_, before)| before.process_id == sample.process_id);
         let rates = Rates { sample, before };
         let state = if sample.ready { "ready" } else { "draining" };
@@ -54,7 +54,7 @@ impl Rates<'_> {
         figures
     }
 
-    /// What the server does.
+    /// The activity of the server.
     fn figures_of_work(&self) -> Vec<(&'static str, String)> {
         vec![
             (
@@ -99,7 +99,7 @@ impl Rates<'_> {
         ]
     }
 
-    /// What waits, is dropped or is refused.
+    /// Waiting, dropped and refused messages.
     fn figures_of_trouble(&self) -> Vec<(&'static str, String)> {
         vec![
             (
@@ -133,7 +133,7 @@ impl Rates<'_> {
         ]
     }
 
-    /// A counter as it stands.
+    /// The current value of a counter.
     fn now(&self, name: &str) -> String {
         short(self.sample.total(name) as f64)
     }

@@ -1,4 +1,4 @@
-//! `tidewire top`: what a server does, second by second, from its operations listener.
+//! `tidewire top`: the activity of a server, second by second, from its operations listener.
 
 mod board;
 mod sample;
@@ -20,15 +20,15 @@ pub(crate) struct TopFlags {
     /// The server's operations listener
     #[arg(value_name = "URL", default_value = "http://127.0.0.1:5007", value_parser = Source::parse)]
     source: Source,
-    /// Time between two looks
+    /// Time between two queries
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = interval)]
     interval_s: f64,
-    /// Print what one interval brought, as text, and end
+    /// Print the figures of one interval as text, and end
     #[arg(long)]
     once: bool,
 }
 
-/// Shows the server until the user has seen enough.
+/// Shows the server until the user ends the program.
 pub(crate) fn run(flags: &TopFlags) -> Result<u8, Failure> {
     let mut look = Look {
         source: &flags.source,
@@ -48,14 +48,14 @@ pub(crate) fn run(flags: &TopFlags) -> Result<u8, Failure> {
     }
 }
 
-/// Looks at a server again and again.
+/// Queries a server repeatedly.
 struct Look<'a> {
     source: &'a Source,
     before: Option<(Instant, Sample)>,
 }
 
 impl Look<'_> {
-    /// What has happened since the look before. The words of an error are for the user.
+    /// The activity since the previous query. The text of an error is for the user.
     fn next(&mut self) -> Result<Board, String> {
         let sample = Sample::parse(&self.source.get(STATS)?).ok_or_else(|| {
             format!(
@@ -82,5 +82,5 @@ fn interval(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "expected seconds from 0.1 to 3600".to_owned())
 }
 
-/// With the connections for which the most waits.
+/// With the connections that have the most waiting bytes.
 const STATS: &str = "/stats?slow=10";

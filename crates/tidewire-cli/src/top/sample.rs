@@ -1,4 +1,4 @@
-//! What a server says of itself at one moment.
+//! Samples: the statistics of a server at one moment.
 
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ pub(crate) struct Sample {
     usage: Map<String, Value>,
     /// The busiest topics, busiest first.
     pub(crate) topics: Vec<Topic>,
-    /// The connections for which the most waits, with the most first.
+    /// The connections with the most waiting bytes, the largest first.
     pub(crate) slow: Vec<Slow>,
 }
 
@@ -35,8 +35,8 @@ pub(crate) struct Slow {
 }
 
 impl Sample {
-    /// Reads the body of an answer; `None` if it is no Tidewire server's. What an older server does not say is
-    /// empty or zero.
+    /// Reads the body of an answer; `None` if it is not from a Tidewire server. Fields that an older
+    /// server does not send are empty or zero.
     pub(crate) fn parse(body: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(body).ok()?;
         let total = value["total"]
@@ -63,7 +63,7 @@ impl Sample {
         self.total.get(name).map_or(0, number)
     }
 
-    /// What the topics take.
+    /// The memory of the topics.
     pub(crate) fn usage(&self, name: &str) -> u64 {
         self.usage.get(name).map_or(0, number)
     }
@@ -90,7 +90,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// Letters of a stranger, which must not steer the terminal.
+/// Text from another machine, without control characters for the terminal.
 fn text(value: &Value) -> String {
     let text = value.as_str().unwrap_or_default();
     text.chars()

@@ -1,4 +1,4 @@
-//! Asking an operations listener over HTTP.
+//! Queries of an operations listener over HTTP.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -36,7 +36,7 @@ impl Source {
         })
     }
 
-    /// The body that a path is answered with. The words of an error are for the user.
+    /// The body of the answer to a path. The text of an error is for the user.
     pub(crate) fn get(&self, path: &str) -> Result<String, String> {
         let answer = self
             .exchange(path)
@@ -47,7 +47,7 @@ impl Source {
         match head.split(' ').nth(1) {
             Some("200") => Ok(body.to_owned()),
             status => Err(format!(
-                "{self}{path} is answered with status {}",
+                "{self}{path} answered with status {}",
                 status.unwrap_or("none")
             )),
         }
@@ -83,10 +83,10 @@ fn ask(mut stream: TcpStream, host: &str, path: &str) -> std::io::Result<Vec<u8>
     Ok(answer)
 }
 
-/// How long the server may take.
+/// The time limit for an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More than any server of ours says.
+/// Larger than any answer of a Tidewire server.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[cfg(test)]

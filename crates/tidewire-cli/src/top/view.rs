@@ -10,7 +10,7 @@ use ratatui::widgets::{Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 use std::time::{Duration, Instant};
 
-/// Shows what `look` sees, every `interval`, until the user wants to go.
+/// Shows the result of `look` every `interval`, until the user ends the program.
 pub(crate) fn run(
     interval: Duration,
     look: impl FnMut() -> Result<Board, String>,
@@ -35,7 +35,7 @@ fn show(
                 board = Some(seen);
                 None
             }
-            // What was seen last stays, as the server may come back.
+            // The last figures stay, because the server may answer again.
             Err(words) => Some(words),
         };
         loop {

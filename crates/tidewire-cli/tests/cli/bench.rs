@@ -294,7 +294,7 @@ fn mistakes_are_told_before_the_run() {
         (&["--duration-s", "-1"], &["-1"]),
         (
             &["--rate-per-s", "0"],
-            &["--rate-per-s", "messages a second"],
+            &["--rate-per-s", "messages per second"],
         ),
         (&["--poisson"], &["--rate-per-s"]),
         (

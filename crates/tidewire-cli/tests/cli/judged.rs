@@ -34,7 +34,7 @@ fn expectations_are_shown_as_kept_or_broken() {
     for words in [
         "p99.99<1s",
         "broken",
-        "cannot be told: it needs at least 10,000 values",
+        "not known: it needs at least 10,000 values",
     ] {
         assert!(said.stdout.contains(words), "{words} in {}", said.stdout);
     }
@@ -137,7 +137,7 @@ fn the_flags_of_other_tools_are_understood_and_their_lines_printed() {
     }
     assert_refused(
         &run(&["load", &url, "--as", "ab"]),
-        &["--as", "right after"],
+        &["--as", "directly after"],
     );
     assert_refused(
         &run(&["load", "--as", "ab", "-g", "f", &url]),

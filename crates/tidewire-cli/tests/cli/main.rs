@@ -5,6 +5,7 @@
 mod bench;
 mod judged;
 mod mistakes;
+mod options;
 mod program;
 mod report;
 mod robust;
@@ -15,4 +16,3 @@ mod test_server;
 mod token;
 mod top;
 mod topics;
-mod websocket;

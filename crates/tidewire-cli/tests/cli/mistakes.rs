@@ -85,7 +85,7 @@ fn flags_and_values() {
         (&["serve", "--shards", "two"], &["two", "--shards"]),
         (
             &["serve", "--no-auth", "--shards", "0"],
-            &["shards must be at least 1", "--shards"],
+            &["--shards", "from 1 to 64"],
         ),
         (
             &["serve", "--no-auth", "--log-level", "a=b=c"],
@@ -194,7 +194,7 @@ fn the_configuration_file() {
         ("[[topics.rule]]\npresence = true\n", &[":1: ", "pattern"]),
         (
             "[[topics.rule]]\npattern = \"a\"\npriority = 7\n",
-            &[":3: ", "priority", "8 or 10"],
+            &[":3: ", "priority", "8, 10"],
         ),
         (
             "[[topics.rule]]\npattern = \"a\"\nhistory = 7\n",

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use tidewire_testkit::websocket::Opening;
 
 /// A secret that is long enough.
 pub(crate) const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -106,6 +107,11 @@ impl Running {
     pub(crate) fn address(&self) -> &str {
         let (_, rest) = self.url.split_once("://").unwrap();
         rest.split('/').next().unwrap()
+    }
+
+    /// The opening handshake of a client.
+    pub(crate) fn opening(&self) -> Opening {
+        Opening::new(self.address().parse().unwrap())
     }
 
     /// Sends a signal, such as `TERM`.

@@ -1,9 +1,9 @@
 //! `tidewire serve`: what it prints, serves, and how it ends.
 
 use crate::program::{Running, SECRET, get, run, tidewire};
-use crate::websocket::{Session, TEXT};
 use std::fs;
 use std::process::Stdio;
+use tidewire_wire::close::CloseCode;
 
 #[test]
 fn it_says_where_it_listens_and_answers_there() {
@@ -18,19 +18,19 @@ fn it_says_where_it_listens_and_answers_there() {
     let (status, body) = get(operations, "/health");
     assert_eq!(status, 200, "{body}");
 
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    let (opcode, ready) = session.receive();
-    assert_eq!(opcode, TEXT);
-    assert!(String::from_utf8(ready).unwrap().contains("server_ready"));
+    let mut session = server.opening().open();
+    assert!(session.next_text().contains("server_ready"));
 }
 
 #[test]
 fn a_drain_closes_sessions_with_4300_and_tells_how_many_were_left() {
     let mut server = Running::serve(&["--no-auth"]);
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     server.signal("TERM");
-    assert_eq!(session.close_code(), 4300);
+    let close = CloseCode::DRAINING;
+    assert_eq!(session.close_after_all().0, Some(close.value()));
+    session.send_close(close);
     assert_eq!(server.line(), "draining, sessions: 1");
     assert_eq!(server.line(), "stopped, sessions left: 0");
     assert_eq!(server.wait(), Some(0));
@@ -39,8 +39,8 @@ fn a_drain_closes_sessions_with_4300_and_tells_how_many_were_left() {
 #[test]
 fn sessions_that_do_not_end_are_counted() {
     let mut server = Running::serve(&["--no-auth", "--drain-timeout-ms", "10"]);
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     server.signal("INT");
     server.line();
     assert_eq!(server.line(), "stopped, sessions left: 1");
@@ -57,8 +57,8 @@ fn a_second_signal_ends_it_at_once() {
         "600000",
     ];
     let mut server = Running::serve(&limits);
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     server.signal("TERM");
     assert_eq!(server.line(), "draining, sessions: 1");
     server.signal("TERM");
@@ -90,15 +90,15 @@ fn a_token_that_was_made_here_is_accepted_and_another_is_not() {
         assert_eq!((said.code, said.stderr.as_str()), (0, ""));
         said.stdout.trim().to_owned()
     };
-    Session::open(server.address(), "/ws", Some(&token(SECRET)))
-        .map(drop)
-        .unwrap();
-    let other = token("another secret of sufficient size");
-    for bad in [None, Some(other.as_str())] {
-        let status = Session::open(server.address(), "/ws", bad)
-            .map(drop)
-            .unwrap_err();
-        assert!(status.contains(" 401 "), "{status}");
+    let with = |token: String| {
+        let opening = server.opening();
+        opening.header("Authorization", format!("Bearer {token}"))
+    };
+    with(token(SECRET)).open();
+    let other = with(token("another secret of sufficient size"));
+    for bad in [server.opening(), other] {
+        let (status, answer) = bad.refused();
+        assert_eq!(status, 401, "{answer}");
     }
 }
 
@@ -129,27 +129,23 @@ fn a_key_on_the_command_line_counts_before_no_auth_in_the_file() {
     let file = folder.path().join("tidewire.toml");
     fs::write(&file, "no_auth = true\n").unwrap();
     let server = Running::serve(&["--config", file.to_str().unwrap(), "--jwt-secret", SECRET]);
-    let status = Session::open(server.address(), "/ws", None)
-        .map(drop)
-        .unwrap_err();
-    assert!(status.contains(" 401 "), "{status}");
+    let (status, answer) = server.opening().refused();
+    assert_eq!(status, 401, "{answer}");
 }
 
 #[test]
 fn plain_websocket_is_served_without_a_key_on_any_path() {
     let server = Running::serve(&["--protocol", "raw", "--path", "any"]);
-    let mut session = Session::open(server.address(), "/whatever", None).unwrap();
-    session.send(TEXT, b"not ours");
-    assert_eq!(session.receive(), (TEXT, b"not ours".to_vec()));
+    let mut session = server.opening().target("/whatever").open();
+    session.send_text("not ours");
+    assert_eq!(session.next_text(), "not ours");
 }
 
 #[test]
 fn limits_of_the_command_line_hold() {
     let server = Running::serve(&["--protocol", "raw", "--connections-max", "1"]);
-    let first = Session::open(server.address(), "/ws", None).unwrap();
-    let status = Session::open(server.address(), "/ws", None)
-        .map(drop)
-        .unwrap_err();
-    assert!(status.contains(" 503 "), "{status}");
+    let first = server.opening().open();
+    let (status, answer) = server.opening().refused();
+    assert_eq!(status, 503, "{answer}");
     drop(first);
 }

@@ -85,7 +85,7 @@ fn a_generator_that_shares_its_core_with_busy_programs_is_found_out() {
         assert_doubted(&result, "generator_starved");
         assert!(matches!(said.code, 1 | 3 | 4), "{said:?}");
         let notes = result["notes"].to_string();
-        assert!(notes.contains("other programs had its cores"), "{notes}");
+        assert!(notes.contains("other programs used its cores"), "{notes}");
     }
 }
 

@@ -1,7 +1,6 @@
 //! `tidewire top` against a server that runs.
 
 use crate::program::{Running, assert_refused, run};
-use crate::websocket::{Session, TEXT};
 use std::net::TcpListener;
 
 #[test]
@@ -9,12 +8,12 @@ fn one_look_is_printed_as_text() {
     let mut server = Running::serve(&["--no-auth", "--topics-open", "--ops-listen", "127.0.0.1:0"]);
     let line = server.line();
     let operations = line.strip_prefix("operations on ").expect(&line).to_owned();
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     let message =
-        br#"{"t":"subscription_update","p":{"action":"subscribe","topics":["orders.eu"]}}"#;
-    session.send(TEXT, message);
-    session.receive();
+        r#"{"t":"subscription_update","p":{"action":"subscribe","topics":["orders.eu"]}}"#;
+    session.send_text(message);
+    session.next_text();
     let said = run(&["top", &operations, "--once", "--interval-s", "0.1"]);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""), "{said:?}");
     let process = format!("process {}, 1 shards, up ", server.child.id());

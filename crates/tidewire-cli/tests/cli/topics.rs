@@ -1,8 +1,8 @@
 //! `tidewire serve` with topics: what options and the file say holds, and backends use it over HTTP.
 
 use crate::program::{Running, request};
-use crate::websocket::{Session, TEXT};
 use std::fs;
+use tidewire_testkit::websocket::Client;
 
 const KEY: &str = "0123456789abcdef";
 
@@ -19,16 +19,12 @@ fn serve(arguments: &[&str]) -> (Running, String, tempfile::TempDir) {
     (server, operations, folder)
 }
 
-fn subscribe(session: &mut Session, topic: &str) -> String {
+fn subscribe(session: &mut Client, topic: &str) -> String {
     let message = format!(
         r#"{{"t":"subscription_update","p":{{"action":"subscribe","topics":["{topic}"]}}}}"#
     );
-    session.send(TEXT, message.as_bytes());
-    text(session)
-}
-
-fn text(session: &mut Session) -> String {
-    String::from_utf8(session.receive().1).unwrap()
+    session.send_text(&message);
+    session.next_text()
 }
 
 fn publish(operations: &str, topic: &str) -> String {
@@ -48,15 +44,15 @@ fn options_open_topics_and_keep_history() {
         "rooms.*",
     ];
     let (server, operations, _folder) = serve(&arguments);
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     assert!(subscribe(&mut session, "rooms.a").contains(r#""success_topics":["rooms.a"]"#));
     // That the session itself has come is told to it too.
-    assert!(text(&mut session).contains("presence_join"));
+    assert!(session.next_text().contains("presence_join"));
     for _ in 0..3 {
         publish(&operations, "rooms.a");
     }
-    let received = text(&mut session);
+    let received = session.next_text();
     assert!(
         received.contains(r#""t":"note""#) && received.contains(r#""o":1"#),
         "{received}"
@@ -99,10 +95,10 @@ fn the_file_says_what_is_allowed_and_kept() {
     let (server, operations, _folder) = serve(&["--config", file.to_str().unwrap()]);
     assert!(publish(&operations, "open.kept").contains(r#""offset":1"#));
     assert!(!publish(&operations, "open.other").contains("offset"));
-    let mut session = Session::open(server.address(), "/ws", None).unwrap();
-    session.receive();
+    let mut session = server.opening().open();
+    session.next_text();
     assert!(subscribe(&mut session, "open.kept").contains(r#""success_topics":["open.kept"]"#));
-    let newest = text(&mut session);
+    let newest = session.next_text();
     assert!(
         newest.contains(r#""o":1"#) && newest.contains(r#""pri":8"#),
         "{newest}"
@@ -113,7 +109,7 @@ fn the_file_says_what_is_allowed_and_kept() {
             refused.contains(&format!(r#""failed_topics":["{topic}"]"#)),
             "{refused}"
         );
-        assert!(text(&mut session).contains("TOPIC_FORBIDDEN"));
+        assert!(session.next_text().contains("TOPIC_FORBIDDEN"));
     }
     let long = format!(
         r#"{{"topic":"a","type":"x","payload":"{}"}}"#,

@@ -139,12 +139,6 @@ impl Codec {
             .is_some_and(SessionCipher::update_opening_key)
     }
 
-    /// Appends a control frame.
-    pub(crate) fn write_control(&mut self, opcode: OpCode, payload: &[u8], out: &mut Vec<u8>) {
-        let mask = self.mask();
-        write_frame(out, opcode, payload, Some(mask));
-    }
-
     /// Appends the frame of a message that `encode` writes, with all layers. On an error `out` is as it was before.
     pub(crate) fn write(
         &mut self,
@@ -302,7 +296,8 @@ impl Codec {
         append_signature(self.format, &signature, &mut self.plain);
     }
 
-    fn mask(&mut self) -> [u8; 4] {
+    /// The mask of the next frame.
+    pub(crate) fn mask(&mut self) -> [u8; 4] {
         self.random.next_u32().to_ne_bytes()
     }
 }

@@ -15,7 +15,6 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::{SystemType, correlation_id};
 use tidewire_wire::format::Format;
-use tidewire_wire::frame::OpCode;
 use tidewire_wire::message;
 use tidewire_wire::session::{
     self as wire, Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
@@ -45,13 +44,7 @@ impl Session {
                 let inflated = link.codec.inflate(compressed)?;
                 self.handle_layered(compressed.is_text, &inflated, moment, out, batch)
             }
-            message::Event::Ping(payload) => {
-                if let Some(link) = &mut self.link {
-                    link.codec.write_control(OpCode::Pong, payload, out);
-                }
-                Ok(())
-            }
-            message::Event::Pong(_) => Ok(()),
+            message::Event::Ping(_) | message::Event::Pong(_) => Ok(()),
             message::Event::Close(code, reason) => Err(Ending {
                 code,
                 reason: if reason.is_empty() {

@@ -3,11 +3,11 @@
 use super::filter::Filter;
 use super::form::Form;
 use super::held_filters::Filters;
-use super::leaving::member_key;
 use super::outlet::Delivery;
 use super::publication::Publication;
 use super::round::Round;
 use super::trie::PatternTrie;
+use crate::topics::member::member_key;
 use slab::Slab;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

@@ -1,7 +1,7 @@
 //! Runs: consecutive publications of one priority, written once for all subscribers of a group.
 
 use super::local::Item;
-use crate::outgoing::Payload;
+use crate::topics::publication::Payload;
 use std::sync::Arc;
 use tidewire_wire::envelope::Priority;
 use tidewire_wire::format::Format;

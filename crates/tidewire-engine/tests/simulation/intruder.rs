@@ -39,7 +39,7 @@ impl Intruder {
     /// Does something, now and then. What it hears is nobody's business.
     pub(crate) fn act(&mut self, rng: &mut StdRng, connect: impl FnOnce() -> ClientEnd) {
         let Some(connection) = &mut self.connection else {
-            self.connection = Some(Connection::open(connect(), "/ws"));
+            self.connection = Some(Connection::open(connect()));
             return;
         };
         drop(connection.receive());
@@ -52,7 +52,7 @@ impl Intruder {
 
     pub(crate) fn leave(&mut self) {
         if let Some(connection) = self.connection.take() {
-            connection.end.reset();
+            connection.end().reset();
         }
     }
 }

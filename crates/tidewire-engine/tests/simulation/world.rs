@@ -282,14 +282,14 @@ impl<H: Handler> World<H> {
 
     fn with_end(&self, index: usize, act: impl FnOnce(&tidewire_testkit::simulation::ClientEnd)) {
         if let Some(connection) = &self.people[index].connection {
-            act(&connection.end);
+            act(connection.end());
         }
     }
 
     fn connect(&mut self, index: usize) {
         let shard = self.rng.random_range(0..self.shards);
         let end = self.driver.network().connect(shard);
-        self.people[index].connection = Some(Connection::open(end, "/ws"));
+        self.people[index].connection = Some(Connection::open(end));
         self.people[index].lives += 1;
         self.outcome.connections += 1;
     }
@@ -335,7 +335,7 @@ impl<H: Handler> World<H> {
         };
         let messages = connection.receive();
         let is_over = connection.is_over;
-        connection.bytes_received.hash(&mut self.hasher);
+        connection.bytes_received().hash(&mut self.hasher);
         self.driver.now_ms().hash(&mut self.hasher);
         for message in messages {
             message.to_string().hash(&mut self.hasher);
@@ -379,7 +379,7 @@ impl<H: Handler> World<H> {
                         .connection
                         .as_ref()
                         .expect("a connection")
-                        .end
+                        .end()
                         .close();
                 }
             }

@@ -1,4 +1,4 @@
-//! Why connections could not be opened or broke, by kind.
+//! Failures of connections that could not be opened or broke, by kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::io;
 use tidewire_net::{Closed, tls};
 use tidewire_wire::handshake::client::ResponseError;
 
-/// Why one connection failed.
+/// The reason for which one connection failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     Refused,
     /// The connection was reset.
     Reset,
@@ -28,11 +28,11 @@ pub enum Failure {
     Tls,
     /// The peer broke HTTP, RFC 6455, or what both have agreed on.
     Protocol,
-    /// The plan asks for permessage-deflate, which the server does not accept as it is offered.
+    /// The plan requests permessage-deflate, and the server does not accept the offer.
     NoDeflate,
-    /// The plan asks for encryption, and the server does not agree on a key.
+    /// The plan requests encryption, and the server does not agree on a key.
     NoEncryption,
-    /// The server does not let the connection subscribe.
+    /// The server refuses the subscription.
     NotSubscribed,
     /// The peer ended the connection without a close frame.
     Closed,
@@ -40,7 +40,7 @@ pub enum Failure {
     ClosedWith(u16),
     /// The run was interrupted before the connection was ready.
     Interrupted,
-    /// The host or network cannot be reached.
+    /// The host or network is not reachable.
     Unreachable,
     /// Anything else.
     Other,
@@ -112,7 +112,7 @@ impl Failure {
         }
     }
 
-    /// The kind of an unwelcome answer to the upgrade.
+    /// The kind of an unexpected answer to the upgrade.
     #[must_use]
     pub fn of_response(error: &ResponseError) -> Self {
         match error {
@@ -122,7 +122,7 @@ impl Failure {
     }
 }
 
-/// A stable name for what went wrong in TLS, in kebab case.
+/// A stable name for an error of TLS, in kebab case.
 #[must_use]
 pub fn tls_error_name(error: &tls::Error) -> &'static str {
     match error {
@@ -165,7 +165,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// How many connections failed, by kind.
+/// Numbers of failed connections, by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failures(BTreeMap<Failure, u64>);
 
@@ -188,7 +188,7 @@ impl Failures {
         self.0.values().sum()
     }
 
-    /// The kind that came most often.
+    /// The most frequent kind.
     #[must_use]
     pub fn most_common(&self) -> Option<Failure> {
         self.0

@@ -1,25 +1,26 @@
 //! Counts of a fan-out, of one worker or of all.
 
-/// What came of a fan-out measurement on one or all workers.
+/// The outcome of a fan-out measurement on one or all workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FanOutCounts {
-    /// Subscribers when it began.
+    /// Subscribers at the start.
     pub subscribers: u64,
     /// Publications written.
     pub published: u64,
-    /// Publications that a subscriber had not got when it got a later one, over all subscribers.
+    /// Publications that a subscriber had not received when it received a later one, over all
+    /// subscribers.
     pub gaps: u64,
-    /// Publications that a subscriber got again, or after a later one.
+    /// Publications that a subscriber received again, or after a later one.
     pub duplicates: u64,
-    /// Messages that were no publication as it was published.
+    /// Messages that differ from every publication.
     pub wrong: u64,
-    /// Of each milestone, when the first and the last subscriber had it, in nanoseconds since the epoch; as far
-    /// as all have.
+    /// For each milestone, the times at which the first and the last subscriber received it, in
+    /// nanoseconds since the epoch, as far as all have received it.
     pub spans_ns: Vec<(u64, u64)>,
 }
 
 impl FanOutCounts {
-    /// Adds what another worker has counted at the same time.
+    /// Adds the counts of another worker at the same time.
     pub fn merge(&mut self, other: &Self) {
         if self.subscribers == 0 {
             self.spans_ns.clone_from(&other.spans_ns);

@@ -1,4 +1,4 @@
-//! The generator's own condition while a test runs: whether it had the processor that it wanted.
+//! Condition of the generator during a test: whether it had the processor time that it needed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::accounting::recorder::Recorder;
 use crate::accounting::resources;
 use crate::report::model::{GeneratorHealth, Lateness};
 
-/// The cores that the generator may use, looked up once.
+/// The cores that the generator may use, determined once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GeneratorCores {
     pub(crate) allowed: BTreeSet<u32>,
-    /// Their number, less where a quota leaves it less.
+    /// Their number, fewer if a quota limits it.
     pub(crate) count: f64,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Moment {
     stopped: Duration,
 }
 
-/// What a server on the same machine has used of the generator's cores in the meantime.
+/// The time that a server on the same machine has used of the generator's cores meanwhile.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Neighbour {
     pub(crate) cpu: Duration,
@@ -42,7 +42,7 @@ impl GeneratorCores {
 }
 
 impl Moment {
-    /// Now. `stopped` is how long the process has stood still so far.
+    /// The current state. `stopped` is the time for which the process has not run so far.
     pub(crate) fn now(cores: &GeneratorCores, stopped: Duration) -> Self {
         Self {
             cores_busy: resources::cores_busy(&cores.allowed),
@@ -75,7 +75,8 @@ impl Moment {
         }
     }
 
-    /// What programs beside the generator and the server have had of the generator's cores.
+    /// The time that programs other than the generator and the server have used of the generator's
+    /// cores.
     fn others_since(&self, before: &Self, server: Neighbour) -> Option<Duration> {
         let busy = since(self.cores_busy, before.cores_busy)?;
         let own = since(self.own_cpu, before.own_cpu)?;
@@ -83,8 +84,9 @@ impl Moment {
     }
 }
 
-/// A thread that waits for a core waits for whoever has it: other programs as far as they were the ones who
-/// worked, and else the server or the generator's other threads, which is no disturbance.
+/// A thread that waits for a core waits for the program that uses it. Other programs count as far
+/// as they worked on these cores; the rest is the server or the generator's other threads, which is
+/// not a disturbance.
 fn waited_for_others_s(
     waited: Duration,
     others: Duration,
@@ -147,7 +149,7 @@ mod tests {
         assert!((waited_s(1_000, 250, 250, 0, 750) - 0.75).abs() < 1e-9);
         // The server alone on the same core.
         assert_eq!(waited_s(1_000, 500, 500, 500, 500), 0.0);
-        // The server and as much of another program.
+        // The server and an equal part of another program.
         assert!((waited_s(2_000, 600, 600, 700, 400) - 0.2).abs() < 1e-9);
         // Its own other threads.
         assert_eq!(waited_s(1_000, 1_000, 500, 0, 500), 0.0);

@@ -1,4 +1,4 @@
-//! Running figures that the workers publish while they work.
+//! Current figures that the workers publish during their work.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use super::tally::Tally;
 use super::windows::EndedWindow;
 use crate::report::model::{Requests, Traffic};
 
-/// One worker's figures; written by it once per loop turn, read by the thread that shows them.
+/// One worker's figures; the worker writes them once per loop turn, and the thread that shows them
+/// reads them.
 #[derive(Debug, Default)]
 pub(crate) struct LiveCell {
     pub(crate) connected: AtomicU64,
@@ -35,7 +36,7 @@ pub struct Live {
     pub connected: u64,
     /// Connections that failed since the fleet was started.
     pub failed: u64,
-    /// Messages written in this phase, about.
+    /// Approximate number of messages written in this phase.
     pub offered: u64,
     /// Messages, round trips or connections that have been confirmed in this phase.
     pub confirmed: u64,
@@ -58,17 +59,17 @@ pub struct ServiceLive {
     pub connected: u64,
     /// Connections that could not be opened.
     pub not_opened: u64,
-    /// Requests that wait for a response now, or for a connection.
+    /// Requests that currently wait for a response, or for a connection.
     pub outstanding: u64,
-    /// Requests and what became of each.
+    /// Requests and their outcomes.
     pub requests: Requests,
     /// Bytes in both directions.
     pub traffic: Traffic,
     /// Messages from the server that answer nothing.
     pub unsolicited: u64,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
-    /// What went wrong, by name.
+    /// Errors, by name.
     pub errors: BTreeMap<&'static str, u64>,
     /// The window that ended last.
     pub window: Option<EndedWindow>,

@@ -1,4 +1,4 @@
-//! A part of a load as expectations look at it while the load goes on.
+//! Observation of a part of a load, for expectations during the load.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::recorder::Recorder;
 use super::windows::Window;
 use crate::verdict::expectation::{Distribution, Figures, Part, Piece};
 
-/// What was seen in some seconds of a load.
+/// The figures of some seconds of a load.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observation {
     /// Length in seconds.
     pub seconds: f64,
     /// Counts and latencies.
     pub window: Window,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub statuses: BTreeMap<u16, u64>,
 }
 
@@ -98,7 +98,8 @@ mod tests {
     use crate::verdict::expectation::{Expectation, Patience};
     use std::time::Duration;
 
-    /// Second `at` of a load with so many requests of this latency, of which each tenth failed.
+    /// Second `at` of a load with this number of requests of this latency, of which each tenth
+    /// failed.
     fn second(at: u64, count: u64, latency_us: u64) -> Observation {
         let mut series = WindowSeries::new();
         for request in 0..count {

@@ -1,4 +1,5 @@
-//! What came of connecting and of a phase: counts, times and latencies of one worker, merged into those of all.
+//! Outcomes of connecting and of a phase: counts, times and latencies of one worker, merged into
+//! those of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,26 +10,27 @@ use crate::accounting::recorder::Recorder;
 use crate::report::model::ReplyFaults;
 use crate::verdict::evidence::PaceKept;
 
-/// What came of opening connections.
+/// The outcome of opening connections.
 #[derive(Debug, Clone, Default)]
 pub struct Opened {
-    /// Connections that were tried.
+    /// Connection attempts.
     pub attempted: u64,
-    /// Those that are ready.
+    /// Connections that are ready.
     pub connected: u64,
-    /// Those that are not.
+    /// Connections that are not.
     pub failures: Failures,
-    /// From the start of TCP to readiness, for those that are ready.
+    /// From the start of TCP to readiness, of the ready connections.
     pub latency: Recorder,
-    /// When the first began and the last was ready, in nanoseconds since the epoch.
+    /// The start of the first and the readiness of the last, in nanoseconds since the epoch.
     pub span_ns: Option<(u64, u64)>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
-    /// What the server said about itself.
+    /// The server's information about itself.
     pub facts: ServerFacts,
-    /// The run was interrupted before all were tried.
+    /// The run was interrupted before all attempts.
     pub interrupted: bool,
-    /// Connections that were not tried, as the run was interrupted or this machine can start no more.
+    /// Connections without an attempt, because the run was interrupted or this machine can open no
+    /// more.
     pub untried: u64,
 }
 
@@ -39,7 +41,7 @@ impl Opened {
         seconds(self.span_ns)
     }
 
-    /// Adds what another worker, or a later order, has opened.
+    /// Adds the connections of another worker, or of a later order.
     pub fn merge(&mut self, other: &Self) {
         self.attempted += other.attempted;
         self.connected += other.connected;
@@ -55,38 +57,39 @@ impl Opened {
     }
 }
 
-/// What came of a phase.
+/// The outcome of a phase.
 #[derive(Debug, Clone, Default)]
 pub struct Ran {
-    /// Whether messages were to be sent.
+    /// Whether the phase sends messages.
     pub sends: bool,
-    /// Whether each message was to have an answer of its own.
+    /// Whether each message needs an answer of its own.
     pub answered: bool,
-    /// At full speed: what a connection could have on its way unconfirmed, in bytes.
+    /// At full speed: unconfirmed bytes that a connection could have in flight.
     pub unconfirmed_bytes_max: u64,
     /// Connections that took part.
     pub members: u64,
     /// Those of them that broke.
     pub broken: Failures,
-    /// Connections that had broken since the phase before and took no part.
+    /// Connections that had broken since the previous phase and took no part.
     pub broken_before: Failures,
     /// Whole messages written.
     pub offered: u64,
-    /// Messages that a pong or a reply has proven read, those that the server has refused among them.
+    /// Messages that the server has read, as a pong or a reply proves, including those that it has
+    /// refused.
     pub confirmed: u64,
-    /// What was wrong with replies.
+    /// The errors of the replies.
     pub replies: ReplyFaults,
     /// Pongs that answered no open ping, also before the phase.
     pub pongs_strange: u64,
-    /// How a given rate was kept; only when paced.
+    /// How well a given rate was kept; only when paced.
     pub pace: Option<PaceKept>,
-    /// From the time a message was due until it was handed to its socket; only when paced.
+    /// From the time a message was due until it was written to its socket; only when paced.
     pub late: Recorder,
-    /// Messages that a version 1 server has refused with `RATE_LIMITED`, as it says itself.
+    /// Messages that a version 1 server has refused with `RATE_LIMITED`, by its own reports.
     pub rate_limited: u64,
     /// Messages that it has refused with other codes, by code.
     pub errors: BTreeMap<&'static str, u64>,
-    /// Pings sent, of either kind, those that only confirm among them.
+    /// Pings sent, of either kind, including those that only confirm.
     pub pings_sent: u64,
     /// Answers to latency pings.
     pub pongs: u64,
@@ -94,23 +97,24 @@ pub struct Ran {
     pub pongs_lost: u64,
     /// Messages received that answer nothing.
     pub unsolicited: u64,
-    /// Latency from the time a message was meant to leave.
+    /// Latency from the planned time of a message.
     pub latency: Recorder,
-    /// Of the same messages from the time they were handed to the operating system; only when paced.
+    /// Of the same messages from the time at which the operating system received them; only when
+    /// paced.
     pub latency_sent: Recorder,
     /// The first start and the last confirmation, in nanoseconds since the epoch.
     pub span_ns: Option<(u64, u64)>,
-    /// When the first confirmation came, in nanoseconds since the epoch.
+    /// The time of the first confirmation, in nanoseconds since the epoch.
     pub first_confirmed_ns: Option<u64>,
-    /// When the sending ended, in nanoseconds since the epoch: as planned, or before.
+    /// The end of sending, in nanoseconds since the epoch: as planned, or earlier.
     pub stopped_ns: Option<u64>,
     /// Processor time of the workers' threads.
     pub cpu: CpuTime,
-    /// What came of a fan-out, if this was one: its `offered` and `confirmed` count deliveries.
+    /// The outcome of a fan-out, if this was one: its `offered` and `confirmed` count deliveries.
     pub fan_out: Option<Box<FanOutCounts>>,
-    /// What was confirmed, messages and round trips, in each whole [`WINDOW`] before the phase's end.
+    /// Confirmed messages and round trips in each whole [`WINDOW`] before the phase's end.
     pub windows: Vec<u64>,
-    /// What the server has said about itself.
+    /// The server's information about itself.
     pub facts: ServerFacts,
     /// The run was interrupted before the phase's own end.
     pub interrupted: bool,
@@ -125,17 +129,18 @@ impl Ran {
         seconds(self.span_ns).max(sending_s)
     }
 
-    /// The seconds that a rate is over. In a closed loop that is [`Ran::duration_s`]. At a given rate it is
-    /// the time planned, or one interval for each message if that is more; if the messages or their
-    /// confirmations took longer than that, it is how long they took, without the time before the first,
-    /// which is latency.
+    /// The seconds of a rate. In a closed loop they are [`Ran::duration_s`]. At a given rate they
+    /// are the planned time, or one interval per message if that is more. If the messages or their
+    /// confirmations took longer, it is their time, without the time before the first one, which is
+    /// latency.
     #[must_use]
     pub fn rate_s(&self) -> f64 {
         let Some(pace) = self.pace else {
             return self.duration_s();
         };
         let last_ns = self.span_ns.map(|(_, last)| last);
-        // A pong confirms all messages before it, so that the time before the first is not latency.
+        // A pong confirms all messages before it, so that the time before the first pong is not
+        // latency.
         let confirming_s = match self.answered {
             true => seconds(self.first_confirmed_ns.zip(last_ns)) + 1.0 / pace.planned_per_s,
             false => seconds(self.span_ns),
@@ -143,7 +148,7 @@ impl Ran {
         pace.window_s.max(pace.least_s()).max(confirming_s)
     }
 
-    /// Why connections that had been opened did not live to the end of the phase.
+    /// The reasons for which open connections did not live to the end of the phase.
     #[must_use]
     pub fn broken_since_opened(&self) -> Failures {
         let mut failures = self.broken_before.clone();
@@ -151,13 +156,13 @@ impl Ran {
         failures
     }
 
-    /// Messages that the server has refused, as it says itself.
+    /// Messages that the server has refused, by its own reports.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.rate_limited + self.errors.values().sum::<u64>()
     }
 
-    /// What was confirmed a second in each whole second.
+    /// Confirmations per second in each whole second.
     #[must_use]
     pub fn per_second(&self) -> Vec<f64> {
         let seconds = self.windows.chunks_exact(WINDOWS_PER_S);
@@ -166,7 +171,7 @@ impl Ran {
             .collect()
     }
 
-    /// Adds what another worker has done at the same time.
+    /// Adds the outcome of another worker at the same time.
     pub fn merge(&mut self, other: &Self) {
         self.unconfirmed_bytes_max = self.unconfirmed_bytes_max.max(other.unconfirmed_bytes_max);
         self.members += other.members;
@@ -205,7 +210,8 @@ impl Ran {
         if let Some(other) = &other.fan_out {
             self.fan_out.get_or_insert_default().merge(other);
         }
-        // What ends first is complete up to there; a worker without connections has no part in it.
+        // The shorter series is complete up to its end; a worker without connections contributes
+        // nothing.
         if self.windows.is_empty() {
             self.windows.clone_from(&other.windows);
         } else if !other.windows.is_empty() {
@@ -217,18 +223,18 @@ impl Ran {
     }
 }
 
-/// What the workers' threads had of the processor.
+/// The processor time of the workers' threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// Processor time of all of them.
     pub total: Duration,
-    /// Of the one that worked most. It is what limits a generator: others that idle do not help it.
+    /// Of the busiest thread. It limits a generator: idle threads do not help it.
     pub busiest: Duration,
-    /// Time of all of them in a loop before the next message's time, which is in `total` and not in
-    /// `busiest`: it is no work.
+    /// Time of all of them in a wait loop before the next message's time, which is in `total` and
+    /// not in `busiest`: it is not work.
     pub spun: Duration,
-    /// Time in which the one that waited longest was ready to run and had no core; `None` where the system
-    /// does not tell.
+    /// Time in which a thread was ready to run and had no core, of the thread that waited longest;
+    /// `None` if the system does not provide it.
     pub waited: Option<Duration>,
 }
 
@@ -253,16 +259,16 @@ impl CpuTime {
     }
 }
 
-/// What a server has said about itself; each field absent until it is known.
+/// The information that a server has given about itself; each field is absent until it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerFacts {
     /// Its `Server` header.
     pub server: Option<String>,
     /// Its version, from `server_ready`.
     pub version: Option<String>,
-    /// Messages one connection may send at once, from `server_hello`.
+    /// Messages that one connection may send at once, from `server_hello`.
     pub rate_limit_capacity: Option<u64>,
-    /// Messages one connection may send each second, from `server_hello`.
+    /// Messages that one connection may send per second, from `server_hello`.
     pub rate_limit_refill_per_s: Option<u64>,
 }
 
@@ -277,7 +283,7 @@ fn seconds(span_ns: Option<(u64, u64)>) -> f64 {
     span_ns.map_or(0.0, |(start, end)| end.saturating_sub(start) as f64 / 1e9)
 }
 
-/// The time over which confirmations are counted to see how steady a rate is.
+/// The time over which confirmations are counted to measure the steadiness of a rate.
 pub const WINDOW: Duration = Duration::from_millis(250);
 
 const WINDOWS_PER_S: usize = 4;

@@ -1,8 +1,9 @@
-//! How well a figure is known: the half-width of its 95 % confidence interval, relative to the figure.
+//! Precision of a figure: the half-width of its 95 % confidence interval, relative to the figure.
 //!
-//! Neighbouring windows are put together into batches, and the figure of each batch is one value: batches differ
-//! independently of each other where windows do not (the method of batch means; of quantiles for percentiles). Half the
-//! width of the interval is Student's t times the standard error of these values.
+//! Neighbouring windows are combined into batches, and the figure of each batch is one value:
+//! batches differ independently of each other where windows do not (the method of batch means; of
+//! quantiles for percentiles). Half the width of the interval is Student's t times the standard
+//! error of these values.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use crate::report::buckets::RESOLUTION;
 use crate::report::statistics::student_97_5;
 use crate::verdict::expectation::values_needed;
 
-/// A figure and how well it has to be known, such as `p99:5%`; made from text by [`str::parse`].
+/// A figure and its required precision, such as `p99:5%`; parsed from text by [`str::parse`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Precision {
     text: String,
@@ -28,7 +29,7 @@ enum Figure {
     Percentile(f64),
 }
 
-/// Why a text is no precision, and what to write instead.
+/// The reason for which a text is not a precision, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}`: {advice}")]
 pub struct PrecisionError {
@@ -37,7 +38,7 @@ pub struct PrecisionError {
 }
 
 impl Precision {
-    /// Whether the figure is known well enough by these windows of equal length.
+    /// Whether these windows of equal length give the figure the required precision.
     #[must_use]
     pub fn is_met(&self, windows: &[Window]) -> bool {
         self.half_width(windows)
@@ -52,7 +53,7 @@ impl Precision {
             return None;
         }
         let size = windows.len().div_ceil(BATCHES_MAX);
-        // The first windows make way, so that all batches are of one length.
+        // The first windows are left out, so that all batches have one length.
         let batches = windows[windows.len() % size..].chunks_exact(size);
         let values: Option<Vec<f64>> = batches.map(|batch| self.figure.of(batch)).collect();
         let values = values?;
@@ -64,7 +65,7 @@ impl Precision {
             .sum::<f64>()
             / (n - 1.0);
         let half_width = student_97_5(n - 1.0) * (variance / n).sqrt() / mean;
-        // A bucket tells its times apart no better than by its width.
+        // A bucket distinguishes its times only up to its width.
         let blur = match self.figure {
             Figure::Percentile(_) => RESOLUTION / 2.0,
             _ => 0.0,
@@ -103,9 +104,9 @@ impl FromStr for Precision {
             text: text.to_owned(),
             advice,
         };
-        let (name, share) = text.split_once(':').ok_or_else(|| {
-            error("write a figure and how well it is to be known, as in p99:5% or rate:1%")
-        })?;
+        let (name, share) = text
+            .split_once(':')
+            .ok_or_else(|| error("write a figure and its precision, as in p99:5% or rate:1%"))?;
         let name = name.trim();
         let figure = match (
             name,
@@ -129,7 +130,7 @@ impl FromStr for Precision {
             .and_then(|number| number.trim().parse().ok());
         let percent = percent
             .filter(|percent| *percent > 0.0 && *percent < 100.0)
-            .ok_or_else(|| error("after the colon stands a share above 0, as in p99:5%"))?;
+            .ok_or_else(|| error("write a share above 0 after the colon, as in p99:5%"))?;
         if matches!(figure, Figure::Percentile(_)) && percent < PERCENT_MIN {
             return Err(error(
                 "a percentile is known to 2 % at best: write p99:2% or more",
@@ -143,9 +144,9 @@ impl FromStr for Precision {
     }
 }
 
-/// With fewer windows even Student's t is too sure.
+/// With fewer windows even Student's t is too optimistic.
 pub const WINDOWS_MIN: usize = 10;
-/// More batches make the estimate of their variance hardly better, and their independence worse.
+/// More batches hardly improve the estimate of their variance, and reduce their independence.
 const BATCHES_MAX: usize = 30;
 const PERCENT_MIN: f64 = 2.0;
 
@@ -231,7 +232,7 @@ mod tests {
         let wanted = precision("p99:50%");
         assert_eq!(wanted.half_width(&windows(1, 20, 99)), None);
         assert!(wanted.half_width(&windows(1, 20, 100)).is_some());
-        // Of more windows several are one batch.
+        // With more windows several form one batch.
         assert!(wanted.half_width(&windows(1, 120, 30)).is_some());
         let equal = vec![windows(1, 1, 1_000).remove(0); 20];
         assert_eq!(wanted.half_width(&equal), Some(RESOLUTION / 2.0));

@@ -1,4 +1,4 @@
-//! Latency recording: a histogram for each worker, merged at the end.
+//! Recorder of latencies: a histogram per worker, merged at the end.
 
 use hdrhistogram::Histogram;
 
@@ -31,7 +31,7 @@ impl Recorder {
             .saturating_record_n(latency_ns.min(LATENCY_NS_MAX), count);
     }
 
-    /// Adds everything `other` has recorded.
+    /// Adds the latencies of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.histogram
             .add(&other.histogram)
@@ -63,7 +63,7 @@ impl Recorder {
         self.histogram.max()
     }
 
-    /// The distribution as a report shows it, in microseconds; `None` when nothing was recorded.
+    /// The distribution in the form of a report, in microseconds; `None` when nothing was recorded.
     pub fn summary(&self, origin: LatencyOrigin) -> Option<Latency> {
         let at = |percentile| us(self.percentile_ns(percentile) as f64);
         (self.count() > 0).then(|| Latency {
@@ -83,8 +83,9 @@ impl Recorder {
         })
     }
 
-    /// `(percentile, microseconds)` for a plot, evenly spaced on an axis of log 1/(1-p), from 0 to the
-    /// last percentile that the number of recorded latencies can tell apart, then the maximum at 100.
+    /// `(percentile, microseconds)` for a plot, evenly spaced on an axis of log 1/(1-p), from 0 to
+    /// the last percentile that the number of recorded latencies can distinguish, then the maximum
+    /// at 100.
     pub fn percentile_points(&self) -> Vec<(f64, f64)> {
         if self.count() == 0 {
             return Vec::new();
@@ -121,7 +122,7 @@ fn rounded(value: f64, scale: f64) -> f64 {
     (value * scale).round() / scale
 }
 
-/// The longest latency that is told apart: 60 seconds.
+/// The longest distinguished latency: 60 seconds.
 pub const LATENCY_NS_MAX: u64 = 60_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 const POINTS_PER_DECADE: f64 = 8.0;

@@ -1,8 +1,8 @@
-//! What a run used: processor time and memory of the generator's threads and of a local server's
+//! Resources of a run: processor time and memory of the generator's threads and of a local server's
 //! processes, and a description of the machine.
 //!
-//! Linux only; on other systems every function gives `None` or nothing, and the figures are absent
-//! from the report.
+//! Linux only; on other systems every function returns `None` or nothing, and the figures are
+//! absent from the report.
 
 #[cfg(target_os = "linux")]
 mod schedule;
@@ -34,13 +34,13 @@ pub fn thread_cpu() -> Option<Duration> {
     platform::thread_cpu()
 }
 
-/// What the process `pid` has used; `None` when it does not exist or may not be read.
+/// The resources that the process `pid` has used; `None` when it does not exist or may not be read.
 pub fn process_usage(pid: u32) -> Option<ProcessUsage> {
     platform::process_usage(pid)
 }
 
-/// What the processes have used together; `None` when there are none or one of them cannot be read,
-/// because half a sum would make the server look cheaper than it is.
+/// The resources that the processes have used together; `None` when there are none or one of them
+/// cannot be read, because a partial sum would make the server look cheaper than it is.
 pub fn processes_usage<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Option<ProcessUsage> {
     let mut pids = pids.into_iter().peekable();
     pids.peek()?;
@@ -54,7 +54,7 @@ pub fn processes_usage<'a>(pids: impl IntoIterator<Item = &'a u32>) -> Option<Pr
 }
 
 /// The processes on this machine that listen on `target`, ascending: several when workers share a
-/// port. Empty when the target is another machine, nothing listens, or the owner may not be seen.
+/// port. Empty when the target is another machine, nothing listens, or the owner is not visible.
 pub fn listener_pids(target: SocketAddr) -> Vec<u32> {
     if is_local(target.ip()) {
         platform::listener_pids(target)
@@ -65,7 +65,7 @@ pub fn listener_pids(target: SocketAddr) -> Vec<u32> {
 
 /// True when `address` belongs to this machine.
 pub fn is_local(address: IpAddr) -> bool {
-    // Only an address of this machine can be bound; nothing is sent.
+    // Only an address of this machine can be bound; this sends nothing.
     address.is_loopback()
         || (!address.is_multicast() && UdpSocket::bind(SocketAddr::new(address, 0)).is_ok())
 }
@@ -121,7 +121,8 @@ mod platform {
 
     pub(super) fn process_usage(pid: u32) -> Option<ProcessUsage> {
         let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
-        // A child that has ended and was waited for counts with its parent, which keeps the sum of a tree.
+        // The time of a child that has ended and was waited for counts with its parent, which keeps
+        // the sum of a tree.
         let children = u64::try_from(stat.cutime + stat.cstime).unwrap_or(0);
         let ticks = (stat.utime + stat.stime + children) as f64;
         Some(ProcessUsage {
@@ -188,7 +189,7 @@ mod platform {
 
     fn cpu_model() -> Option<String> {
         let info = CpuInfo::current().ok()?;
-        // ARM kernels give no model name but, on many boards, a `Hardware` line.
+        // ARM kernels provide no model name but, on many boards, a `Hardware` line.
         let model = info
             .model_name(0)
             .or(info.fields.get("Hardware").map(String::as_str))?;
@@ -229,16 +230,17 @@ mod platform {
         Machine::default()
     }
 
-    /// What a processor quota leaves a process, and how long it has held it back.
+    /// The limit of a processor quota for a process, and the time for which it has throttled the
+    /// process.
     #[derive(Debug, Clone, Copy, Default, PartialEq)]
     pub struct Quota {
-        /// Cores that it may use at most; `None` without a quota.
+        /// The largest number of cores; `None` without a quota.
         pub cores: Option<f64>,
-        /// How long it was held back.
+        /// The throttled time.
         pub throttled: Duration,
     }
 
-    /// Connections that processes have made to others.
+    /// Outgoing connections of processes.
     #[derive(Debug, Clone, Default)]
     pub struct Outgoing {
         /// Connections to each address.
@@ -252,12 +254,12 @@ mod platform {
         None
     }
 
-    /// Tells nothing on this system.
+    /// Does nothing on this system.
     #[derive(Debug)]
     pub struct WaitClock;
 
     impl WaitClock {
-        /// That of the calling thread.
+        /// The clock of the calling thread.
         #[must_use]
         pub fn of_this_thread() -> Self {
             Self

@@ -1,4 +1,5 @@
-//! The server's processes, when they are on this machine: which they are, and what they use while a test runs.
+//! The server's processes, when they are on this machine: their identity, and their resources
+//! during a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -6,65 +7,66 @@ use std::time::Duration;
 
 use crate::accounting::resources::{self, Outgoing};
 
-/// The processes of a local server; none when it is elsewhere or cannot be seen.
+/// The processes of a local server; none when it is on another machine or not visible.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerWatch {
     target: Option<SocketAddr>,
-    /// Those that listen.
+    /// The processes that listen.
     roots: Vec<u32>,
-    /// The one that the caller has named.
+    /// The process that the caller has named.
     named: Option<u32>,
-    /// Those, all that they have started, and whom they forward connections to.
+    /// These, all that they have started, and those to which they forward connections.
     pids: BTreeSet<u32>,
-    /// What they were connected to before the first connection of the lab.
+    /// Their outgoing connections before the first connection of the lab.
     before: Outgoing,
-    /// What a reader should know of the figures.
+    /// Further information about the figures, for readers.
     remarks: Vec<String>,
-    /// So many connections were open when the processes were looked at.
+    /// The number of open connections when the processes were last examined.
     looked_at: u64,
 }
 
-/// Why a process that was named is not the server's.
+/// The reason for which a named process is not the server's.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerPidError {
-    /// It is not there.
+    /// The process does not exist.
     #[error("there is no process {pid} on this machine")]
     Missing {
-        /// What was named.
+        /// The named process.
         pid: u32,
     },
-    /// Another one listens.
+    /// Another process listens.
     #[error(
-        "process {pid} ({name}) does not serve {target}: {listener} listens there. Name that one, or none, as the \
-         lab finds the listener, what it has started, and what it forwards connections to"
+        "process {pid} ({name}) does not serve {target}: {listener} listens there. Name that process, or none: the \
+         lab finds the listener, the processes that it has started, and those to which it forwards connections"
     )]
     Unrelated {
-        /// What was named.
+        /// The named process.
         pid: u32,
         /// Its name.
         name: String,
         /// The server's address.
         target: SocketAddr,
-        /// Who listens there.
+        /// The process that listens there.
         listener: String,
     },
 }
 
-/// What they have used up to one moment.
+/// The used resources up to one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerSample {
     cpu: BTreeMap<u32, Duration>,
     pub(crate) rss_bytes: u64,
     threads: BTreeMap<(u32, i32), Duration>,
-    /// Every process of the machine that was there.
+    /// Every process of the machine at that moment.
     known: BTreeSet<u32>,
 }
 
 impl ServerWatch {
-    /// The processes that serve an address: the one named and what listens there, with all they started.
+    /// The processes that serve an address: the named one and those that listen there, with all
+    /// that they have started.
     ///
     /// # Errors
-    /// The process named has nothing to do with the server.
+    /// The named process does not belong to the server.
     pub(crate) fn find(target: SocketAddr, named: Option<u32>) -> Result<Self, ServerPidError> {
         let is_local = resources::is_local(target.ip());
         let roots = resources::listener_pids(target);
@@ -74,14 +76,14 @@ impl ServerWatch {
             check_named(pid, target, &roots)?;
             if roots.is_empty() {
                 remarks.push(format!(
-                    "Who listens on {target} cannot be seen: that process {pid} is the server is taken on trust."
+                    "The process that listens on {target} is not visible: the lab trusts that process {pid} is the server."
                 ));
             }
         }
         if roots.is_empty() && named.is_none() && is_local {
             remarks.push(format!(
-                "The server's process cannot be seen, so that its processor time and memory are not known: {target} \
-                 is forwarded by the system, or belongs to another user or container."
+                "The server's process is not visible, so that its processor time and memory are not known: the system \
+                 forwards {target}, or it belongs to another user or container."
             ));
         }
         let mut watch = Self {
@@ -96,17 +98,19 @@ impl ServerWatch {
         Ok(watch)
     }
 
-    /// The listener and all that it has started. Where that is the generator itself, only what was named.
+    /// The listener and all processes that it has started. If the listener is the generator itself,
+    /// only the named process.
     fn front(&self) -> BTreeSet<u32> {
         let named: Vec<u32> = self.named.into_iter().collect();
         &served_by(&self.roots) | &resources::process_tree(&named)
     }
 
-    /// Looks who has the connections, now that so many are open: what the listener has started meanwhile,
-    /// who has accepted, and whether a proxy forwards them.
+    /// Examines which processes hold the connections, now that this number is open: those that the
+    /// listener has started meanwhile, those that have accepted, and those to which a proxy
+    /// forwards them.
     pub(crate) fn look(&mut self, connected: u64) {
         let Some(target) = self.target else { return };
-        // Of many connections it takes time to look at each, and the same processes have them.
+        // With many connections an examination takes long, and the same processes hold them.
         let is_known = self.looked_at >= connected.min(LOOKED_AT_MAX);
         let mut front = self.front();
         if front.is_empty() || connected == 0 || is_known {
@@ -136,7 +140,7 @@ impl ServerWatch {
         }
     }
 
-    /// The address to which as many connections have been made as the lab has opened, about.
+    /// The address to which about the same number of connections was opened as the lab has opened.
     fn forwarded_to(&self, now: &Outgoing, connected: u64) -> Option<SocketAddr> {
         let grown = now.to.iter().map(|(to, count)| {
             let before = self.before.to.get(to).copied().unwrap_or(0);
@@ -155,8 +159,8 @@ impl ServerWatch {
         let (front, behind) = (names(front), names(behind));
         self.remark(if behind.is_empty() {
             format!(
-                "{front} forwards the connections to {backend}, whose process is not on this machine or cannot be \
-                 seen: processor time and memory are those of the proxy alone."
+                "{front} forwards the connections to {backend}, whose process is not on this machine or not visible: \
+                 processor time and memory are those of the proxy alone."
             )
         } else {
             format!(
@@ -166,15 +170,15 @@ impl ServerWatch {
         });
     }
 
-    /// A proxy may reach its server by sockets of the system that have no address to follow.
+    /// A proxy may reach its server by sockets of the system without an address.
     fn remark_on_local_sockets(&mut self, now: &Outgoing, connected: u64) {
         let grown = now.sockets.saturating_sub(self.before.sockets);
         let others = grown.saturating_sub(connected);
         if connected >= FORWARDED_MIN && others * 2 >= connected {
             let front = names(&self.pids);
             self.remark(format!(
-                "{front} has opened about as many other sockets as it has connections, as a proxy does: what is \
-                 behind them is not in its processor time and memory."
+                "{front} has opened about the same number of other sockets as it has connections, as a proxy does: its \
+                 processor time and memory do not include the processes behind them."
             ));
         }
     }
@@ -185,12 +189,12 @@ impl ServerWatch {
         }
     }
 
-    /// What a reader should know of whose figures these are.
+    /// Information for readers about the processes of these figures.
     pub(crate) fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Their resident memory now.
+    /// Their current resident memory.
     pub(crate) fn rss_bytes(&self) -> Option<u64> {
         let living = self
             .pids
@@ -201,7 +205,7 @@ impl ServerWatch {
         Some(sizes.sum())
     }
 
-    /// The cores that they may run on, and how many of them a quota leaves.
+    /// The cores on which they may run, and the limit of a quota.
     pub(crate) fn cores(&self) -> (BTreeSet<u32>, f64) {
         let allowed = self
             .pids
@@ -216,7 +220,8 @@ impl ServerWatch {
         (allowed, count)
     }
 
-    /// Current CPU time and memory of the processes, without a look at their threads: cheap enough to call during a load.
+    /// Current CPU time and memory of the processes, without their threads: cheap enough for calls
+    /// during a load.
     pub(crate) fn glance(&self) -> Option<ServerSample> {
         let mut sample = ServerSample::default();
         for &pid in &self.pids {
@@ -231,7 +236,7 @@ impl ServerWatch {
     pub(crate) fn sample(&self) -> Option<ServerSample> {
         let mut sample = ServerSample::default();
         for &pid in &self.pids {
-            // One that has ended counts with its parent.
+            // The time of an ended process counts with its parent.
             let Some(usage) = resources::process_usage(pid) else {
                 continue;
             };
@@ -248,8 +253,8 @@ impl ServerWatch {
 }
 
 impl ServerSample {
-    /// Processor time of all of them since `before`. One that was there before and was not looked at does not
-    /// count with all that it has done in its life.
+    /// Processor time of all of them since `before`. The earlier time of a process that existed
+    /// before and was not examined does not count.
     pub(crate) fn cpu_since(&self, before: &Self) -> Duration {
         let is_counted = |pid: &u32| before.cpu.contains_key(pid) || !before.known.contains(pid);
         let now = self.cpu.iter().filter(|(pid, _)| is_counted(pid));
@@ -257,8 +262,8 @@ impl ServerSample {
         now.saturating_sub(before.cpu.values().sum())
     }
 
-    /// Processor time of the thread that was busiest since `before`. It is what limits a server:
-    /// others that idle do not help it.
+    /// Processor time of the thread that was busiest since `before`. This thread limits a server:
+    /// idle threads do not help it.
     pub(crate) fn busiest_since(&self, before: &Self) -> Duration {
         let is_counted = |pid: &u32| before.cpu.contains_key(pid) || !before.known.contains(pid);
         self.threads
@@ -272,15 +277,15 @@ impl ServerSample {
     }
 }
 
-/// Checks that a process is the server at an address of this machine, as far as it can be seen.
+/// Checks that a process is the server at an address of this machine, as far as it is visible.
 ///
 /// # Errors
-/// The process is not there, or has nothing to do with who listens.
+/// The process does not exist, or does not belong to the listener.
 pub fn check_server_pid(pid: u32, target: SocketAddr) -> Result<(), ServerPidError> {
     check_named(pid, target, &resources::listener_pids(target))
 }
 
-/// Whether a process that was named is the server's, as far as it can be seen.
+/// Whether a named process is the server's, as far as it is visible.
 fn check_named(pid: u32, target: SocketAddr, listeners: &[u32]) -> Result<(), ServerPidError> {
     let Some(name) = resources::process_name(pid) else {
         return Err(ServerPidError::Missing { pid });
@@ -302,7 +307,8 @@ fn check_named(pid: u32, target: SocketAddr, listeners: &[u32]) -> Result<(), Se
     })
 }
 
-/// The processes and all that they have started, without the generator: its time is not the server's.
+/// The processes and all that they have started, without the generator, whose time is not the
+/// server's.
 fn served_by(roots: &[u32]) -> BTreeSet<u32> {
     let own = std::process::id();
     let tree = resources::process_tree(roots);
@@ -370,13 +376,13 @@ fn thread_times(_pid: u32) -> Vec<(i32, Duration)> {
     Vec::new()
 }
 
-/// Connections beyond which it is not looked again who has them.
+/// With more connections the processes are not examined again.
 const LOOKED_AT_MAX: u64 = 20_000;
 
-/// Fewer connections make no proxy: a server may have that many for itself.
+/// Fewer connections do not indicate a proxy: a server may have that many of its own.
 const FORWARDED_MIN: u64 = 2;
 
-/// Proxies one behind the other that are followed.
+/// The largest number of chained proxies that are followed.
 const PROXIES_MAX: usize = 3;
 
 #[cfg(test)]
@@ -399,7 +405,7 @@ mod tests {
     #[test]
     fn the_busiest_thread_counts_from_when_it_was_first_seen() {
         let before = sample(&[((1, 1), 100), ((1, 2), 490)], &[1, 2]);
-        // One that was there and not looked at, and one that was started since.
+        // A process that existed and was not examined, and one that was started since.
         let after = sample(
             &[((1, 1), 150), ((1, 2), 500), ((2, 2), 9_000), ((3, 3), 40)],
             &[],
@@ -433,7 +439,7 @@ mod tests {
             .arg("60")
             .spawn()
             .unwrap();
-        // It is a child of the listener here, as a worker of a server would be.
+        // It is a child of the listener here, like a worker of a server.
         let related = ServerWatch::find(target, Some(other.id()));
         other.kill().unwrap();
         other.wait().unwrap();

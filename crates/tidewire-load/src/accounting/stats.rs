@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Where the counters are: `GET /stats` at this address, plain HTTP.
+/// The source of the counters: `GET /stats` at this address, plain HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatsSource {
     /// The operations listener.
@@ -17,17 +17,17 @@ pub struct StatsSource {
 /// The counters of a server at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerCounts {
-    /// `messages_delivered`: handed to the application.
+    /// `messages_delivered`: passed to the application.
     pub delivered: u64,
-    /// Every `messages_refused_…`, by what stands behind that.
+    /// Every `messages_refused_…`, by the rest of its name.
     pub refused_by: BTreeMap<String, u64>,
-    /// `deliveries`: publications sent, counted for each receiver; `None` from a server that does not count
-    /// them.
+    /// `deliveries`: publications sent, counted for each receiver; `None` from a server that does
+    /// not count them.
     pub deliveries: Option<u64>,
 }
 
 impl ServerCounts {
-    /// What was counted since `before`.
+    /// The counts since `before`.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (reason, count) in &mut self.refused_by {
@@ -50,23 +50,23 @@ impl ServerCounts {
     }
 }
 
-/// Why the counters cannot be read.
+/// The reason for which the counters cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum StatsError {
     /// No connection, or it broke or was silent for [`STATS_TIMEOUT`].
-    #[error("the operations listener at {address} cannot be read: {source}")]
+    #[error("cannot read the operations listener at {address}: {source}")]
     Io {
         /// The listener.
         address: SocketAddr,
-        /// What happened.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It answered with something else.
-    #[error("the operations listener at {address} gives no counters: {what}")]
+    /// The answer is not that of an operations listener.
+    #[error("the operations listener at {address} returns no counters: {what}")]
     Malformed {
         /// The listener.
         address: SocketAddr,
-        /// What is missing.
+        /// The missing part.
         what: &'static str,
     },
 }
@@ -84,8 +84,8 @@ impl StatsSource {
         parse(&answer).map_err(|what| StatsError::Malformed { address, what })
     }
 
-    /// What the counters have counted since `before`, as soon as it is as it should be, or after as long as a
-    /// server may take to add up what its threads have counted.
+    /// The counts since `before`: as soon as they have the expected value, or after the time that a
+    /// server may need to sum the counts of its threads.
     ///
     /// # Errors
     /// [`StatsError`].
@@ -154,7 +154,7 @@ fn parse(answer: &[u8]) -> Result<ServerCounts, &'static str> {
     })
 }
 
-/// How long the listener may be silent.
+/// The longest silence of the listener.
 pub const STATS_TIMEOUT: Duration = Duration::from_secs(2);
 
 const SETTLE_MAX: Duration = Duration::from_secs(1);

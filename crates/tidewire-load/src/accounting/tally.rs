@@ -1,4 +1,4 @@
-//! Tally of a service load: everything that one worker counts in a phase, merged into that of all.
+//! Tally of a service load: all counts of one worker in a phase, merged into that of all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use crate::report::model::{ByteCounts, Requests, Traffic};
 /// A request and the times of its exchange, in nanoseconds since the run's epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Exchange {
-    /// When it was meant to be sent.
+    /// The planned time of sending.
     pub intended_ns: u64,
-    /// When it was handed to its socket.
+    /// The time at which it was written to its socket.
     pub sent_ns: u64,
-    /// When the first byte of its response came; 0 before.
+    /// The time at which the first byte of its response arrived; 0 before.
     pub first_byte_ns: u64,
-    /// Which of the scenario's requests it is.
+    /// The index of the scenario's request.
     pub step: u32,
 }
 
-/// What one phase of a service load has counted.
+/// The counts of one phase of a service load.
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// The start of the phase, in nanoseconds since the run's epoch.
     pub start_ns: u64,
-    /// Requests and what became of each.
+    /// Requests and their outcomes.
     pub requests: Requests,
-    /// Whole responses by status, where there is one.
+    /// Complete responses by status, where there is one.
     pub statuses: StatusCounts,
-    /// Failed requests and connections by the name of what went wrong.
+    /// Failed requests and connections by the name of the error.
     pub errors: BTreeMap<&'static str, u64>,
     /// Bytes in both directions.
     pub traffic: Traffic,
-    /// From the intended time to the whole response, of successes.
+    /// From the planned time to the complete response, of successes.
     pub latency: Recorder,
-    /// From the time of sending to the whole response, of successes.
+    /// From the time of sending to the complete response, of successes.
     pub service: Recorder,
     /// From the time of sending to the first byte of the response.
     pub first_byte: Recorder,
     /// Latency of failures with a response.
     pub failed_latency: Recorder,
-    /// Age of messages from the server that say when they were made.
+    /// Age of the server's messages that contain the time of their creation.
     pub stamped: Recorder,
-    /// How late requests left although a connection was free; only at given times.
+    /// The delay with which requests left although a connection was free; only at given times.
     pub late: Recorder,
     /// From the start of a connection to its readiness.
     pub connect: Recorder,
@@ -52,42 +52,43 @@ pub struct Tally {
     pub opened: u64,
     /// Attempts to connect that failed.
     pub not_opened: u64,
-    /// The most connections open at once, of this worker.
+    /// The largest number of connections open at once, of this worker.
     pub peak: u64,
-    /// Connections that this worker tried to open.
+    /// Connection attempts of this worker.
     pub attempted: u64,
-    /// Messages from the server that were no answer.
+    /// Messages from the server that were not an answer.
     pub unsolicited: u64,
     /// All messages from the server.
     pub received: u64,
     /// Requests that were due in the phase, at given times.
     pub due: u64,
-    /// Requests that were due and that no connection was free for when the phase ended.
+    /// Requests that were due and for which no connection was free when the phase ended.
     pub starved: u64,
     /// Successes in each quarter of a second since the start.
     pub quarters: Vec<u64>,
     /// Successes, failures and latencies of each second.
     pub series: WindowSeries,
-    /// Each request of a scenario by itself; empty if there is only one.
+    /// The counts of each request of a scenario; empty if there is only one.
     pub steps: Vec<StepTally>,
-    /// When the last request was sent, and when the last response was whole, since the run's epoch.
+    /// The times at which the last request was sent and the last response was complete, since the
+    /// run's epoch.
     pub last_sent_ns: u64,
     /// See [`Self::last_sent_ns`].
     pub last_done_ns: u64,
-    /// When nothing more was sent, since the run's epoch.
+    /// The end of sending, since the run's epoch.
     pub stopped_ns: u64,
     /// Processor time of the threads.
     pub cpu: CpuTime,
-    /// What the server calls itself.
+    /// The server's name for itself.
     pub server: Option<String>,
 }
 
 /// One request of a scenario.
 #[derive(Debug, Clone, Default)]
 pub struct StepTally {
-    /// What became of it.
+    /// Its outcomes.
     pub requests: Requests,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub statuses: StatusCounts,
     /// Latency of successes.
     pub latency: Recorder,
@@ -112,7 +113,7 @@ impl StatusCounts {
         }
     }
 
-    /// Those that came, ascending.
+    /// The statuses that arrived, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         let numbered = (0..).zip(self.0.iter().copied());
         numbered.filter(|(_, count)| *count > 0)
@@ -126,7 +127,7 @@ impl StatusCounts {
 }
 
 impl Tally {
-    /// Nothing counted; `steps` requests are told apart if there are several.
+    /// An empty tally; several `steps` are counted separately.
     #[must_use]
     pub fn new(start_ns: u64, steps: usize) -> Self {
         let steps = if steps > 1 { steps } else { 0 };
@@ -162,7 +163,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request that was handed to its socket.
+    /// Counts a request that was written to its socket.
     #[inline]
     pub fn send(&mut self, exchange: &Exchange, bytes: ByteCounts) {
         self.requests.sent += 1;
@@ -173,7 +174,7 @@ impl Tally {
         }
     }
 
-    /// Counts a whole response that passed every check.
+    /// Counts a complete response that passed every check.
     #[inline]
     pub fn succeed(&mut self, exchange: &Exchange, status: u16, bytes: u64, now_ns: u64) {
         let latency_ns = now_ns.saturating_sub(exchange.intended_ns);
@@ -198,7 +199,7 @@ impl Tally {
         }
     }
 
-    /// Counts a request that failed, with the status of its response if that was whole.
+    /// Counts a request that failed, with the status of its response if that was complete.
     pub fn fail(&mut self, exchange: &Exchange, name: &'static str, status: u16, now_ns: u64) {
         self.requests.failed += 1;
         self.requests.timeouts += u64::from(name == TIMEOUT);
@@ -228,7 +229,7 @@ impl Tally {
         }
     }
 
-    /// Counts something that went wrong and is no request's.
+    /// Counts an error that belongs to no request.
     pub fn add_error(&mut self, name: &'static str) {
         *self.errors.entry(name).or_default() += 1;
     }
@@ -250,7 +251,7 @@ impl Tally {
         self.quarters[quarter.min(QUARTERS_MAX)] += 1;
     }
 
-    /// The quarters of a second that were whole before nothing more was sent.
+    /// The quarters of a second that were complete before the end of sending.
     #[must_use]
     pub fn whole_quarters(&self) -> Vec<u64> {
         let sending_ns = self.stopped_ns.saturating_sub(self.start_ns);
@@ -273,7 +274,7 @@ impl Tally {
         Duration::from_nanos(self.stopped_ns.saturating_sub(self.start_ns))
     }
 
-    /// Adds what another worker has counted in the same phase.
+    /// Adds the counts of another worker in the same phase.
     pub fn merge(&mut self, other: &Self) {
         self.requests.add(&other.requests);
         self.statuses.merge(&other.statuses);
@@ -318,13 +319,13 @@ impl Tally {
     }
 }
 
-/// The name of the error of a request whose time was over.
+/// The name of the error of a request that timed out.
 pub const TIMEOUT: &str = "timeout";
 
 /// The name of the error of data that answers no request.
 pub const SURPLUS: &str = "surplus-data";
 
-/// Quarters of a second in a week; what comes later is counted in the last.
+/// Quarters of a second in a week; later events are counted in the last one.
 const QUARTERS_MAX: usize = 7 * 24 * 3600 * 4;
 
 #[cfg(test)]

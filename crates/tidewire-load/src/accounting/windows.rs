@@ -1,7 +1,8 @@
-//! Windows of one second: what succeeded and failed in each, with a coarse histogram of the latencies.
+//! Windows of one second: successes and failures of each, with a coarse histogram of the latencies.
 //!
-//! Memory does not grow with the length of a run: past [`WINDOWS_MAX`] windows two neighbours become one,
-//! so that a run of a day has windows of 32 seconds. The series of several workers are merged at the end.
+//! Memory does not grow with the length of a run: beyond [`WINDOWS_MAX`] windows two neighbours
+//! become one, so that a run of a day has windows of 32 seconds. The series of several workers are
+//! merged at the end.
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ impl Window {
         self.counts.iter().map(|&(_, count)| u64::from(count)).sum()
     }
 
-    /// The latency in microseconds that `percentile` (0 to 100) of all do not exceed, within 3.1 %; `None`
-    /// without latencies.
+    /// The latency in microseconds that `percentile` (0 to 100) of all do not exceed, within 3.1 %;
+    /// `None` without latencies.
     #[must_use]
     pub fn percentile_us(&self, percentile: f64) -> Option<f64> {
         let found = buckets::percentile_us(self.histogram(), percentile)?;
@@ -98,26 +99,26 @@ impl Window {
     }
 }
 
-/// A window that has ended, and its place in the run.
+/// A window that has ended, and its position in the run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedWindow {
-    /// How many of this length had ended before it.
+    /// The number of windows of this length that had ended before it.
     pub index: usize,
     /// One second at first, and twice as long whenever there are [`WINDOWS_MAX`].
     pub length: Duration,
-    /// What happened in it.
+    /// Its content.
     pub window: Window,
 }
 
 impl EndedWindow {
-    /// When it began, counted from the start of the run.
+    /// Its start, counted from the start of the run.
     #[must_use]
     pub fn start(&self) -> Duration {
         self.length
             .saturating_mul(u32::try_from(self.index).unwrap_or(u32::MAX))
     }
 
-    /// When it ended.
+    /// Its end.
     #[must_use]
     pub fn end(&self) -> Duration {
         self.start() + self.length
@@ -126,17 +127,17 @@ impl EndedWindow {
 
 /// The windows of one worker, or of all after [`WindowSeries::merge`].
 ///
-/// Recording costs an addition to a table of 4 KiB while the time stays within the window of the time before.
+/// Recording costs an addition to a table of 4 KiB while the time stays within the current window.
 #[derive(Debug, Clone)]
 pub struct WindowSeries {
     window_ns: u64,
-    /// From the start on, without those after the last event.
+    /// From the start, without those after the last event.
     windows: Vec<Window>,
-    /// The window that `dense` holds the latencies of.
+    /// The window whose latencies `dense` contains.
     current: usize,
     current_end_ns: u64,
     dense: Box<[u32]>,
-    /// Entries of `dense` in use lie between these.
+    /// The used entries of `dense` lie between these.
     dense_from: usize,
     dense_to: usize,
 }
@@ -224,7 +225,7 @@ impl WindowSeries {
         self.enter(self.windows.len() - 1);
     }
 
-    /// The whole windows of a measurement of this length, those without an event included.
+    /// The whole windows of a measurement of this length, including those without an event.
     #[must_use]
     pub fn whole(&self, measured: Duration) -> Vec<Window> {
         let mut settled = self.clone();
@@ -236,8 +237,8 @@ impl WindowSeries {
         settled.windows
     }
 
-    /// The window that ended last before `now`; `None` in the first one. For those who look at a run while it goes on:
-    /// its length depends on `now` alone, so that it is the same for all workers.
+    /// The window that ended last before `now`; `None` in the first one. For observers of a running
+    /// load: its length depends on `now` alone, so that it is the same for all workers.
     #[must_use]
     pub fn last_whole(&self, now: Duration) -> Option<EndedWindow> {
         let now_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -246,7 +247,7 @@ impl WindowSeries {
             length_ns = length_ns.saturating_mul(2);
         }
         let index = usize::try_from((now_ns / length_ns).checked_sub(1)?).ok()?;
-        // A series without a recent event has yet to put its windows together.
+        // A series without a recent event has not combined its windows yet.
         let parts = usize::try_from(length_ns / self.window_ns).ok()?;
         let mut window = Window::default();
         for part in index.saturating_mul(parts)..(index + 1).saturating_mul(parts) {
@@ -265,7 +266,7 @@ impl WindowSeries {
         })
     }
 
-    /// How much the rates of whole windows differed; `None` without a whole window.
+    /// The differences between the rates of whole windows; `None` without a whole window.
     #[must_use]
     pub fn spread(&self, measured: Duration) -> Option<Windows> {
         let whole = self.whole(measured);
@@ -284,7 +285,7 @@ impl WindowSeries {
         })
     }
 
-    /// The whole windows as a report shows them; `None` without a whole window.
+    /// The whole windows in the form of a report; `None` without a whole window.
     #[must_use]
     pub fn over_time(&self, measured: Duration) -> Option<LatencyOverTime> {
         let whole = self.whole(measured);
@@ -294,7 +295,7 @@ impl WindowSeries {
         })
     }
 
-    /// Everything in one window, a part of a window at the end included.
+    /// Everything in one window, including a partial window at the end.
     #[must_use]
     pub fn total(&self) -> Window {
         let mut settled = self.clone();
@@ -304,7 +305,7 @@ impl WindowSeries {
         total
     }
 
-    /// All latencies, as a report's `histogram`.
+    /// All latencies, in the form of a report's `histogram`.
     #[must_use]
     pub fn histogram(&self) -> Vec<(f64, u64)> {
         self.total().histogram().collect()
@@ -334,7 +335,7 @@ impl WindowSeries {
         index
     }
 
-    /// Makes each pair of windows one.
+    /// Combines each pair of windows.
     fn coarsen(&mut self) {
         self.settle();
         let pairs = self.windows.chunks(2).map(|pair| {
@@ -352,7 +353,7 @@ impl WindowSeries {
         self.current_end_ns = self.window_ns.saturating_mul(index as u64 + 1);
     }
 
-    /// Moves what `dense` holds to its window.
+    /// Moves the content of `dense` to its window.
     fn settle(&mut self) {
         let sparse = self.sparse();
         if sparse.is_empty() {
@@ -402,7 +403,7 @@ fn neat(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
 
-/// Windows that a series has at most.
+/// The largest number of windows of a series.
 pub const WINDOWS_MAX: usize = 3_600;
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -496,7 +497,7 @@ mod tests {
         );
         for step in 0..20_000u64 {
             let (at, latency) = (step * SECOND_NS / 2, (step * 7 % 900 + 1) * MS);
-            // One ends long before the other, so that their windows differ in length.
+            // One series ends long before the other, so that their windows differ in length.
             let part = if step % 3 == 0 && step < 900 {
                 &mut a
             } else {

@@ -1,4 +1,4 @@
-//! The threads of a fleet, each with an event loop, and the way to them.
+//! The threads of a fleet, each with an event loop, and the channels to them.
 
 use std::io;
 use std::sync::mpsc::Sender;
@@ -8,7 +8,7 @@ use tidewire_net::{Handler, Mailbox, Shard, ShardConfig};
 
 use super::FleetError;
 
-/// Threads that take commands. They end when this is dropped.
+/// Threads that receive commands. They end when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Crew<C: Send + 'static> {
     threads: Vec<Thread<C>>,
@@ -23,7 +23,7 @@ struct Thread<C> {
 }
 
 impl<C: Send + 'static> Crew<C> {
-    /// Nobody yet.
+    /// No threads.
     pub(super) fn new(quit: fn() -> C) -> Self {
         Self {
             threads: Vec::new(),
@@ -31,7 +31,8 @@ impl<C: Send + 'static> Crew<C> {
         }
     }
 
-    /// Starts a thread with this handler. If its event loop fails, `died` makes the outcome that is sent.
+    /// Starts a thread with this handler. If its event loop fails, `died` creates the outcome that
+    /// is sent.
     pub(super) fn start<H, O>(
         &mut self,
         config: &ShardConfig,
@@ -49,7 +50,7 @@ impl<C: Send + 'static> Crew<C> {
             .name(format!("load-{index}"))
             .spawn(move || {
                 if let Err(error) = shard.run() {
-                    // A fleet that is gone waits for nothing.
+                    // A dropped fleet waits for nothing.
                     let _ = outcomes.send((index, died(error)));
                 }
             })?;
@@ -65,12 +66,12 @@ impl<C: Send + 'static> Crew<C> {
         self.threads.len()
     }
 
-    /// The way to each thread, in order.
+    /// The channel to each thread, in order.
     pub(super) fn mailboxes(&self) -> impl Iterator<Item = &Mailbox<C>> {
         self.threads.iter().map(|thread| &thread.mailbox)
     }
 
-    /// Sends each thread a command, made from its index.
+    /// Sends each thread a command, created from its index.
     ///
     /// # Errors
     /// [`FleetError::Gone`].
@@ -100,12 +101,12 @@ impl<C: Send + 'static> Crew<C> {
 impl<C: Send + 'static> Drop for Crew<C> {
     fn drop(&mut self) {
         for mailbox in self.mailboxes() {
-            // One that is gone needs no command.
+            // A thread that has ended needs no command.
             let _ = mailbox.send((self.quit)());
         }
         for thread in &mut self.threads {
             if let Some(handle) = thread.handle.take() {
-                // A worker's panic has been reported as its silence.
+                // A worker's panic has been reported as a missing answer.
                 let _ = handle.join();
             }
         }

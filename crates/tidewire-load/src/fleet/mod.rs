@@ -1,4 +1,4 @@
-//! The workers together: connections opened, phases run and closed on all of them at once.
+//! The fleet: all workers together, which open connections, run phases and close.
 
 mod crew;
 pub mod preflight;
@@ -32,24 +32,24 @@ pub struct Fleet {
     cells: Vec<Arc<LiveCell>>,
     next_number: usize,
     pulse: Pulse,
-    /// The run was interrupted: what is left to do is done at once.
+    /// The run was interrupted: the remaining work is done at once.
     is_interrupted: bool,
 }
 
-/// A worker's place among the others.
+/// A worker's position among the others.
 #[derive(Debug, Clone, Copy)]
 pub struct Part<'a> {
-    /// Which worker it is, counted from 0.
+    /// The index of the worker, from 0.
     pub index: usize,
     /// The open connections of each worker.
     pub members: &'a [u64],
 }
 
-/// Who looks on while a fleet works, about ten times a second, and whether it shall end.
+/// An observer of a working fleet, about ten times per second, and a flag that ends the work.
 pub struct Watch<'a> {
-    /// Called with the running figures.
+    /// Called with the current figures.
     pub tick: &'a mut dyn FnMut(&Live),
-    /// Set to end what is being done.
+    /// Set to end the current work.
     pub stop: &'a AtomicBool,
 }
 
@@ -61,16 +61,17 @@ impl std::fmt::Debug for Watch<'_> {
     }
 }
 
-/// A worker ended, which only a failure of this program or of the operating system's event queue does.
+/// The end of a worker, which only a failure of this program or of the operating system's event
+/// queue causes.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// A thread or event queue was not to be had.
+    /// A thread or event queue could not be created.
     #[error("the generator's threads could not be started: {0}")]
     Start(io::Error),
     /// An event loop failed.
     #[error("an event loop of the generator failed: {0}")]
     Loop(io::Error),
-    /// A worker is gone without a word.
+    /// A worker ended without an answer.
     #[error("a thread of the generator ended unexpectedly")]
     Gone,
 }
@@ -115,7 +116,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// How many threads work.
+    /// The number of threads.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.len()
@@ -133,8 +134,8 @@ impl Fleet {
         live::sum(&self.cells).connected
     }
 
-    /// Opens `count` connections more, as fast as the handshakes in flight allow, and waits until each
-    /// is ready or has failed.
+    /// Opens `count` additional connections, as fast as the limit of concurrent handshakes allows,
+    /// and waits until each is ready or has failed.
     ///
     /// # Errors
     /// [`FleetError`]; a connection that fails is counted, not an error.
@@ -161,8 +162,9 @@ impl Fleet {
         Ok(opened)
     }
 
-    /// Lets the open connections do something until `stop`, and waits until all of it is confirmed or
-    /// given up. `activity` makes each worker's share from its place among the others.
+    /// Runs an activity on the open connections until `stop`, and waits until all of it is
+    /// confirmed or abandoned. `activity` creates each worker's share from its position among the
+    /// others.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -189,7 +191,7 @@ impl Fleet {
             if let (Activity::FanOut(fan_out), Some(first)) =
                 (&order.activity, self.workers.mailboxes().next())
             {
-                // The publisher is opened by itself, which gives it to the first worker.
+                // The publisher is opened separately, which assigns it to the first worker.
                 fan_out.set_waker(first);
             }
             mailbox
@@ -210,13 +212,13 @@ impl Fleet {
         Ok(ran)
     }
 
-    /// How long the generator's process has stood still since the fleet was started.
+    /// The time for which the generator's process has not run since the start of the fleet.
     #[must_use]
     pub fn stopped(&self) -> Duration {
         self.pulse.stopped()
     }
 
-    /// Ends all connections with a closing handshake, for which there is little time after an interruption.
+    /// Closes all connections with a closing handshake, with little time after an interruption.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -231,8 +233,8 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for one outcome of each worker; whether it was interrupted. Between the ticks this thread
-    /// sleeps: it may share a core with a worker.
+    /// Waits for one outcome of each worker; returns whether it was interrupted. This thread sleeps
+    /// between the ticks, because it may share a core with a worker.
     fn wait(
         &self,
         watch: &mut Watch<'_>,
@@ -279,17 +281,17 @@ impl Fleet {
     }
 
     fn send_all(&self, command: impl Fn() -> Command) {
-        // One that is gone is noticed by its silence.
+        // The missing answer reveals a worker that has ended.
         let _ = self.workers.order(|_| command());
     }
 }
 
-/// Rates from looking at the confirmed count every tick.
+/// Rates from samples of the confirmed count at every tick.
 #[derive(Debug)]
 struct Samples {
     start: Instant,
     last: (Duration, u64),
-    /// Per second, of each tick.
+    /// Per second, for each tick.
     rates: Vec<f64>,
 }
 
@@ -302,7 +304,7 @@ impl Samples {
         }
     }
 
-    /// Completes the figures with what only the time tells.
+    /// Completes the figures with those that depend on the total time.
     fn add(&mut self, live: Live) -> Live {
         let elapsed = self.start.elapsed();
         let now = (elapsed, live.confirmed);
@@ -327,7 +329,8 @@ fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
     }
 }
 
-/// After an interruption, what is on its way has so long; closing the connections has as much again.
+/// After an interruption, messages in flight have this time; closing the connections has the same
+/// time again.
 const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(100);

@@ -1,6 +1,7 @@
-//! Checks before a run: does this machine allow as many connections as the plan wants?
+//! Preflight checks: whether this machine allows the number of connections in the plan.
 //!
-//! Reading the system is kept apart from judging what was read, so that the judgements are pure.
+//! Reading the system is separate from judging the values, so that the judgements are pure
+//! functions.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +10,7 @@ use std::ops::RangeInclusive;
 use crate::accounting::resources;
 pub use crate::report::model::Finding;
 
-/// Checks what limits `connections` to `target`, the server's address when it is known.
+/// Checks the limits for `connections` to `target`, the server's address when it is known.
 ///
 /// Raises the soft limit of open files to the hard limit first. Settings of the accepting side are
 /// checked only when the target is this machine, and a setting that cannot be read has no finding.
@@ -42,8 +43,8 @@ pub fn check(connections: u64, target: Option<IpAddr>) -> Vec<Finding> {
 /// The loopback source addresses that `connections` to one loopback address and port need, because
 /// each address has only the ports of `port_range`: 127.0.0.1, 127.0.0.2 and so on.
 ///
-/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for nine tenths of its ports,
-/// as other programs and earlier connections hold some.
+/// At least one, at most [`SOURCE_ADDRESSES_MAX`]. Each address is used for nine tenths of its
+/// ports, because other programs and earlier connections hold some.
 pub fn source_addresses(connections: u64, port_range: &RangeInclusive<u16>) -> Vec<Ipv4Addr> {
     let wanted = connections
         .div_ceil(usable_ports(port_range))
@@ -57,7 +58,7 @@ pub fn source_addresses(connections: u64, port_range: &RangeInclusive<u16>) -> V
         .collect()
 }
 
-/// The ports the system gives to outgoing connections: `net.ipv4.ip_local_port_range`, or
+/// The ports that the system uses for outgoing connections: `net.ipv4.ip_local_port_range`, or
 /// [`PORT_RANGE_DEFAULT`] where it cannot be read.
 pub fn port_range() -> RangeInclusive<u16> {
     platform::read("net/ipv4/ip_local_port_range")
@@ -65,14 +66,14 @@ pub fn port_range() -> RangeInclusive<u16> {
         .unwrap_or(PORT_RANGE_DEFAULT)
 }
 
-/// Whether the system gives a port on loopback again a second after its connection was closed
+/// Whether the system reuses a port on loopback one second after its connection was closed
 /// (`net.ipv4.tcp_tw_reuse`).
 #[must_use]
 pub fn reuses_ports() -> bool {
     platform::read("net/ipv4/tcp_tw_reuse").is_some_and(|text| text.trim() != "0")
 }
 
-/// What the kernel has for all of TCP before it begins to press connections, in bytes (`net.ipv4.tcp_mem`).
+/// The kernel's memory for all of TCP before it limits connections, in bytes (`net.ipv4.tcp_mem`).
 pub(super) fn tcp_memory_bytes() -> Option<u64> {
     let text = platform::read("net/ipv4/tcp_mem")?;
     let pages: u64 = text.split_whitespace().nth(1)?.parse().ok()?;
@@ -82,13 +83,13 @@ pub(super) fn tcp_memory_bytes() -> Option<u64> {
 /// Limit of open files of this process and its children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenFilesLimit {
-    /// What is in force; `None` is no limit.
+    /// The current limit; `None` is no limit.
     pub soft: Option<u64>,
-    /// What it can be raised to without privileges; `None` is no limit.
+    /// The limit that needs no privileges; `None` is no limit.
     pub hard: Option<u64>,
 }
 
-/// Raises the soft limit of open files to the hard limit and returns what is then in force; `None` on
+/// Raises the soft limit of open files to the hard limit and returns the new limit; `None` on
 /// systems without such a limit.
 pub fn raise_open_files() -> Option<OpenFilesLimit> {
     platform::raise_open_files()
@@ -99,10 +100,12 @@ pub fn connections_room() -> usize {
     connections_in(raise_open_files().and_then(|limit| limit.soft))
 }
 
-/// Why this machine cannot open `connections` to `target`; `None` if it can. Of 0 source addresses the system's is
-/// meant, and on the loopback, where there are addresses enough, as many as it takes.
+/// The reason for which this machine cannot open `connections` to `target`; `None` if it can. With
+/// 0 source addresses the system chooses one; on loopback, where there are enough, as many as
+/// needed are used.
 ///
-/// [`check`] finds what is tight; this finds what is impossible, whatever the server does.
+/// [`check`] finds scarce resources; this function finds impossible plans, whatever the server
+/// does.
 pub fn shortage(
     connections: u64,
     target: Option<IpAddr>,
@@ -138,15 +141,15 @@ fn shortage_in(connections: u64, open_files: Option<u64>, ports: Option<u64>) ->
 /// More connections than this machine can open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
-    /// What there is too little of.
+    /// The scarce resource.
     pub kind: ShortageKind,
-    /// Connections that were asked for.
+    /// Requested connections.
     pub connections: u64,
-    /// Connections that are possible.
+    /// Possible connections.
     pub possible: u64,
 }
 
-/// What there is too little of.
+/// The scarce resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShortageKind {
     /// Files that this process may open.
@@ -175,16 +178,16 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// The connections that so many open files leave room for; `None` is no limit. Of a few files half are left
-/// for other things.
+/// The number of connections for a limit of open files; `None` is no limit. If there are few files,
+/// half of them stay free.
 pub fn connections_in(open_files: Option<u64>) -> usize {
     let room = |files: u64| files.saturating_sub(OPEN_FILES_MARGIN).max(files / 2);
     let room = open_files.map_or(u64::MAX, room);
     usize::try_from(room).unwrap_or(usize::MAX).max(1)
 }
 
-/// Makes the table of open files large enough for `connections` now. Linux enlarges it by doubling, and in
-/// a process with threads each time waits for all cores, some 20 ms, in the middle of `socket`.
+/// Enlarges the table of open files for `connections` now. Linux enlarges it by doubling, and in a
+/// process with threads each time waits for all cores, some 20 ms, in the middle of `socket`.
 pub fn make_room_for(connections: u64) {
     platform::grow_file_table(connections.saturating_add(OPEN_FILES_MARGIN));
 }
@@ -290,18 +293,19 @@ fn setting(path: &str) -> Option<u64> {
     platform::read(path)?.trim().parse().ok()
 }
 
-/// The most source addresses a run uses: all of 127.0.0.0/16 but .0 and .255 of each /24.
+/// The largest number of source addresses of a run: all of 127.0.0.0/16 except .0 and .255 of each
+/// /24.
 pub const SOURCE_ADDRESSES_MAX: u64 = 254 * 256;
-/// What Linux starts with.
+/// The default of Linux.
 pub const PORT_RANGE_DEFAULT: RangeInclusive<u16> = 32768..=60999;
-/// Open files besides the connections: standard streams, report, libraries, event loops, and, as a server
-/// usually has the same limit, its listeners.
+/// Open files besides the connections: standard streams, report, libraries, event loops, and the
+/// listeners of a server, which usually has the same limit.
 pub const OPEN_FILES_MARGIN: u64 = 128;
-/// Open files that every run has besides its connections: standard streams, event loops, and the lock of the
-/// report's directory.
+/// Open files of every run besides its connections: standard streams, event loops, and the lock of
+/// the report's directory.
 const OPEN_FILES_NEEDED: u64 = 12;
 
-/// The pages that `net.ipv4.tcp_mem` counts in; larger ones make the bound smaller than it could be.
+/// The page size of `net.ipv4.tcp_mem`; larger pages make the bound smaller than necessary.
 const PAGE_BYTES: u64 = 4_096;
 const BACKLOG_WANTED_MAX: u64 = 4096;
 const SYN_BACKLOG_WANTED_MAX: u64 = 1024;
@@ -322,7 +326,7 @@ mod platform {
     pub(super) fn grow_file_table(files: u64) {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(files);
         let highest = files.min(limit).saturating_sub(1);
-        // The table keeps its size when the file is closed again. A failure costs the time only.
+        // The table keeps its size when the file is closed again. A failure only costs time.
         if let (Ok(highest), Ok(file)) = (i32::try_from(highest), fs::File::open("/dev/null")) {
             let _ = fcntl_dupfd_cloexec(&file, highest);
         }
@@ -330,7 +334,7 @@ mod platform {
 
     pub(super) fn raise_open_files() -> Option<OpenFilesLimit> {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-        // A refusal leaves the old limit in force, which is then what is reported.
+        // After a refusal the old limit stays in force and is reported.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {
@@ -484,7 +488,7 @@ mod tests {
             local.iter().any(|name| name == "net.core.somaxconn"),
             "{local:?}"
         );
-        // TEST-NET-1, RFC 5737: its backlog cannot be seen from here.
+        // TEST-NET-1, RFC 5737: its backlog is not visible from here.
         let remote = names(Some(IpAddr::from([192, 0, 2, 1])));
         assert!(
             !remote.iter().any(|name| name == "net.core.somaxconn"),

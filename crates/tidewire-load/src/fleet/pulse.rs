@@ -1,5 +1,5 @@
-//! The pulse of the generator: a thread that wakes up regularly, and so notices when its whole process, or
-//! its machine, stood still.
+//! The pulse of the generator: a thread that wakes up regularly and so detects when its whole
+//! process, or its machine, did not run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Pulse {
-    /// Starts to beat. Without a thread for it nothing is noticed.
+    /// Starts the pulse. Without a thread for it nothing is detected.
     pub(crate) fn start() -> Self {
         let shared = Arc::new(Shared::default());
         let thread = std::thread::Builder::new()
@@ -37,7 +37,7 @@ impl Pulse {
         }
     }
 
-    /// How long the process has stood still so far, as far as a beat was late for it.
+    /// The time for which the process has not run so far, as far as a beat was late for it.
     pub(crate) fn stopped(&self) -> Duration {
         Duration::from_nanos(self.shared.stopped_ns.load(Ordering::Relaxed))
     }
@@ -47,7 +47,7 @@ impl Drop for Pulse {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It cannot panic, and if it did, a run would not end for it.
+            // It cannot panic, and if it did, it would not end a run.
             let _ = thread.join();
         }
     }
@@ -59,7 +59,8 @@ fn beat(shared: &Shared) {
     while !shared.is_over.load(Ordering::Relaxed) {
         std::thread::sleep(BEAT);
         let (now, waited) = (Instant::now(), clock.waited());
-        // A thread that was ready to run and had no core is another matter, which the workers measure.
+        // A thread that was ready to run and had no core is a separate case, which the workers
+        // measure.
         let in_line = waited.zip(last_waited);
         let in_line = in_line.map_or(Duration::ZERO, |(now, last)| now.saturating_sub(last));
         let stopped = (now - last).saturating_sub(BEAT + in_line);
@@ -73,5 +74,5 @@ fn beat(shared: &Shared) {
 
 const BEAT: Duration = Duration::from_millis(10);
 
-/// A sleep is late by less for many reasons.
+/// A sleep is late by less than this for many reasons.
 const STOPPED_MIN: Duration = Duration::from_millis(20);

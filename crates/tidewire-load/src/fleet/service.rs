@@ -1,4 +1,4 @@
-//! The workers of a service load together: connected, driven through phases and watched.
+//! The fleet of a service load: workers that are connected, driven through phases and observed.
 
 use std::io;
 use std::sync::Arc;
@@ -30,44 +30,44 @@ pub struct ServiceFleet {
     pulse: Pulse,
 }
 
-/// How fast a phase sends, over all workers.
+/// The rate of a phase, over all workers.
 #[derive(Debug, Clone)]
 pub enum Rhythm {
-    /// Each user sends its next request when the one before is answered.
+    /// Each user sends its next request when the previous one is answered.
     Closed,
-    /// At given times, on whoever is free.
+    /// At given times, on any free user.
     Open {
         /// The times.
         pace: Pace,
-        /// Requests in a second on average, for the report.
+        /// Requests per second on average, for the report.
         per_s: f64,
     },
     /// Each user at this rate.
     Each {
-        /// Requests in a second on one connection.
+        /// Requests per second on one connection.
         per_s: f64,
     },
 }
 
-/// What a phase is to do.
+/// The parameters of a phase.
 #[derive(Debug, Clone)]
 pub struct PhasePlan {
-    /// How fast it sends.
+    /// The rate.
     pub rhythm: Rhythm,
-    /// How long it sends; `None` to go on until the requests are sent or it is stopped.
+    /// The duration; `None` to continue until the requests are sent or the phase is stopped.
     pub longest: Option<Duration>,
-    /// How many requests it sends at most.
+    /// The largest number of requests.
     pub requests: Option<u64>,
 }
 
-/// What the one who watches a phase wants.
+/// The decision of the observer of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// The phase goes on.
+    /// The phase continues.
     GoOn,
-    /// It ends as if its time had come.
+    /// The phase ends as planned.
     Stop,
-    /// It ends at once, after a short time for what is on its way.
+    /// The phase ends at once, after a short time for requests in flight.
     Interrupt,
 }
 
@@ -116,7 +116,8 @@ impl ServiceFleet {
             Arc::clone(&cell),
         );
         let config = ShardConfig {
-            // What waits here is this program's own: the longest request, and some more of each connection.
+            // The waiting bytes are this program's own: the longest request, and a few of each
+            // connection.
             outbox_bytes_max: OUTBOX_BYTES_MAX,
             ..ShardConfig::default()
         };
@@ -132,7 +133,7 @@ impl ServiceFleet {
         &self.setup
     }
 
-    /// How long the generator's process has stood still since the fleet was started.
+    /// The time for which the generator's process has not run since the start of the fleet.
     #[must_use]
     pub fn stopped(&self) -> Duration {
         self.pulse.stopped()
@@ -150,7 +151,7 @@ impl ServiceFleet {
         self.wait(watch)
     }
 
-    /// Runs a phase, and waits until all of it is answered or given up.
+    /// Runs a phase, and waits until all of it is answered or abandoned.
     ///
     /// # Errors
     /// [`FleetError`].
@@ -163,7 +164,7 @@ impl ServiceFleet {
             .requests
             .map(|requests| Arc::new(Budget::new(requests)));
         let workers = self.workers.len();
-        // The workers' connections are spread evenly, whether they are open yet or not.
+        // The workers' connections are distributed evenly, whether they are open yet or not.
         let members: Vec<u64> = (0..workers)
             .map(|index| (index..self.setup.users).step_by(workers).count() as u64)
             .collect();
@@ -242,7 +243,7 @@ impl ServiceFleet {
     }
 }
 
-/// After an interruption, what is on its way has so long.
+/// After an interruption, requests in flight have this time.
 const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(50);

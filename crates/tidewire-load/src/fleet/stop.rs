@@ -1,15 +1,15 @@
-//! When a measurement ends.
+//! Stop rules: the end of a measurement.
 
 use std::time::Duration;
 
 /// The rule that ends a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum StopRule {
-    /// After so many operations on each connection.
+    /// After this number of operations on each connection.
     Count(u64),
-    /// After so much time.
+    /// After this time.
     Duration(Duration),
-    /// When the mean rate is known well enough.
+    /// When the mean rate is known precisely enough.
     Confidence(Confidence),
 }
 
@@ -18,14 +18,14 @@ pub enum StopRule {
 pub struct Confidence {
     /// Half the width of the interval divided by the mean, such as 0.02.
     pub half_width_max: f64,
-    /// Never before this.
+    /// The shortest duration.
     pub at_least: Duration,
-    /// In any case after this.
+    /// The longest duration.
     pub at_most: Duration,
 }
 
 impl StopRule {
-    /// The longest time the measurement may take; `None` when only the count ends it.
+    /// The longest duration of the measurement; `None` when only the count ends it.
     #[must_use]
     pub fn longest(&self) -> Option<Duration> {
         match *self {

@@ -1,4 +1,4 @@
-//! The load of a service as a program asks for it: a builder, and results as typed values.
+//! Builder of a load for programs, with results as typed values.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Load {
     }
 }
 
-/// Why a load has no outcome.
+/// The reason for which a load has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RunLoadError {
     /// An option is wrong: the caller's mistake.
@@ -61,7 +61,7 @@ impl Load {
         Self::with_options(LoadOptions::new(url))
     }
 
-    /// A load with options that this builder has no method for.
+    /// A load with options for which this builder has no method.
     #[must_use]
     pub fn with_options(options: LoadOptions) -> Self {
         Self {
@@ -71,42 +71,43 @@ impl Load {
         }
     }
 
-    /// Connections in all. Default 50.
+    /// Connections in total. Default 50.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.options.connections = connections;
         self
     }
 
-    /// How long to send. Default 10 s, without a number of requests.
+    /// The duration. Default 10 s, without a number of requests.
     #[must_use]
     pub fn duration(mut self, duration: Duration) -> Self {
         self.options.duration = Some(duration);
         self
     }
 
-    /// How many requests to send.
+    /// The number of requests.
     #[must_use]
     pub fn requests(mut self, requests: u64) -> Self {
         self.options.requests = Some(requests);
         self
     }
 
-    /// Requests a second over all connections, with latencies from the time at which each was due.
+    /// Requests per second over all connections, with latencies from the time at which each was
+    /// due.
     #[must_use]
     pub fn rate_per_s(mut self, rate: f64) -> Self {
         self.options.rate_per_s = Some(rate);
         self
     }
 
-    /// Requests or messages a second on each connection.
+    /// Requests or messages per second on each connection.
     #[must_use]
     pub fn messages_per_s(mut self, rate: f64) -> Self {
         self.options.each_per_s = Some(rate);
         self
     }
 
-    /// Searches the highest rate that keeps the expectations.
+    /// Searches for the highest rate at which the expectations hold.
     #[must_use]
     pub fn find_limit(mut self, search: FindLimit) -> Self {
         self.options.find_limit = Some(search);
@@ -142,7 +143,7 @@ impl Load {
         self
     }
 
-    /// How a message of a WebSocket load is known to have arrived.
+    /// The evidence that a message of a WebSocket load has arrived.
     #[must_use]
     pub fn reply(mut self, matching: Matching) -> Self {
         self.options.messages.matching = matching;
@@ -156,35 +157,35 @@ impl Load {
         self
     }
 
-    /// The statuses that are a success, such as `2xx,404`.
+    /// The statuses that count as a success, such as `2xx,404`.
     ///
     /// # Errors
-    /// It is no list of statuses.
+    /// The text is not a list of statuses.
     pub fn expect_status(mut self, text: &str) -> Result<Self, OptionError> {
         self.options.request.statuses = Some(statuses(text)?);
         Ok(self)
     }
 
-    /// What a figure has to be, such as `p99<20ms`.
+    /// The required value of a figure, such as `p99<20ms`.
     ///
     /// # Errors
-    /// It is no expectation.
+    /// The text is not an expectation.
     pub fn expect(mut self, text: &str) -> Result<Self, OptionError> {
         let expectation = text.parse().map_err(OptionError::new)?;
         self.options.expectations.push(expectation);
         Ok(self)
     }
 
-    /// Ends the load when a figure is known well enough, such as `p99:5%`.
+    /// Ends the load when a figure is known precisely enough, such as `p99:5%`.
     ///
     /// # Errors
-    /// It is no figure and width.
+    /// The text is not a figure and a precision.
     pub fn confidence(mut self, text: &str) -> Result<Self, OptionError> {
         self.options.precision = Some(text.parse().map_err(OptionError::new)?);
         Ok(self)
     }
 
-    /// Called about twenty times a second while the load runs, on the thread that runs it.
+    /// Called about twenty times per second while the load runs, on the thread that runs it.
     #[must_use]
     pub fn on_progress(mut self, show: impl FnMut(&LoadLive) + 'static) -> Self {
         self.on_progress = Some(Box::new(show));
@@ -197,7 +198,7 @@ impl Load {
         Arc::clone(&self.stop)
     }
 
-    /// Runs the load. Takes as long as it does.
+    /// Runs the load and blocks until it ends.
     ///
     /// # Errors
     /// An option is wrong, or the load cannot run here. A service that fails is an outcome, not an error.
@@ -222,7 +223,7 @@ impl LoadProgress for Shown {
     }
 }
 
-/// What came of a load.
+/// The outcome of a load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadOutcome {
     report: Report,
@@ -230,7 +231,7 @@ pub struct LoadOutcome {
 }
 
 impl LoadOutcome {
-    /// The whole report, as it is written to files.
+    /// The complete report, as it is written to files.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report
@@ -239,19 +240,19 @@ impl LoadOutcome {
     /// The result of the load.
     ///
     /// # Panics
-    /// Never: a load has a result.
+    /// Never: every load has a result.
     #[must_use]
     pub fn result(&self) -> &TestResult {
         &self.report.results[0]
     }
 
-    /// Successful requests or messages in a second.
+    /// Successful requests or messages per second.
     #[must_use]
     pub fn rate_per_s(&self) -> f64 {
         self.result().rate_per_s.unwrap_or(0.0)
     }
 
-    /// Latency of the successes; `None` without any.
+    /// Latency of the successful requests; `None` without any.
     #[must_use]
     pub fn latency(&self) -> Option<&Latency> {
         self.result().latency_us.as_ref()

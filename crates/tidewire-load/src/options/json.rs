@@ -1,4 +1,5 @@
-//! The options of a load as JSON, with the names of the command line: what the bindings of other languages use.
+//! The options of a load as JSON, with the names of the command line; the bindings of other
+//! languages use it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::plan::load::FindLimit;
 use crate::worker::messages::Pointer;
 use crate::worker::websocket::profile::Profile;
 
-/// The options as they are written.
+/// The options in their JSON form.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Written {
@@ -79,10 +80,11 @@ struct Written {
 }
 
 impl LoadOptions {
-    /// Options from a JSON object with the names of the command line's flags; what is absent has its default.
+    /// Options from a JSON object with the names of the command line's flags; an absent option has
+    /// its default.
     ///
     /// # Errors
-    /// A name that is none, or a value that is wrong.
+    /// An unknown name, or a wrong value.
     pub fn from_json(url: &str, json: &str) -> Result<Self, OptionError> {
         let written: Written = serde_json::from_str(json).map_err(OptionError::new)?;
         written.options(url)
@@ -189,7 +191,7 @@ impl Written {
             Some("v1") => Some(Profile::V1),
             Some(other) => {
                 return Err(OptionError::new(format_args!(
-                    "`{other}` is no profile: write raw or v1"
+                    "`{other}` is not a profile: write raw or v1"
                 )));
             }
         };
@@ -219,7 +221,7 @@ impl Written {
 
 fn seconds(seconds: f64) -> Result<Duration, OptionError> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| OptionError::new(format_args!("{seconds} is no time in seconds")))
+        .map_err(|_| OptionError::new(format_args!("{seconds} is not a time in seconds")))
 }
 
 #[cfg(test)]
@@ -245,6 +247,6 @@ mod tests {
         assert!(error(r#"{"conections":1}"#).contains("unknown field `conections`"));
         assert!(error(r#"{"profile":"v2"}"#).contains("raw or v1"));
         assert!(error(r#"{"body":"a","form":{}}"#).contains("several bodies"));
-        assert!(error(r#"{"duration_s":-1}"#).contains("no time"));
+        assert!(error(r#"{"duration_s":-1}"#).contains("not a time"));
     }
 }

@@ -1,4 +1,4 @@
-//! The options of a load of a service, and the plan that they make.
+//! The options of a load of a service, and the plan that follows from them.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ use crate::worker::template::Names;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 
-/// Everything that a load of a service can be told.
+/// All options of a load of a service.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
     /// `http://`, `https://`, `ws://` or `wss://`.
@@ -39,80 +39,82 @@ pub struct LoadOptions {
     pub messages: MessageOptions,
     /// A file with several requests or messages.
     pub scenario: Option<PathBuf>,
-    /// Connections in all. Default 50.
+    /// Connections in total. Default 50.
     pub connections: usize,
-    /// New connections a second; by default all of them before the clock starts.
+    /// New connections per second; by default all of them before the clock starts.
     pub ramp_per_s: Option<f64>,
     /// Numbers of connections over time, instead of `connections`.
     pub connection_stages: Option<Vec<(Duration, f64)>>,
-    /// How long to send. Default 10 s, unless `requests` is given.
+    /// The duration. Default 10 s, unless `requests` is given.
     pub duration: Option<Duration>,
-    /// How many requests to send at most.
+    /// The largest number of requests.
     pub requests: Option<u64>,
-    /// Sending before the measurement. Default none.
+    /// Duration of the load before the measurement. Default none.
     pub warm_up: Duration,
-    /// Requests a second over all connections; by default the next when the one before is answered.
+    /// Requests per second over all connections; by default the next when the previous one is
+    /// answered.
     pub rate_per_s: Option<f64>,
-    /// Requests or messages a second on each connection.
+    /// Requests or messages per second on each connection.
     pub each_per_s: Option<f64>,
     /// Rates over time.
     pub stages: Option<Vec<(Duration, f64)>>,
-    /// A rate is kept with random gaps.
+    /// A rate has random gaps.
     pub poisson: bool,
-    /// Searches the highest rate that keeps the expectations.
+    /// Searches for the highest rate at which the expectations hold.
     pub find_limit: Option<FindLimit>,
-    /// Requests on their way on each connection. Default 1.
+    /// Requests in flight on each connection. Default 1.
     pub in_flight: u32,
-    /// Whether a connection is used again. Default true.
+    /// Whether a connection is reused. Default true.
     pub keep_alive: bool,
     /// A connection is replaced after this many requests.
     pub requests_per_connection: Option<u64>,
-    /// Redirects that are followed for one request. Default 0.
+    /// Redirects to follow per request. Default 0.
     pub redirects: u32,
-    /// Whether compressed responses are asked for. Default false.
+    /// Whether the requests ask for compressed responses. Default false.
     pub compressed: bool,
-    /// How long to wait for what.
+    /// Timeouts.
     pub timeouts: ServiceTimeouts,
     /// Threads. Default half of the machine's cores, at least one.
     pub threads: usize,
     /// Certificates.
     pub tls: TlsOptions,
-    /// An HTTP proxy, as `http://host:port` or `http://user:password@host:port`. It forwards requests of `http://`, and
-    /// is asked for a tunnel (CONNECT) to everything else.
+    /// An HTTP proxy, as `http://host:port` or `http://user:password@host:port`. It forwards
+    /// requests of `http://`, and opens a tunnel (CONNECT) for everything else.
     pub proxy: Option<String>,
     /// A Unix socket instead of the URL's host and port.
     pub unix_socket: Option<PathBuf>,
     /// Source addresses, in turn.
     pub source_addresses: Vec<IpAddr>,
-    /// Addresses for hosts, as `host:port:address`, instead of what they resolve to.
+    /// Addresses for hosts, as `host:port:address`, instead of their resolved addresses.
     pub resolve: Vec<String>,
-    /// What is expected of the figures.
+    /// The expectations of the figures.
     pub expectations: Vec<Expectation>,
-    /// Ends the load when an expectation has been broken for so long.
+    /// Ends the load when an expectation has been broken for this long.
     pub abort_after: Option<Duration>,
-    /// Weighs both sides: memory of each connection, and of the server after they are closed.
+    /// Measures the memory of both sides: per connection, and of the server after they are closed.
     pub memory: bool,
-    /// Ends the load when a figure is known so well; at the latest after the duration, which is then 5 minutes by
-    /// default.
+    /// Ends the load when a figure is known this precisely; at the latest after the duration, which
+    /// is then 5 minutes by default.
     pub precision: Option<Precision>,
-    /// The server's process, if its listening port does not tell.
+    /// The server's process, if its listening port does not identify it.
     pub server_pid: Option<u32>,
-    /// What random choices are drawn from. Default 1.
+    /// The seed of random choices. Default 1.
     pub seed: u64,
     /// The command line, for the report.
     pub command: Option<String>,
 }
 
-/// Whom to trust, and what to prove oneself with.
+/// Trusted authorities, and the client's own certificate.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
     /// A PEM file with the authorities to trust; by default those that browsers trust.
     pub ca: Option<PathBuf>,
-    /// A PEM file with a certificate chain for servers that ask for one.
+    /// A PEM file with a certificate chain for servers that request one.
     pub cert: Option<PathBuf>,
     /// A PEM file with its key.
     pub key: Option<PathBuf>,
-    /// The name that is asked for and that the certificate has to be for; the URL's host by default.
+    /// The server name that is sent and that the certificate must contain; the URL's host by
+    /// default.
     pub sni: Option<String>,
     /// Any certificate is accepted.
     pub insecure: bool,
@@ -161,10 +163,10 @@ impl LoadOptions {
         }
     }
 
-    /// The plan. Resolves the host, which may take the resolver's time.
+    /// The plan. Resolves the host, which blocks until the resolver answers.
     ///
     /// # Errors
-    /// An option that is wrong, or that does not go with another.
+    /// An option that is wrong, or that conflicts with another.
     pub fn plan(&self) -> Result<LoadPlan, OptionError> {
         let parts = Parts::of_service(&self.url).map_err(OptionError::new)?;
         let (users, growth) = self.growth()?;
@@ -174,12 +176,12 @@ impl LoadOptions {
         let has_think = script.steps.iter().any(|step| step.think.is_some());
         if self.in_flight > 1 && (has_think || script.is_journey()) {
             return Err(OptionError::new(
-                "a user of a journey, or one that thinks, has one request on its way: leave --in-flight out",
+                "a user of a journey, or one that thinks, has one request in flight: remove --in-flight",
             ));
         }
         if self.redirects > 0 && self.in_flight > 1 {
             return Err(OptionError::new(
-                "--redirects needs one request on its way on each connection: leave --in-flight out",
+                "--redirects needs one request in flight per connection: remove --in-flight",
             ));
         }
         let endpoint = self.endpoint(&parts)?;
@@ -223,7 +225,7 @@ impl LoadOptions {
     fn growth(&self) -> Result<(usize, Growth), OptionError> {
         match (&self.connection_stages, self.ramp_per_s) {
             (Some(_), Some(_)) => Err(OptionError::new(
-                "--connection-stages and --ramp-per-s exclude each other: the stages say how the number grows",
+                "--connection-stages and --ramp-per-s exclude each other: the stages define how the number grows",
             )),
             (Some(stages), None) => {
                 let most = stages.iter().map(|stage| stage.1).fold(0.0, f64::max);
@@ -248,17 +250,19 @@ impl LoadOptions {
         let given: Vec<&str> = rates.into_iter().flatten().collect();
         if given.len() > 1 {
             return Err(OptionError::new(format_args!(
-                "{} exclude each other: each says how fast to send",
+                "{} exclude each other: each defines the rate",
                 given.join(" and ")
             )));
         }
         if users == 0 || self.in_flight == 0 || self.requests == Some(0) {
             return Err(OptionError::new(
-                "there is nothing to do: connections, requests and requests in flight have to be at least 1",
+                "there is nothing to do: connections, requests and requests in flight must be at least 1",
             ));
         }
         if self.duration.is_some_and(|duration| duration.is_zero()) {
-            return Err(OptionError::new("a load of no time sends nothing"));
+            return Err(OptionError::new(
+                "a load without duration sends nothing: give a time above 0",
+            ));
         }
         if self.in_flight > IN_FLIGHT_MAX {
             return Err(OptionError::new(format_args!(
@@ -287,7 +291,9 @@ impl LoadOptions {
         if let Some(stages) = &self.stages {
             let sum: f64 = stages.iter().map(|stage| stage.1).sum();
             if sum <= 0.0 {
-                return Err(OptionError::new("--stages have no rate above 0"));
+                return Err(OptionError::new(
+                    "--stages has no rate above 0: give at least one",
+                ));
             }
             let pace = Pace::stages(stages, self.poisson, self.seed);
             let whole = stages.iter().map(|stage| stage.0).sum::<Duration>();
@@ -344,12 +350,12 @@ impl LoadOptions {
         }
     }
 
-    /// What users and the service say to each other.
+    /// The protocol between users and the service.
     fn dialogue(&self, parts: &Parts<'_>) -> Result<DialogueKind, OptionError> {
         if !parts.is_websocket {
             if self.messages.deflate {
                 return Err(OptionError::new(
-                    "--deflate is for ws:// and wss://: --compressed asks for compressed responses",
+                    "--deflate is for ws:// and wss://: use --compressed for compressed responses",
                 ));
             }
             return Ok(DialogueKind::Http);
@@ -381,7 +387,7 @@ impl LoadOptions {
         })))
     }
 
-    /// What requests through a proxy begin with, and the headers that it wants.
+    /// The prefix of request targets through a proxy, and the headers that the proxy needs.
     fn proxy_parts(
         &self,
         parts: &Parts<'_>,
@@ -446,10 +452,10 @@ impl LoadOptions {
         };
         let addresses = (host, port).to_socket_addrs();
         let addresses: Vec<SocketAddr> = addresses.map_err(|error| unresolved(&error))?.collect();
-        first_reachable(&addresses).ok_or_else(|| unresolved(&"it has none"))
+        first_reachable(&addresses).ok_or_else(|| unresolved(&"it has no address"))
     }
 
-    /// More loopback addresses where one has too few ports.
+    /// Additional loopback addresses if one has too few ports.
     fn sources(&self, endpoint: &Endpoint, users: usize) -> Arc<[IpAddr]> {
         if !self.source_addresses.is_empty() {
             return self.source_addresses.clone().into();
@@ -458,7 +464,8 @@ impl LoadOptions {
             Address::Tcp(address) => address.ip().is_ipv4() && address.ip().is_loopback(),
             Address::Unix(_) => false,
         };
-        // Each connection that this side closes keeps its port for a while, unless the system takes it again.
+        // Each connection that this side closes keeps its port for a while, unless the system
+        // reuses it.
         let wanted = match (is_loopback, self.keep_alive) {
             (false, _) => return Arc::new([]),
             (true, false) if !preflight::reuses_ports() => {
@@ -500,7 +507,7 @@ impl TlsOptions {
     }
 }
 
-/// Whether a proxy cannot read what is sent, so that it has to open a tunnel.
+/// Whether a proxy cannot read the requests, so that it must open a tunnel.
 fn needs_tunnel(parts: &Parts<'_>) -> bool {
     parts.is_secure || parts.is_websocket
 }
@@ -524,5 +531,5 @@ const DURATION_UNTIL_KNOWN: Duration = Duration::from_secs(300);
 const HANDSHAKES_IN_FLIGHT_MAX: usize = 256;
 const IN_FLIGHT_MAX: u32 = 10_000;
 
-/// Ports that short connections may wait on: with fewer, a fast run ends for want of ports.
+/// Ports that closed short connections may occupy: with fewer, a fast run runs out of ports.
 const PORTS_OF_SHORT_CONNECTIONS: u64 = 150_000;

@@ -1,4 +1,4 @@
-//! The messages of a WebSocket load as a user writes them.
+//! The messages of a WebSocket load in the form of the user's options.
 
 use std::path::PathBuf;
 
@@ -11,25 +11,25 @@ use crate::worker::script::{Checks, Encoded, Script, Step};
 use crate::worker::template::{Escape, Feed, Names, Template};
 use crate::worker::websocket::profile::Profile;
 
-/// What a session of a WebSocket load is like.
+/// The parameters of a session of a WebSocket load.
 #[derive(Debug, Clone, Default)]
 pub struct MessageOptions {
-    /// The message, as a template; [`DEFAULT_MESSAGE`] without this and without a file.
+    /// The message, as a template; [`DEFAULT_MESSAGE`] if neither this nor a file is given.
     pub message: Option<String>,
-    /// A file with one message a line, sent in turn.
+    /// A file with one message per line, sent in turn.
     pub file: Option<PathBuf>,
     /// Messages that each connection sends once, before anything else.
     pub subscribe: Vec<String>,
-    /// How a message is known to have arrived.
+    /// The evidence that a message has arrived.
     pub matching: Matching,
-    /// The field of a message from the server that says when it was made.
+    /// The field of the server's messages that contains the time of their creation.
     pub stamp: Option<Pointer>,
-    /// Messages are binary, and not text.
+    /// Messages are binary, not text.
     pub is_binary: bool,
-    /// Messages are compressed by permessage-deflate, without memory between them; a server that does not accept that
-    /// fails the connection.
+    /// Messages are compressed by permessage-deflate, without memory between them; a server that
+    /// does not accept this fails the connection.
     pub deflate: bool,
-    /// What a session says besides its messages; RFC 6455 and nothing else by default.
+    /// The protocol of a session besides its messages; only RFC 6455 by default.
     pub profile: Option<Profile>,
     /// Sent as `Authorization: Bearer …`.
     pub token: Option<String>,
@@ -50,7 +50,7 @@ impl MessageOptions {
         };
         let shown = path.display();
         let lines = std::fs::read(path)
-            .map_err(|error| OptionError::new(format_args!("{shown}: cannot be read: {error}")))?;
+            .map_err(|error| OptionError::new(format_args!("cannot read {shown}: {error}")))?;
         let rows: Vec<Vec<Vec<u8>>> = lines
             .split(|byte| *byte == b'\n')
             .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
@@ -58,7 +58,9 @@ impl MessageOptions {
             .map(|line| vec![line.to_vec()])
             .collect();
         if rows.is_empty() {
-            return Err(OptionError::new(format_args!("{shown}: it has no message")));
+            return Err(OptionError::new(format_args!(
+                "{shown} contains no message: write one per line"
+            )));
         }
         let names = Names {
             captured: Vec::new(),
@@ -74,7 +76,7 @@ impl MessageOptions {
         })
     }
 
-    /// What each connection sends first.
+    /// The first messages of each connection.
     ///
     /// # Errors
     /// A template is wrong.
@@ -93,7 +95,7 @@ impl RequestOptions {
     /// There is no body, or it is a wrong template.
     pub(super) fn message_step(&self, names: &Names) -> Result<Step, OptionError> {
         let body = self.body.as_ref().map(BodyOptions::bytes).ok_or_else(|| {
-            OptionError::new("a message needs a content: give body, body_file or json")
+            OptionError::new("a message needs content: give body, body_file or json")
         })?;
         let name = self.name.as_deref().unwrap_or("message");
         let step = step(name, &body, names)?;
@@ -124,22 +126,22 @@ fn template(text: &[u8], names: &Names) -> Result<Template, OptionError> {
     Ok(template)
 }
 
-/// How a message is known to have arrived: `pong`, `order` or `field:NAME`.
+/// The evidence that a message has arrived: `pong`, `order` or `field:NAME`.
 ///
 /// # Errors
-/// It is none of them.
+/// The text is none of them.
 pub fn matching(text: &str) -> Result<Matching, OptionError> {
     match text.split_once(':') {
         None if text == "pong" => Ok(Matching::None),
         None if text == "order" => Ok(Matching::Order),
         Some(("field", name)) if !name.is_empty() => Ok(Matching::Field(Pointer::new(name))),
         _ => Err(OptionError::new(format_args!(
-            "`{text}` is no way to match replies: write pong, order, or field:NAME such as field:id or field:/p/id"
+            "`{text}` does not define how to match replies: write pong, order, or field:NAME such as field:id or field:/p/id"
         ))),
     }
 }
 
-/// What is sent if nothing else is asked for.
+/// The default message.
 pub const DEFAULT_MESSAGE: &str =
     r#"{"type":"message","seq":{{seq}},"user":{{user}},"at":{{now_ms}}}"#;
 
@@ -174,7 +176,7 @@ mod tests {
         };
         let script = options.script().unwrap();
         assert_eq!(script.feeds[0].rows.len(), 2);
-        // A line is sent as it is.
+        // A line is sent unchanged.
         assert_eq!(script.feeds[0].rows[1][0], b"two {{seq}}");
         std::fs::write(&path, "\n").unwrap();
         assert!(options.script().unwrap_err().0.contains("no message"));

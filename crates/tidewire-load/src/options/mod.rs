@@ -1,4 +1,4 @@
-//! Options: what a user writes, read into the values of a plan.
+//! Options: the user's input, parsed into the values of a plan.
 
 pub mod builder;
 mod json;
@@ -9,7 +9,7 @@ pub mod quantity;
 pub mod request;
 pub mod scenario;
 
-/// A mistake of whoever wrote the options, in one line that says what to do.
+/// A mistake in the options, in one line that says what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionError(pub String);

@@ -11,7 +11,7 @@ use super::OptionError;
 use super::request::USER_AGENT;
 use crate::worker::target::{Parts, redacted};
 
-/// A proxy as its URL names it.
+/// A proxy in the form of its URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     pub(super) host: String,
@@ -24,7 +24,7 @@ impl Proxy {
     /// Reads `http://host:port` or `http://user:password@host:port`, with user and password percent-encoded.
     ///
     /// # Errors
-    /// It is no such URL. The password is not in the message.
+    /// The text is not such a URL. The message does not contain the password.
     pub(super) fn parse(url: &str) -> Result<Self, OptionError> {
         let wrong = |what: &dyn fmt::Display| OptionError::new(format_args!("--proxy: {what}"));
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -50,7 +50,7 @@ impl Proxy {
         })
     }
 
-    /// The headers that the proxy wants of each request that it is to read.
+    /// The headers that the proxy needs in each request that it forwards.
     pub(super) fn headers(&self) -> Vec<(String, String)> {
         let name = || "Proxy-Authorization".to_owned();
         let value = self.authorization.iter();
@@ -60,7 +60,7 @@ impl Proxy {
     /// The request for a tunnel to a server.
     ///
     /// # Errors
-    /// The server's name can be in no request.
+    /// The server's name is not valid in a request.
     pub(super) fn connect(&self, parts: &Parts<'_>) -> Result<Arc<[u8]>, OptionError> {
         let authority = match parts.host.contains(':') {
             true => format!("[{}]:{}", parts.host, parts.port),
@@ -85,7 +85,7 @@ impl Proxy {
 
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A password is a secret; a log should not hold it.
+        // A password is secret; a log must not contain it.
         write!(f, "Proxy({}:{})", self.host, self.port)
     }
 }

@@ -1,4 +1,4 @@
-//! Quantities as people write them: `10s`, `500ms`, `1.5k`, `10s:1k,30s:5k`.
+//! Quantities in the form of a command line: `10s`, `500ms`, `1.5k`, `10s:1k,30s:5k`.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use super::OptionError;
 /// A time with its unit: `ns`, `us`, `ms`, `s`, `m` or `h`; a number alone is seconds.
 ///
 /// # Errors
-/// It is none, or negative.
+/// The text is not a time, or is negative.
 pub fn duration(text: &str) -> Result<Duration, OptionError> {
     let wrong = || {
         OptionError::new(format_args!(
-            "`{text}` is no time: write a number and a unit, such as 500ms, 10s or 2m"
+            "`{text}` is not a time: write a number and a unit, such as 500ms, 10s or 2m"
         ))
     };
     let trimmed = text.trim();
@@ -35,11 +35,11 @@ pub fn duration(text: &str) -> Result<Duration, OptionError> {
 /// A number that may end in `k`, `M` or `G`.
 ///
 /// # Errors
-/// It is none, or negative.
+/// The text is not a number, or is negative.
 pub fn number(text: &str) -> Result<f64, OptionError> {
     let wrong = || {
         OptionError::new(format_args!(
-            "`{text}` is no number: write digits, with k, M or G for thousands, millions or billions"
+            "`{text}` is not a number: write digits, with k, M or G for thousands, millions or billions"
         ))
     };
     let trimmed = text.trim();
@@ -60,28 +60,28 @@ pub fn number(text: &str) -> Result<f64, OptionError> {
 /// A whole number that may end in `k`, `M` or `G`.
 ///
 /// # Errors
-/// It is none, or has a fraction.
+/// The text is not a number, or has a fraction.
 pub fn count(text: &str) -> Result<u64, OptionError> {
     let number = number(text)?;
     if number.fract() != 0.0 || number > 9e15 {
         return Err(OptionError::new(format_args!(
-            "`{text}` is no whole number"
+            "`{text}` is not a whole number"
         )));
     }
     Ok(number as u64)
 }
 
-/// Stages such as `10s:1k,30s:5k,10s:0`: in each time, in a straight line to the number behind it.
+/// Stages such as `10s:1k,30s:5k,10s:0`: in each time, in a straight line to the number after it.
 ///
 /// # Errors
-/// A part is no time and number.
+/// A part is not a time and a number.
 pub fn stages(text: &str) -> Result<Vec<(Duration, f64)>, OptionError> {
     let stages: Result<Vec<_>, OptionError> = text
         .split(',')
         .map(|part| {
             let (time, target) = part.split_once(':').ok_or_else(|| {
                 OptionError::new(format_args!(
-                    "`{part}` is no stage: write a time, a colon and a number, such as 10s:1k"
+                    "`{part}` is not a stage: write a time, a colon and a number, such as 10s:1k"
                 ))
             })?;
             Ok((duration(time)?, number(target)?))
@@ -90,7 +90,7 @@ pub fn stages(text: &str) -> Result<Vec<(Duration, f64)>, OptionError> {
     let stages = stages?;
     if stages.iter().all(|(time, _)| time.is_zero()) {
         return Err(OptionError::new(format_args!(
-            "`{text}`: the stages take no time"
+            "`{text}`: the stages have no duration: give at least one a time above 0"
         )));
     }
     Ok(stages)
@@ -109,7 +109,7 @@ mod tests {
         );
         for wrong in ["", "s", "-1s", "10 parsecs", "1e3s", "1..2s"] {
             let error = duration(wrong).unwrap_err().to_string();
-            assert!(error.contains("is no time"), "{wrong}: {error}");
+            assert!(error.contains("is not a time"), "{wrong}: {error}");
         }
     }
 
@@ -132,6 +132,6 @@ mod tests {
             [(s(10), 1e3), (s(30), 5e3), (s(10), 0.0)]
         );
         assert!(stages("10s").unwrap_err().0.contains("such as 10s:1k"));
-        assert!(stages("0s:5").unwrap_err().0.contains("no time"));
+        assert!(stages("0s:5").unwrap_err().0.contains("no duration"));
     }
 }

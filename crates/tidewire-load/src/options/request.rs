@@ -1,4 +1,4 @@
-//! A request as a user writes it, made into a step of a script.
+//! A request in the form of the user's options, translated into a step of a script.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::OptionError;
 use crate::worker::script::{Capture, Checks, Encoded, Step};
 use crate::worker::template::{Escape, Names, Template};
 
-/// A request and what its response has to be.
+/// A request and the checks of its response.
 #[derive(Debug, Clone, Default)]
 pub struct RequestOptions {
     /// Its name in a report; the method and the path by default.
@@ -25,13 +25,13 @@ pub struct RequestOptions {
     pub cookies: Vec<(String, String)>,
     /// The body.
     pub body: Option<BodyOptions>,
-    /// Statuses that are a success; up to 399 by default.
+    /// Statuses that count as a success; up to 399 by default.
     pub statuses: Option<Vec<RangeInclusive<u16>>>,
-    /// A text that the body has to contain.
+    /// A text that the body must contain.
     pub body_contains: Option<String>,
-    /// The length that the body has to have.
+    /// The required length of the body.
     pub body_bytes: Option<u64>,
-    /// What is taken from the response.
+    /// The values to capture from the response.
     pub captures: Vec<Capture>,
     /// How long the user waits after the response.
     pub think: Option<RangeInclusive<Duration>>,
@@ -72,20 +72,20 @@ impl BodyOptions {
     }
 }
 
-/// What all requests of a load have in common.
+/// The properties that all requests of a load share.
 #[derive(Debug, Clone)]
 pub struct RequestFrame<'a> {
     /// The value of `Host`.
     pub host: &'a str,
     /// Path and query of requests that name none.
     pub path: &'a str,
-    /// What a proxy wants before the path, such as `http://host:port`.
+    /// The prefix of the path for a proxy, such as `http://host:port`.
     pub prefix: &'a str,
-    /// Whether the connection is used again.
+    /// Whether the connection is reused.
     pub keeps_alive: bool,
     /// Headers that every request has, such as a proxy's credentials.
     pub headers: &'a [(String, String)],
-    /// Whether compressed responses are asked for.
+    /// Whether the requests ask for compressed responses.
     pub accepts_encoded: bool,
 }
 
@@ -93,7 +93,7 @@ impl RequestOptions {
     /// The step of a script.
     ///
     /// # Errors
-    /// A part that no request may have, or a template that is wrong.
+    /// A part that is not valid in a request, or a wrong template.
     pub fn step(&self, frame: &RequestFrame<'_>, names: &Names) -> Result<Step, OptionError> {
         let body = self.body.as_ref().map(BodyOptions::bytes);
         let method = self.method.clone().unwrap_or_else(|| {
@@ -131,7 +131,7 @@ impl RequestOptions {
         })
     }
 
-    /// The headers with those that were not given.
+    /// The given headers and the default ones.
     fn all_headers(&self, frame: &RequestFrame<'_>) -> Vec<(String, String)> {
         let mut headers: Vec<(String, String)> = frame.headers.to_vec();
         headers.extend(self.headers.iter().cloned());
@@ -168,7 +168,7 @@ impl RequestOptions {
     }
 }
 
-/// Encodes a request as far as it is the same each time.
+/// Encodes the constant parts of a request.
 fn encode(
     method: &str,
     target: &str,
@@ -182,7 +182,7 @@ fn encode(
     content
         .push(body.as_deref().unwrap_or(b""), names, Escape::None)
         .map_err(|error| wrong(&error))?;
-    // Checked as it is written: templates put in only what fits their place.
+    // Checked in the form of the template: values insert only text that is valid in their place.
     let plain = |text: &str| text.replace("{{", "").replace("}}", "").replace(' ', "");
     let shown: Vec<(&str, &str)> = headers
         .iter()
@@ -263,7 +263,7 @@ pub fn header(text: &str) -> Result<(String, String), OptionError> {
             Ok((name.trim().to_owned(), value.trim().to_owned()))
         }
         _ => Err(OptionError::new(format_args!(
-            "`{text}` is no header: write a name, a colon and a value, such as 'Accept: text/html'"
+            "`{text}` is not a header: write a name, a colon and a value, such as 'Accept: text/html'"
         ))),
     }
 }
@@ -284,11 +284,11 @@ pub fn pair(text: &str) -> Result<(String, String), OptionError> {
 /// Statuses such as `200`, `2xx,301` or `200-299`; `any` for all.
 ///
 /// # Errors
-/// A part is no status.
+/// A part is not a status.
 pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, OptionError> {
     let wrong = |part: &str| {
         OptionError::new(format_args!(
-            "`{part}` is no status: write 200, 2xx, 200-299 or any, with commas between them"
+            "`{part}` is not a status: write 200, 2xx, 200-299 or any, with commas between them"
         ))
     };
     let number = |part: &str| {
@@ -317,7 +317,7 @@ pub fn statuses(text: &str) -> Result<Vec<RangeInclusive<u16>>, OptionError> {
         .collect()
 }
 
-/// Percent-encoded as forms are; values of templates stay as they are.
+/// Percent-encoded as in forms; values of templates stay unchanged.
 fn encoded(text: &str) -> String {
     if text.contains("{{") {
         return text.to_owned();
@@ -338,7 +338,7 @@ fn encoded(text: &str) -> String {
 /// Methods of requests that may be sent twice (RFC 9110, section 9.2.2).
 const IDEMPOTENT: [&str; 6] = ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"];
 
-/// What the lab calls itself.
+/// The lab's `User-Agent`.
 pub const USER_AGENT: &str = concat!("tidewire-load/", env!("CARGO_PKG_VERSION"));
 
 #[cfg(test)]

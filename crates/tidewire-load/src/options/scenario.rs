@@ -12,11 +12,11 @@ use super::{OptionError, quantity};
 use crate::worker::script::{Capture, CaptureFrom, Script, Step, StepOrder};
 use crate::worker::template::{Feed, Names};
 
-/// A scenario as a file holds it.
+/// A scenario in the form of its file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// `weighted` or `journey`; weighted if any request has a weight, else a journey.
+    /// `weighted` or `journey`; weighted if any request has a weight, otherwise a journey.
     #[serde(default)]
     pub order: Option<ScenarioOrder>,
     /// Data files, by a name of the user's choice. Their columns are values of templates.
@@ -27,7 +27,7 @@ pub struct Scenario {
     pub requests: Vec<ScenarioRequest>,
 }
 
-/// Which request comes next.
+/// The choice of the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScenarioOrder {
@@ -66,14 +66,15 @@ enum StatusText {
 }
 
 impl Scenario {
-    /// Reads a file: TOML, or JSON Lines with one request a line if its name ends in `.jsonl` or `.ndjson`.
+    /// Reads a file: TOML, or JSON Lines with one request per line if its name ends in `.jsonl` or
+    /// `.ndjson`.
     ///
     /// # Errors
-    /// The file cannot be read, or is no scenario: where and why.
+    /// The file cannot be read, or is not a scenario: the message says where and why.
     pub fn read(path: &Path) -> Result<Self, OptionError> {
         let shown = path.display();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| OptionError::new(format_args!("{shown}: cannot be read: {error}")))?;
+            .map_err(|error| OptionError::new(format_args!("cannot read {shown}: {error}")))?;
         let scenario = if has_ending(path, &["jsonl", "ndjson"]) {
             Self::of_lines(&text)
         } else {
@@ -83,7 +84,7 @@ impl Scenario {
             scenario.map_err(|error| OptionError::new(format_args!("{shown}: {error}")))?;
         if scenario.requests.is_empty() {
             return Err(OptionError::new(format_args!(
-                "{shown}: it has no request: write at least one [[request]]"
+                "{shown} has no request: write at least one [[request]]"
             )));
         }
         Ok(scenario.relative_to(path.parent().unwrap_or(Path::new("."))))
@@ -105,7 +106,7 @@ impl Scenario {
         })
     }
 
-    /// Files are named from the folder of the scenario.
+    /// Paths of files are relative to the folder of the scenario.
     fn relative_to(mut self, folder: &Path) -> Self {
         for path in self.data.values_mut() {
             *path = folder.join(&*path);
@@ -121,7 +122,7 @@ impl Scenario {
     /// The script that users follow.
     ///
     /// # Errors
-    /// A request, a template or a data file is wrong: which and why.
+    /// A request, a template or a data file is wrong: the message says which and why.
     pub fn script(&self, frame: &RequestFrame<'_>) -> Result<Script, OptionError> {
         self.script_of(|options, names| options.step(frame, names))
     }
@@ -129,7 +130,7 @@ impl Scenario {
     /// The same for a WebSocket load: the bodies of the requests are the messages.
     ///
     /// # Errors
-    /// A message, a template or a data file is wrong: which and why.
+    /// A message, a template or a data file is wrong: the message says which and why.
     pub fn message_script(&self) -> Result<Script, OptionError> {
         self.script_of(RequestOptions::message_step)
     }
@@ -177,7 +178,7 @@ impl Scenario {
         });
         match order {
             ScenarioOrder::Journey if has_weights => Err(OptionError::new(
-                "a journey has no weights: leave them out, or write order = \"weighted\"",
+                "a journey has no weights: remove them, or write order = \"weighted\"",
             )),
             ScenarioOrder::Journey => Ok(StepOrder::InOrder),
             ScenarioOrder::Weighted => {
@@ -230,7 +231,7 @@ impl ScenarioRequest {
             None => None,
             Some(path) => {
                 let bytes = std::fs::read(path).map_err(|error| {
-                    OptionError::new(format_args!("{}: cannot be read: {error}", path.display()))
+                    OptionError::new(format_args!("cannot read {}: {error}", path.display()))
                 })?;
                 Some(BodyOptions::Bytes(bytes))
             }
@@ -253,7 +254,7 @@ impl ScenarioRequest {
         let body = given.next();
         match given.next() {
             Some(_) => Err(OptionError::new(
-                "it has several bodies: give one of body, body_file, json and form",
+                "the request has several bodies: give one of body, body_file, json and form",
             )),
             None => Ok(body),
         }
@@ -285,19 +286,20 @@ impl ScenarioRequest {
 /// A time to think: `1s`, or `1s..3s` for one drawn between the two.
 ///
 /// # Errors
-/// It is none, or the second is less than the first.
+/// The text is not a time, or the second time is less than the first.
 pub fn think(text: &str) -> Result<RangeInclusive<Duration>, OptionError> {
     let (from, to) = text.split_once("..").unwrap_or((text, text));
     let (from, to) = (quantity::duration(from)?, quantity::duration(to)?);
     if from > to {
         return Err(OptionError::new(format_args!(
-            "`{text}`: the second time is less than the first"
+            "`{text}`: the second time is less than the first: exchange them"
         )));
     }
     Ok(from..=to)
 }
 
-/// Reads a data file: CSV with the columns' names in its first line, or JSON Lines with one object a line.
+/// Reads a data file: CSV with the columns' names in its first line, or JSON Lines with one object
+/// per line.
 fn read_feed(path: &Path) -> Result<Feed, OptionError> {
     let wrong = |error: &dyn std::fmt::Display| {
         OptionError::new(format_args!("{}: {error}", path.display()))

@@ -1,4 +1,4 @@
-//! Plans: which measurements a run makes, in which order, and what each needs of the fleet.
+//! Plans: the measurements of a run, their order, and their requirements for the fleet.
 
 pub mod bench;
 pub mod load;

@@ -1,4 +1,4 @@
-//! A whole run: checks first, then the tests, then the report.
+//! A complete run: checks first, then the tests, then the report.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -24,14 +24,14 @@ use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
 use crate::worker::websocket::profile::Profile;
 
-/// What to measure and how.
+/// The measurements of a run and their parameters.
 #[derive(Debug, Clone)]
 pub struct BenchOptions {
     /// The server.
     pub target: Target,
-    /// What a session says. Default [`Profile::V1`].
+    /// The protocol of a session. Default [`Profile::V1`].
     pub profile: Profile,
-    /// What is done to messages. Default [`Layer::Plain`].
+    /// The layer of the messages. Default [`Layer::Plain`].
     pub layer: Layer,
     /// The tests, in order. Default the seven of the report format.
     pub tests: Vec<TestKind>,
@@ -43,8 +43,8 @@ pub struct BenchOptions {
     pub echo_sizes: Vec<usize>,
     /// JSON sizes of the publications of the fan-out test, in bytes; at least 80. Default 95.
     pub fan_out_sizes: Vec<usize>,
-    /// What the messages of the size matrix and of the echo test tell. Default one trade, and several
-    /// with [`Layer::Deflate`], whose messages have to be such as compress.
+    /// The content of the messages of the size matrix and of the echo test. Default one trade, and
+    /// several with [`Layer::Deflate`], whose messages must be compressible.
     pub content: Option<Content>,
     /// How long one measurement sends. Default 5 s.
     pub duration: Duration,
@@ -54,20 +54,20 @@ pub struct BenchOptions {
     pub hold_ping_every_ms: u64,
     /// Pings of each connection in the ping test. Default 50.
     pub pings_per_connection: u64,
-    /// Messages on their way on each connection of the echo test. Default 64.
+    /// Messages in flight on each connection of the echo test. Default 64.
     pub in_flight: u32,
-    /// Publications of the fan-out test that may be ahead of the slowest subscriber at full speed. Default as
-    /// many as 64 KiB hold.
+    /// Publications of the fan-out test that may be ahead of the slowest subscriber at full speed.
+    /// Default the number that fits into 64 KiB.
     pub fan_out_in_flight: Option<u32>,
-    /// Messages a second, over all connections, instead of as many as possible; for the tests that
-    /// send messages. In the fan-out test, publications. Default none: that test then runs at full speed, with
-    /// 1,000 subscribers or more at 100/s as well, with 10,000 or more at 20/s.
+    /// Messages per second, over all connections, instead of as many as possible; for the tests
+    /// that send messages. In the fan-out test, publications. Default none: that test then runs at
+    /// full speed, with 1,000 subscribers or more also at 100/s, with 10,000 or more at 20/s.
     pub rate_per_s: Option<f64>,
-    /// Whether a given rate is kept with random gaps. Default false: even ones.
+    /// Whether a given rate has random gaps. Default false: even ones.
     pub poisson: bool,
-    /// When given, a sending test goes on from its duration until half the width of the 95 % confidence
-    /// interval of its rate is at most this share of the mean, such as 0.02, for up to ten times the
-    /// duration. Default none.
+    /// If given, a sending test continues after its duration until half the width of the 95 %
+    /// confidence interval of its rate is at most this share of the mean, such as 0.02, for up to
+    /// ten times the duration. Default none.
     pub confidence: Option<f64>,
     /// Where the search for the largest number of connections ends, unless open files end it before.
     /// Default 1,000,000.
@@ -76,15 +76,15 @@ pub struct BenchOptions {
     pub threads: usize,
     /// Connections being opened at once. Default 256.
     pub handshakes_in_flight_max: usize,
-    /// How long to wait for what.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Where the server's own counters are. Default none.
+    /// The source of the server's own counters. Default none.
     pub stats: Option<StatsSource>,
-    /// The server's process, if its listening port does not tell.
+    /// The server's process, if its listening port does not identify it.
     pub server_pid: Option<u32>,
     /// Whether this program has started the server itself. Default false.
     pub embedded: bool,
-    /// What masks, messages and arrival times are drawn from. Default 1.
+    /// The seed of masks, messages and arrival times. Default 1.
     pub seed: u64,
     /// The command line, for the report.
     pub command: Option<String>,
@@ -126,10 +126,10 @@ impl BenchOptions {
         }
     }
 
-    /// The most connections that any test opens.
+    /// The largest number of connections of any test.
     fn connections_most(&self) -> usize {
         let tiers = self.tiers.iter().copied().max().unwrap_or(1);
-        // The publisher is one more.
+        // Plus one for the publisher.
         let tiers = tiers + usize::from(self.tests.contains(&TestKind::FanOut));
         if self.tests.contains(&TestKind::ConnectionLimit) {
             tiers.max(self.connections_max.min(preflight::connections_room()))
@@ -154,15 +154,14 @@ impl BenchOptions {
     }
 }
 
-/// Who is told how a run goes. Every method may do nothing.
+/// Observer of a run. Every method may do nothing.
 pub trait Progress {
-    /// A measurement begins: the test's name, what is special about this one, and about how long it
-    /// takes.
+    /// A measurement begins: the test's name, its parameters, and its approximate duration.
     fn test_started(&mut self, name: &str, detail: &str, expected: Duration) {
         let (_, _, _) = (name, detail, expected);
     }
 
-    /// The running figures, about ten times a second.
+    /// The current figures, about ten times per second.
     fn tick(&mut self, live: &Live) {
         let _ = live;
     }
@@ -173,32 +172,32 @@ pub trait Progress {
     }
 }
 
-/// Tells nobody.
+/// An observer that does nothing.
 impl Progress for () {}
 
-/// Why there is no report.
+/// The reason for which there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The options ask for nothing.
+    /// The options request nothing.
     #[error("nothing to do: no {0} given")]
     Nothing(&'static str),
-    /// A number that the lab cannot keep to.
+    /// A number that the lab cannot keep.
     #[error("{name} of {given} is out of bounds: {bounds}")]
     OutOfBounds {
-        /// What was given.
+        /// The name of the option.
         name: &'static str,
-        /// As it was given.
+        /// The given value.
         given: String,
-        /// What is possible.
+        /// The possible values.
         bounds: String,
     },
-    /// The process that was named as the server's is not.
+    /// The process that was named as the server's does not serve the target.
     #[error(transparent)]
     ServerPid(#[from] ServerPidError),
-    /// The options ask for encryption of a server that is to be plain WebSocket.
-    #[error("only protocol version 1 has encryption: it cannot be with another profile")]
+    /// The options request encryption from a plain WebSocket server.
+    #[error("only protocol version 1 has encryption: remove the other profile")]
     NothingToEncryptWith,
-    /// No test can have as many connections as it is to have.
+    /// No test can have its number of connections.
     #[error("{0}")]
     Impossible(Shortage),
     /// The generator itself failed.
@@ -208,7 +207,7 @@ pub enum RunError {
 
 /// Runs the tests and reports. When `stop` is set, the run ends soon with a partial report.
 ///
-/// A server that refuses, lies or is not there makes tests fail, not the run.
+/// A server that refuses, lies or does not exist makes tests fail, not the run.
 ///
 /// # Errors
 /// [`RunError`].
@@ -265,19 +264,19 @@ pub fn run(
     Ok(report)
 }
 
-/// Why this machine cannot run a test with so many connections.
+/// The reason for which this machine cannot run a test with this number of connections.
 fn shortage(options: &BenchOptions, test: TestKind, connections: usize) -> Option<Shortage> {
     let connections = match test {
-        // It ends where the machine ends.
+        // This test ends at the limit of the machine.
         TestKind::ConnectionLimit => return None,
-        // The publisher is one more.
+        // Plus one for the publisher.
         TestKind::FanOut => connections.saturating_add(1),
         _ => connections,
     };
     preflight::shortage(connections as u64, Some(options.target.address.ip()), 0)
 }
 
-/// Why nothing of the run is possible; `None` if some of it is.
+/// The reason for which nothing of the run is possible; `None` if some of it is.
 fn shortage_of_all(options: &BenchOptions) -> Option<Shortage> {
     let rows = options.tests.iter().flat_map(|test| {
         let tiers = test.tiers(&options.tiers).iter();
@@ -297,7 +296,8 @@ fn impossible(test: TestKind, connections: usize, shortage: Shortage) -> TestRes
     }
 }
 
-/// Numbers that would make a run without an end, without a message, or without a machine that can carry it.
+/// Checks for numbers that would make a run without an end, without a message, or beyond any
+/// machine.
 fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
     let out = |name, given: String, bounds: String| {
         Err(RunError::OutOfBounds {
@@ -308,7 +308,7 @@ fn check_bounds(options: &BenchOptions) -> Result<(), RunError> {
     };
     if let Some(rate) = options.rate_per_s.filter(|rate| !RATE_PER_S.contains(rate)) {
         let (least, most) = (RATE_PER_S.start(), RATE_PER_S.end());
-        let bounds = format!("from {least} to {most} messages a second");
+        let bounds = format!("from {least} to {most} messages per second");
         return out("a rate", rate.to_string(), bounds);
     }
     for (name, time) in [("a duration", options.duration), ("a hold", options.hold)] {
@@ -361,7 +361,7 @@ fn plan(options: &BenchOptions, sources: usize) -> Plan {
     }
 }
 
-/// Times that a measurement may take: 30 days at most.
+/// Durations of a measurement: at most 30 days.
 pub const DURATION: RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
 

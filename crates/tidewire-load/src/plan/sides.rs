@@ -1,4 +1,4 @@
-//! Both sides of a measurement: what generator and server have had of the processor.
+//! Both sides of a measurement: the processor time of generator and server.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use crate::verdict::evidence::{Evidence, PaceKept};
 use crate::verdict::judge;
 use crate::verdict::usage::{Side, Usage};
 
-/// What generator and server have had of the processor in a time, and how the generator fared.
+/// The processor time of generator and server during a measurement, and the disturbances of the
+/// generator.
 pub(super) fn both_sides(
     cpu: CpuTime,
     duration_s: f64,
@@ -52,7 +53,8 @@ pub(super) fn both_sides(
     (usage, ended.health_since(started, cpu, neighbour, late))
 }
 
-/// Adds the verdict over the evidence, and what it rests on. `remarks` are about whose figures these are.
+/// Adds the verdict over the evidence, and the evidence itself. `remarks` say to whom these figures
+/// belong.
 pub(super) fn add_verdict(
     result: &mut TestResult,
     evidence: &Evidence,

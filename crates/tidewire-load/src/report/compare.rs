@@ -1,9 +1,9 @@
-//! Several reports side by side: each figure of the same test with the same plan, with its ratio to the first
-//! report's.
+//! Comparison of several reports: each figure of the same test with the same plan, with its ratio
+//! to the first report's.
 //!
-//! Results are of the same plan when everything agrees that makes a figure another one: connections, format,
-//! payload, what is done to messages, the profile, and the pace with its rate or its messages in flight. What
-//! else differs between the reports is listed above the figures.
+//! Results have the same plan when everything agrees that affects a figure: connections, format,
+//! payload, layer, profile, and the pace with its rate or its messages in flight. The other
+//! differences between the reports are listed above the figures.
 
 mod overview;
 mod plan;
@@ -15,22 +15,22 @@ use crate::report::number;
 /// Reports matched figure by figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
-    /// What the columns are called, one for each report.
+    /// The names of the columns, one per report.
     pub names: Vec<String>,
-    /// A line for each report: its language, its threads or processes, and its highest figures.
+    /// A line per report: its language, its threads or processes, and its highest figures.
     pub overview: Vec<Vec<String>>,
     /// Tests in the order of their first appearance, all figures of one set-up together.
     pub rows: Vec<Row>,
-    /// What differs between the reports and is not in a row's set-up.
+    /// The differences between the reports that are not part of a row's set-up.
     pub differences: Vec<Difference>,
 }
 
-/// Something in which reports differ.
+/// A property in which reports differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What it is.
+    /// The property.
     pub name: &'static str,
-    /// One for each report; empty where it is not known.
+    /// One value per report; empty if it is not known.
     pub values: Vec<String>,
 }
 
@@ -41,9 +41,9 @@ pub struct Row {
     pub test: String,
     /// Connections, format and payload, in words.
     pub setup: String,
-    /// What the figure is.
+    /// The figure.
     pub metric: Metric,
-    /// One for each report; `None` where it has no such figure.
+    /// One value per report; `None` if it has no such figure.
     pub cells: Vec<Option<Cell>>,
 }
 
@@ -52,21 +52,21 @@ pub struct Row {
 pub struct Cell {
     /// In the metric's unit.
     pub value: f64,
-    /// `value` divided by the first report's; `None` when that has no such figure, it is zero, or its clock
-    /// starts elsewhere.
+    /// `value` divided by the first report's; `None` when that has no such figure, it is zero, or
+    /// its clock starts at another moment.
     pub ratio: Option<f64>,
     /// The worst verdict of the results it comes from.
     pub verdict: Verdict,
-    /// That of the first report's, if there is a ratio.
+    /// The verdict of the first report's figure, if there is a ratio.
     pub base_verdict: Verdict,
     /// Where the clock of a latency starts.
     pub origin: Option<LatencyOrigin>,
 }
 
-/// A figure that reports are compared by.
+/// A figure by which reports are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Metric {
-    /// Confirmed messages, round trips or handshakes in a second.
+    /// Confirmed messages, round trips or handshakes per second.
     Rate,
     /// Median latency in microseconds.
     LatencyP50,
@@ -76,11 +76,11 @@ pub enum Metric {
     SkewP50,
     /// 99th percentile of the skew in microseconds.
     SkewP99,
-    /// Server processor time for one message or handshake, in microseconds.
+    /// Server processor time per message or handshake, in microseconds.
     ServerCpu,
-    /// Server memory for one connection, in bytes.
+    /// Server memory per connection, in bytes.
     Memory,
-    /// The most memory of the server during a fan-out, in bytes.
+    /// The highest memory of the server during a fan-out, in bytes.
     MemoryPeak,
     /// The largest stable number of connections.
     LargestStable,
@@ -116,7 +116,7 @@ impl Comparison {
 
     /// As a Markdown document.
     pub fn markdown(&self) -> String {
-        let mut out = String::from("# Load reports side by side\n\n");
+        let mut out = String::from("# Comparison of load reports\n\n");
         if !self.overview.is_empty() {
             let columns = overview::TEXT_COLUMNS;
             markdown::rows(&mut out, &overview::HEADER, &self.overview, columns);
@@ -160,7 +160,7 @@ impl Comparison {
     pub fn html(&self) -> String {
         let mut page = html::Page::default();
         page.put(format_args!(
-            "<header><h1>Load reports side by side</h1></header>\n"
+            "<header><h1>Comparison of load reports</h1></header>\n"
         ));
         page.put(format_args!(
             "<p class=\"about\">{}</p>\n",
@@ -176,7 +176,7 @@ impl Comparison {
         }
         page.table("", &self.header(), &self.text());
         page.put(format_args!("</section>\n"));
-        page.finish("Load reports side by side")
+        page.finish("Comparison of load reports")
     }
 
     fn header(&self) -> Vec<&str> {
@@ -206,7 +206,7 @@ impl Comparison {
 
     fn text(&self) -> Vec<Vec<String>> {
         let mut rows: Vec<Vec<String>> = self.rows.iter().map(Row::text).collect();
-        // What the line above says already is left blank.
+        // A value that equals that of the previous line is left blank.
         for (cells, pair) in rows.iter_mut().skip(1).zip(self.rows.windows(2)) {
             let same = pair[0].test == pair[1].test;
             if same && pair[0].setup == pair[1].setup {
@@ -235,7 +235,7 @@ impl Row {
             cell.map_or_else(|| "–".to_owned(), |cell| cell.text(self.metric))
         };
         let fixed = [self.test.clone(), self.setup.clone(), name.to_owned()];
-        // The first report's ratio to itself says nothing.
+        // The first report's ratio to itself has no meaning.
         let first = self
             .cells
             .first()
@@ -323,11 +323,11 @@ impl Metric {
 /// Test, set-up and figure come before the reports.
 const TEXT_COLUMNS: usize = 3;
 
-/// What two results have to have in common to be compared.
+/// The properties that two comparable results share.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key {
     test: String,
-    /// A search for the limit is one set-up whatever it was asked for.
+    /// A search for the limit is one set-up, whatever was requested.
     connections: u64,
     format: Option<String>,
     payload_bytes: Option<u64>,
@@ -358,7 +358,7 @@ impl Key {
             Some(_) => "search".to_owned(),
             None => table::label(sample),
         }];
-        // A label has the pace of results that know theirs.
+        // A label contains the pace of results that state theirs.
         let has_pace = table::speed(sample).is_some();
         parts.extend(self.pace.clone().filter(|_| !has_pace));
         parts.extend(table::layer(sample));

@@ -1,5 +1,5 @@
-//! A report as one self-contained page: no script, nothing loaded from elsewhere, charts as inline
-//! SVG, for light and dark screens and for paper.
+//! A report as one self-contained page: no script, no external resources, charts as inline SVG, for
+//! light and dark screens and for paper.
 
 use std::fmt::{Arguments, Write};
 
@@ -43,7 +43,7 @@ pub fn render(report: &Report) -> String {
     page.finish(&format!("Load report: {}", report.target.url))
 }
 
-/// Text as HTML shows it, also inside quoted attributes. Control characters become spaces.
+/// Text in the form of HTML, also inside quoted attributes. Control characters become spaces.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,11 +1,12 @@
-//! The charts of what only a load has: everything over time on one axis, and latency by its size and by the rate.
+//! The charts that only a load has: everything over time on one axis, and latency by its size and
+//! by the rate.
 
 use super::model::{LatencyOverTime, RateStep, ResourceSample, TestResult};
 use super::plots::{Figure, in_decades, legend, linear, logarithmic, usable};
 use super::svg::{self, Axis, Series};
 use super::{number, table};
 
-/// The charts of all results of a test. With several results each caption says whose it is.
+/// The charts of all results of a test. With several results each caption names its result.
 pub(super) fn figures(results: &[&TestResult]) -> Vec<Figure> {
     let is_alone = results.len() == 1;
     let of_one = |result: &&TestResult| {
@@ -100,7 +101,7 @@ fn lines(
     Some(figure(caption, svg, &series))
 }
 
-/// The end of each window with a figure of it.
+/// The end of each window with one of its figures.
 fn over<T>(windows: &[T], window_s: f64, of: impl Fn(&T) -> Option<f64>) -> Vec<(f64, f64)> {
     let ends = (1u32..).map(|n| f64::from(n) * window_s);
     let points = ends
@@ -130,7 +131,7 @@ fn rate(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
     }
     lines(
         "Requests/s over time",
-        "in one second",
+        "per second",
         time,
         series,
         number::si,
@@ -171,7 +172,7 @@ fn bounds(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
     (high > 0.0).then_some((low, high))
 }
 
-/// How many latencies of each size each moment had; a column of one moment has the same sum as any other.
+/// The number of latencies of each size at each moment; the column of each moment has the same sum.
 fn heat(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
     let windows = &over_time.windows;
     let uppers = windows
@@ -200,7 +201,7 @@ fn heat(over_time: &LatencyOverTime, time: &Time) -> Option<Figure> {
             .filter(|_| sum > 0.0)
             .for_each(|cell| *cell /= sum);
     }
-    let caption = "Latencies of each moment";
+    let caption = "Latency distribution over time";
     let measured_s = over_time.window_s * windows.len() as f64;
     let cells: Vec<&[f64]> = cells.iter().map(<[f64; HEAT_ROWS]>::as_slice).collect();
     let svg = svg::cloud(caption, &time.axis(), &y, measured_s, &cells);
@@ -258,7 +259,7 @@ fn by_rate(steps: &[RateStep]) -> Option<Figure> {
         return None;
     }
     let x = linear(
-        "offered in one second",
+        "offered per second",
         steps.last()?.offered_per_s,
         number::si,
     );
@@ -295,7 +296,7 @@ fn processor(samples: &[ResourceSample], time: &Time) -> Option<Figure> {
     let text = |share: f64| format!("{share:.0} %");
     lines(
         "Processor time over time",
-        "of what it could have",
+        "share of the available time",
         time,
         series,
         text,
@@ -321,7 +322,7 @@ fn memory(samples: &[ResourceSample], time: &Time) -> Option<Figure> {
 
 /// Charts of more results are left to the tables.
 const RESULTS_MAX: usize = 4;
-/// Fewer moments make no line worth looking at.
+/// Fewer moments do not make a useful line.
 const POINTS_MIN: usize = 3;
 const HEAT_COLUMNS_MAX: usize = 120;
 const HEAT_ROWS: usize = 24;
@@ -380,7 +381,7 @@ mod tests {
             [
                 "Requests/s over time",
                 "Latency over time",
-                "Latencies of each moment",
+                "Latency distribution over time",
                 "Distribution of the latencies",
                 "Processor time over time",
                 "Memory over time"

@@ -1,5 +1,5 @@
-//! The tables of what only a load has: outcomes, windows, offered rates, requests of a scenario, expectations,
-//! the baseline and the assessment. Each is there only if a result has its figures.
+//! The tables that only a load has: outcomes, windows, offered rates, requests of a scenario,
+//! expectations, the baseline and the assessment. Each exists only if a result has its figures.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(super) struct Block {
     pub(super) text_columns: usize,
 }
 
-/// The tables of all results of a test. With several results each title says whose it is.
+/// The tables of all results of a test. With several results each title names its result.
 pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
     let is_alone = results.len() == 1;
     let of_one = |result: &&TestResult| {
@@ -35,7 +35,7 @@ pub(super) fn blocks(results: &[&TestResult]) -> Vec<Block> {
     results.iter().flat_map(of_one).collect()
 }
 
-/// What decides comes first: what was expected, then what was seen.
+/// The judgement comes first: the expectations, then the measured figures.
 fn all_of(result: &TestResult) -> Vec<Block> {
     let load = &result.load;
     let blocks = [
@@ -147,7 +147,7 @@ fn assessment(result: &TestResult) -> Block {
     }
 }
 
-/// What became of the requests, each status and each error, with its share of all.
+/// The outcomes of the requests, each status and each error, with its share of all.
 fn outcomes(result: &TestResult) -> Block {
     let load = &result.load;
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -216,7 +216,7 @@ fn counted(name: String, count: u64, of: u64) -> Vec<String> {
     vec![name, number::grouped(count), shown(share)]
 }
 
-/// Times that are no latency of a request.
+/// Times that are not latencies of a request.
 fn times(result: &TestResult) -> Block {
     let load = &result.load;
     let connect = load
@@ -363,7 +363,7 @@ fn shown(text: Option<String>) -> String {
     text.unwrap_or_else(|| ABSENT.to_owned())
 }
 
-/// Leaves out a last column that says nothing.
+/// Removes a last column without content.
 fn without_empty(mut block: Block) -> Block {
     let last = block.header.len() - 1;
     if block.rows.iter().all(|row| row[last].is_empty()) {

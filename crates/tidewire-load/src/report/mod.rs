@@ -1,7 +1,7 @@
-//! The report of a run: its data model and the forms a reader sees it in.
+//! The report of a run: its data model and its forms for readers.
 //!
 //! [`Report`] is the data; [`markdown`], [`html`] and [`terminal`] render one report, [`compare`]
-//! puts several side by side. [`save_all`] writes the three files of a run.
+//! compares several. [`save_all`] writes the three files of a run.
 
 pub mod baseline;
 pub mod compare;
@@ -59,8 +59,8 @@ impl SavedReport {
 /// Writes `report.json`, `report.html` and `report.md` into `directory`, which is created if it does
 /// not exist.
 ///
-/// Each file is written under a temporary name and renamed, so that an interrupted run never leaves
-/// half a file where a whole one was.
+/// Each file is written under a temporary name and renamed, so that an interrupted run never
+/// replaces a complete file by a partial one.
 ///
 /// # Errors
 /// Any error of the file system, with the path in its message.
@@ -73,8 +73,8 @@ pub fn save_all(report: &Report, directory: &Path) -> io::Result<SavedReport> {
     Ok(saved)
 }
 
-/// Makes a directory and tries whether a report can be written there, so that a run does not find out when
-/// it has its figures.
+/// Creates a directory and checks that a report can be written there, so that a run detects a
+/// problem before it has its figures.
 ///
 /// # Errors
 /// Any error of the file system, with the path in its message: the directory is a file or is read-only, one
@@ -96,7 +96,7 @@ pub fn try_directory(directory: &Path) -> io::Result<()> {
         .map_err(|error| with_path(&error, &probe))
 }
 
-/// A directory that no other run writes its report to as long as this value lives.
+/// A directory to which no other run writes its report during the lifetime of this value.
 #[derive(Debug)]
 pub struct Reservation {
     /// Locked; the system unlocks it however this process ends.
@@ -107,7 +107,7 @@ impl Reservation {
     /// Reserves a directory that exists.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if another run has it.
+    /// [`io::ErrorKind::WouldBlock`] if another run has reserved it.
     pub fn of(directory: &Path) -> io::Result<Self> {
         // Where directories cannot be opened or locked, nothing is reserved.
         let file = fs::File::open(directory).ok();
@@ -115,7 +115,7 @@ impl Reservation {
             Some(Err(fs::TryLockError::WouldBlock)) => Err(io::Error::new(
                 io::ErrorKind::WouldBlock,
                 format!(
-                    "another run writes its report to {}: wait for its end, or name another directory",
+                    "another run writes its report to {}: wait until it ends, or name another directory",
                     directory.display()
                 ),
             )),
@@ -131,7 +131,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let replaced = written
         .and_then(|()| fs::rename(&temporary, path).map_err(|error| with_path(&error, path)));
     if replaced.is_err() {
-        // What is half a file is of no use, and may be all that fills the disk.
+        // A partial file is useless, and may be the reason why the disk is full.
         let _ = fs::remove_file(&temporary);
     }
     replaced
@@ -146,5 +146,5 @@ fn with_path(error: &io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// More than most reports have, in bytes.
+/// Larger than most reports, in bytes.
 const REPORT_BYTES: usize = 1024 * 1024;

@@ -34,17 +34,17 @@ pub use load::{
 /// The value of `schema` in every report of this version.
 pub const SCHEMA: &str = "tidewire-report/1";
 
-/// Test name: opens all connections as fast as it can.
+/// Test name: opens all connections as fast as possible.
 pub const CONNECTION_STORM: &str = "connection-storm";
 /// Test name: from connect to ready, one connection after another.
 pub const CONNECT_LATENCY: &str = "connect-latency";
-/// Test name: connects, authenticates and disconnects, again and again.
+/// Test name: connects, authenticates and disconnects repeatedly.
 pub const RAPID_RECONNECT: &str = "rapid-reconnect";
 /// Test name: application pings, one after another on each connection.
 pub const PING_LATENCY: &str = "ping-latency";
-/// Test name: every connection sends as fast as it can.
+/// Test name: every connection sends as fast as possible.
 pub const THROUGHPUT: &str = "throughput";
-/// Test name: the same for longer, with the rate of each second.
+/// Test name: the same over a longer time, with the rate of each second.
 pub const SUSTAINED_THROUGHPUT: &str = "sustained-throughput";
 /// Test name: throughput for a range of payload sizes.
 pub const SIZE_MATRIX: &str = "size-matrix";
@@ -58,7 +58,7 @@ pub const CONNECTION_LIMIT: &str = "connection-limit";
 /// Test name: one publisher, many subscribers of one topic.
 pub const FAN_OUT: &str = "fan-out";
 
-/// Everything one run has measured.
+/// All measurements of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Always [`SCHEMA`].
@@ -68,7 +68,7 @@ pub struct Report {
     /// When the run began: RFC 3339, UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// True when the run was ended before its plan was done; the results are those that were complete.
+    /// True when the run ended before its plan was complete; the results are the complete ones.
     #[serde(default)]
     pub partial: bool,
     /// Why the run ended early, in words; only with `partial`.
@@ -78,16 +78,16 @@ pub struct Report {
     pub machine: Machine,
     /// The server under load.
     pub target: Target,
-    /// What was asked for.
+    /// The requested measurements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// What was checked before the run.
+    /// The checks before the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub preflight: Vec<Finding>,
-    /// The earlier report that the results were compared with.
+    /// The earlier report with which the results were compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineSource>,
-    /// One entry for each test and variation, in the order they ran.
+    /// One entry per test and variation, in the order in which they ran.
     pub results: Vec<TestResult>,
 }
 
@@ -113,7 +113,7 @@ impl Report {
     ///
     /// # Errors
     /// The file cannot be read, is not JSON, has another schema, or lacks a required field; each
-    /// message names the file and what is wrong.
+    /// message names the file and the error.
     pub fn load(path: &Path) -> Result<Self, LoadError> {
         let text = fs::read(path).map_err(|source| LoadError::Read {
             path: path.into(),
@@ -151,8 +151,9 @@ impl Report {
             .unwrap_or(Verdict::Failed)
     }
 
-    /// The exit code of the program that made this report, by [`exit_code_of`]: of an interruption, of a load
-    /// that is impossible on this machine, of the verdicts, and of what was expected of the figures.
+    /// The exit code of the program that wrote this report, by [`exit_code_of`]: of an
+    /// interruption, of a load that is impossible on this machine, of the verdicts, and of the
+    /// expectations.
     pub fn exit_code(&self) -> u8 {
         let interrupted = self.partial.then_some(EXIT_INTERRUPTED);
         let verdicts = self.results.iter().map(TestResult::exit_code);
@@ -162,7 +163,8 @@ impl Report {
         exit_code_of(all.chain(broken))
     }
 
-    /// Whether an expectation is broken, or a figure is slower than that of a baseline where it was not to be.
+    /// Whether an expectation is broken, or a figure is slower than the baseline's and this fails
+    /// the run.
     fn is_broken(&self) -> bool {
         let must_keep_up = self
             .baseline
@@ -204,7 +206,7 @@ impl Tool {
     }
 }
 
-/// The machine that generated the load; what could not be found out is absent.
+/// The machine that generated the load; unknown values are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's model name.
@@ -229,7 +231,7 @@ pub struct Machine {
 pub struct Target {
     /// The URL the connections were opened to.
     pub url: String,
-    /// What the server says it is, such as `tidewire/0.1.0`.
+    /// The server's name for itself, such as `tidewire/0.1.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// True when the lab started the server itself.
@@ -237,10 +239,10 @@ pub struct Target {
     pub embedded: bool,
 }
 
-/// What was asked for, so that a reader can repeat the run.
+/// The plan, so that a reader can repeat the run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What a session says, such as `v1` or `raw`.
+    /// The protocol of a session, such as `v1` or `raw`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
     /// Names of the tests, in order.
@@ -275,15 +277,15 @@ pub struct Plan {
 /// One check made before the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was checked, such as `open files`.
+    /// The checked property, such as `open files`.
     pub name: String,
-    /// What was found.
+    /// The value that was found.
     pub value: String,
-    /// What the run wants.
+    /// The value that the run needs.
     pub wanted: String,
-    /// Whether the found value suffices.
+    /// Whether the found value is sufficient.
     pub ok: bool,
-    /// What to do when it does not.
+    /// What to do if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
@@ -301,7 +303,7 @@ pub struct Finding {
 pub struct TestResult {
     /// The test's name.
     pub test: String,
-    /// Connections asked for.
+    /// Requested connections.
     pub connections: u64,
     /// Connections that were opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -333,31 +335,31 @@ pub struct TestResult {
     /// The two-sided account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Messages>,
-    /// Whose word the confirmations are.
+    /// The evidence of the confirmations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed_by: Vec<ConfirmedBy>,
     /// Messages that the server refused, by its reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub refused_by: BTreeMap<String, u64>,
-    /// What was wrong with the replies; only where every message is to be answered.
+    /// The errors of the replies; only if every message must be answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies: Option<ReplyFaults>,
     /// Pings and their answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pings: Option<Pings>,
-    /// Confirmed messages, round trips or handshakes in a second.
+    /// Confirmed messages, round trips or handshakes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
     /// `rate_per_s` divided by that of JSON at the same number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio_to_json: Option<f64>,
-    /// Confirmed payload bytes in a second.
+    /// Confirmed payload bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<f64>,
-    /// What was confirmed in each whole second of the test, in order.
+    /// Confirmed messages in each whole second of the test, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rate_series: Vec<f64>,
-    /// Latency from the origin that the plan chose.
+    /// Latency from the origin that the plan defines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
     /// Latency of the same messages from the other origin.
@@ -369,11 +371,11 @@ pub struct TestResult {
     /// Outcome of the search for the largest number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<ConnectionLimit>,
-    /// What only a fan-out has. Its `connections` are subscribers, and its `messages` are deliveries: a
-    /// publication to one subscriber.
+    /// The additional figures of a fan-out. Its `connections` are subscribers, and its `messages`
+    /// are deliveries: one publication to one subscriber.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fan_out: Option<FanOut>,
-    /// What only a load of a service has; in the JSON form its fields stand beside these.
+    /// The additional figures of a load of a service; in the JSON form its fields are beside these.
     #[serde(flatten)]
     pub load: LoadFigures,
     /// Processor time used.
@@ -385,24 +387,24 @@ pub struct TestResult {
     /// Memory of the server, when it runs on the same machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
-    /// Whether the generator had the processor, and was on time.
+    /// Whether the generator had the processor and sent in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<GeneratorHealth>,
-    /// Which side was the limit.
+    /// The side that was the limit.
     #[serde(default)]
     pub bottleneck: Bottleneck,
-    /// Whether the figures can be believed.
+    /// Whether the figures are reliable.
     pub verdict: Verdict,
-    /// The names of everything that speaks against the figures; empty if they are valid.
+    /// The names of all doubts about the figures; empty if they are valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
-    /// What a reader should know, in sentences.
+    /// Further information for readers, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
 impl TestResult {
-    /// A valid result of `test` with so many connections asked for and nothing else known.
+    /// A valid result of `test` with this number of requested connections and nothing else known.
     pub fn new(test: &str, connections: u64) -> Self {
         Self {
             test: test.to_owned(),
@@ -420,14 +422,14 @@ impl TestResult {
     }
 }
 
-/// The doubt of a load that this machine cannot make.
+/// The doubt about a load that this machine cannot generate.
 pub const IMPOSSIBLE: &str = "connections_impossible";
 
 /// Why a report file could not be loaded; always the caller's file, and a retry does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file could not be read.
-    #[error("{}: cannot be read: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -435,7 +437,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// The file is not JSON or lacks a required field.
-    #[error("{}: not a valid report: {source}", path.display())]
+    #[error("{} is not a valid report: {source}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,

@@ -1,11 +1,11 @@
-//! Numbers as people read them: three significant digits and a unit.
+//! Numbers for readers: three significant digits and a unit.
 
 /// A rate or count with a decimal prefix: `15.2 M`, `950`, `0.52`.
 pub fn si(value: f64) -> String {
     scaled(value, 1000.0, &["", " k", " M", " G", " T"])
 }
 
-/// Bytes in a second with a decimal prefix: `3.40 GB/s`.
+/// Bytes per second with a decimal prefix: `3.40 GB/s`.
 pub fn byte_rate(value: f64) -> String {
     decimal_bytes(value) + "/s"
 }
@@ -49,7 +49,7 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
-/// A percentage from 0 to 100 with as many decimals as tell it from 100: `99.98 %`, `100 %`.
+/// A percentage from 0 to 100 with enough decimals to distinguish it from 100: `99.98 %`, `100 %`.
 pub fn percent(value: f64) -> String {
     if value == value.round() {
         return format!("{value:.0} %");

@@ -1,4 +1,4 @@
-//! Which charts a test has, and their axes.
+//! The charts of each test, and their axes.
 
 use super::load_plots;
 use super::model::{self, Latency, TestResult};
@@ -13,7 +13,7 @@ pub(super) struct Figure {
     pub(super) legend: Vec<String>,
 }
 
-/// The charts of one test; none for figures that a table shows as well.
+/// The charts of one test; none for figures that a table also shows.
 pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
     let results = &section.results;
     let mut figures = Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn figures(section: &Section<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Rate over connections: a group for each number of connections, a bar for each format and payload.
+/// Rate over connections: a group per number of connections, a bar per format and payload.
 fn rates(rate_name: &'static str, results: &[&TestResult]) -> Option<Figure> {
     let rated: Vec<_> = results
         .iter()
@@ -73,7 +73,7 @@ fn rates(rate_name: &'static str, results: &[&TestResult]) -> Option<Figure> {
     })
 }
 
-/// Two grids of payload size and number of connections: messages and bytes in a second.
+/// Two grids of payload size and number of connections: messages and bytes per second.
 fn matrix(results: &[&TestResult]) -> Vec<Figure> {
     let sizes = distinct(results.iter().filter_map(|r| r.payload_bytes));
     let tiers = distinct(results.iter().map(|r| r.connections));
@@ -115,7 +115,7 @@ fn matrix(results: &[&TestResult]) -> Vec<Figure> {
     maps.into_iter().flatten().collect()
 }
 
-/// Latency by percentile, on an axis where each further nine is as wide as the one before.
+/// Latency by percentile, on an axis where each further nine is as wide as the previous one.
 fn percentiles(
     caption: &str,
     results: &[&TestResult],
@@ -215,13 +215,13 @@ pub(super) fn legend(series: &[Series]) -> Vec<String> {
     names
 }
 
-/// Whether the rate was given and not found.
+/// Whether the rate was given and not measured.
 fn is_given(result: &TestResult) -> bool {
     let fan_out = result.fan_out.as_ref();
     fan_out.is_some_and(|fan_out| fan_out.publications_per_s.is_some())
 }
 
-/// What tells apart results with the same number of connections.
+/// The properties that distinguish results with the same number of connections.
 fn variant(result: &TestResult) -> String {
     let payload = result
         .payload_bytes
@@ -230,8 +230,8 @@ fn variant(result: &TestResult) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The points with log10 1/(1-p) for the percentile p; the maximum goes where one value of the whole
-/// number stands.
+/// The points with log10 1/(1-p) for the percentile p; the maximum is at the position of one value
+/// of the whole number.
 fn nines(latency: &Latency) -> Vec<(f64, f64)> {
     let last = (latency.count.max(1) as f64).log10().min(NINES_MAX);
     latency
@@ -252,7 +252,7 @@ fn nines(latency: &Latency) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The same series with the logarithm of y, for an axis made by [`logarithmic`].
+/// The same series with the logarithm of y, for an axis of [`logarithmic`].
 pub(super) fn in_decades(series: &[Series]) -> Vec<Series> {
     let points = |one: &Series| {
         let positive = one.points.iter().filter(|point| point.1 > 0.0);
@@ -305,8 +305,8 @@ pub(super) fn linear(label: &'static str, largest: f64, text: fn(f64) -> String)
     }
 }
 
-/// An axis of log10 microseconds that holds `low` to `high`, with ticks at 1, 2 and 5 of each decade,
-/// or at the decades alone when there are many.
+/// An axis of log10 microseconds that contains `low` to `high`, with ticks at 1, 2 and 5 of each
+/// decade, or only at the decades when there are many.
 pub(super) fn logarithmic(label: &'static str, low: f64, high: f64) -> Axis {
     let (first, last) = (low.log10().floor() as i32, high.log10().ceil() as i32);
     let factors: &[f64] = if last - first > 2 {
@@ -346,14 +346,14 @@ fn distinct(values: impl Iterator<Item = u64>) -> Vec<u64> {
     values
 }
 
-/// True for a number that a chart can show: a report is a file that anyone may have written.
+/// True for a number that a chart can show: a report is an untrusted file.
 pub(super) fn usable(value: f64) -> bool {
     value.is_finite() && (1e-6..1e18).contains(&value)
 }
 
 const NINES_MAX: f64 = 7.5;
 
-/// Fewer seconds make no line worth looking at.
+/// Fewer seconds do not make a useful line.
 const SECONDS_MIN: usize = 3;
 
 #[cfg(test)]

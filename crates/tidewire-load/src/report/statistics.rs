@@ -1,7 +1,7 @@
-//! Formulas of statistics that more than one figure needs.
+//! Statistical formulas that several figures need.
 
-/// The 97.5 % quantile of Student's distribution: Abramowitz and Stegun, 26.7.5. Right to three digits from nine
-/// degrees of freedom on.
+/// The 97.5 % quantile of Student's distribution: Abramowitz and Stegun, 26.7.5. Correct to three
+/// digits from nine degrees of freedom on.
 pub(crate) fn student_97_5(freedom: f64) -> f64 {
     let z: f64 = NORMAL_97_5;
     let first = (z.powi(3) + z) / 4.0;

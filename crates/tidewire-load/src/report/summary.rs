@@ -1,10 +1,10 @@
-//! The report in words: its verdict as a sentence, the machine, and the few figures people ask for.
+//! Summary of a report: its verdict as a sentence, the machine, and the most important figures.
 
 use super::model::{self, Bottleneck, Machine, Report, TestResult, Verdict};
 use super::table;
 use crate::report::number;
 
-/// The verdict of a run: a word and what it means.
+/// The verdict of a run: a word and its meaning.
 pub(super) struct Headline {
     /// The verdict, or `interrupted`.
     pub(super) word: &'static str,
@@ -14,14 +14,14 @@ pub(super) struct Headline {
     pub(super) text: String,
 }
 
-/// One figure with its name and what it was measured with.
+/// One figure with its name and the conditions of its measurement.
 pub(super) struct Fact {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) detail: String,
 }
 
-/// The verdict in words. An interrupted run says so first.
+/// The verdict in words. The text of an interrupted run begins with the interruption.
 pub(super) fn headline(report: &Report) -> Headline {
     let verdict = report.verdict();
     let mut text = verdict_text(report, verdict);
@@ -96,12 +96,12 @@ fn verdict_text(report: &Report, verdict: Verdict) -> String {
              Nothing was lost."
         ),
         Verdict::Failed => format!(
-            "In {of} something was lost or failed: do not use those figures. The notes say what."
+            "In {of} messages or connections were lost or failed: do not use those figures. The notes give the reason."
         ),
     }
 }
 
-/// Which side was the limit of the throughput, in words; `None` when no test was made to saturate.
+/// The limit of the throughput, in words; `None` without a test that saturates.
 pub(super) fn bottleneck(report: &Report) -> Option<&'static str> {
     let result = best(report, model::THROUGHPUT)?;
     Some(match result.bottleneck {
@@ -150,7 +150,7 @@ pub(super) fn server(report: &Report) -> String {
     format!("{name}{}{embedded}", target.url)
 }
 
-/// What was asked for, as name and value.
+/// The plan, as names and values.
 pub(super) fn plan(report: &Report) -> Vec<(&'static str, String)> {
     let Some(plan) = &report.plan else {
         return Vec::new();
@@ -184,7 +184,8 @@ pub(super) fn plan(report: &Report) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Which earlier report this one was compared with, and what the other one lacks, in sentences.
+/// The earlier report with which this one was compared, and the results that one of them lacks, in
+/// sentences.
 pub(super) fn baseline(report: &Report) -> Vec<String> {
     let Some(baseline) = &report.baseline else {
         return Vec::new();
@@ -203,7 +204,7 @@ pub(super) fn baseline(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// Expectations that are broken, as they were given.
+/// Broken expectations, as they were given.
 fn broken(report: &Report) -> Vec<&str> {
     let all = report
         .results
@@ -214,7 +215,7 @@ fn broken(report: &Report) -> Vec<&str> {
         .collect()
 }
 
-/// The figures people ask for first, each from its best result that did not fail.
+/// The most important figures, each from its best result that did not fail.
 pub(super) fn facts(report: &Report) -> Vec<Fact> {
     let rate = |test, name| {
         let result = best(report, test)?;
@@ -261,7 +262,7 @@ fn limit(report: &Report) -> Option<Fact> {
 }
 
 fn memory(report: &Report) -> Option<Fact> {
-    // The more connections, the less the measurement's own error weighs.
+    // With more connections the measurement's own error is smaller.
     let known = |result: &&TestResult| result.memory?.per_connection_bytes;
     let usable = report
         .results

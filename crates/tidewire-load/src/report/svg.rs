@@ -1,5 +1,5 @@
-//! Inline SVG charts. They take their colours from the page's style sheet, so that one drawing serves
-//! light, dark and paper.
+//! Inline SVG charts. Their colours come from the page's style sheet, so that one drawing works for
+//! light and dark screens and for paper.
 //!
 //! Coordinates are in the units of a fixed view box that the page scales to its width. Numbers that
 //! are not finite are left out, whatever a report contains.
@@ -107,8 +107,8 @@ pub(super) fn bars(
     canvas.finish()
 }
 
-/// Cells over two axes, darker for larger values: `cells[column][row]`, rows from the bottom. The columns fill the
-/// x axis from its start to `x_end`.
+/// Cells over two axes, darker for larger values: `cells[column][row]`, rows from the bottom. The
+/// columns fill the x axis from its start to `x_end`.
 pub(super) fn cloud(label: &str, x: &Axis, y: &Axis, x_end: f64, cells: &[&[f64]]) -> String {
     let mut canvas = Canvas::new(label, HEIGHT);
     canvas.grid(y);
@@ -120,7 +120,7 @@ pub(super) fn cloud(label: &str, x: &Axis, y: &Axis, x_end: f64, cells: &[&[f64]
         let left = LEFT + width * index as f64;
         let height = (BOTTOM - TOP) / column.len().max(1) as f64;
         for (row, cell) in column.iter().enumerate().filter(|(_, cell)| **cell > 0.0) {
-            // As in `heat`, the square root keeps small values apart.
+            // As in `heat`, the square root makes small values distinguishable.
             let opacity = 0.06 + 0.90 * (cell / largest).sqrt().clamp(0.0, 1.0);
             canvas.put(format_args!(
                 "<rect class=\"cell\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
@@ -165,7 +165,8 @@ pub(super) fn heat(
         for (column, cell) in values.iter().enumerate() {
             let left = CELL_LEFT + width * column as f64;
             let value = finite(cell);
-            // The square root keeps small values apart, which a linear shade would make all alike.
+            // The square root makes small values distinguishable; a linear shade would make them
+            // all alike.
             let share = value.map_or(0.0, |v| {
                 (v / largest.max(f64::MIN_POSITIVE)).max(0.0).sqrt()
             });
@@ -292,7 +293,7 @@ fn is_finite(point: &(f64, f64)) -> bool {
     point.0.is_finite() && point.1.is_finite()
 }
 
-/// Series beyond this number are left to the table.
+/// Further series are only in the table.
 pub(super) const SERIES_MAX: usize = 6;
 
 const WIDTH: f64 = 560.0;

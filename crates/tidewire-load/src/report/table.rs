@@ -1,5 +1,5 @@
-//! The tables of a report, independent of how they are drawn: one pair for each test, with a column
-//! for every figure that at least one of its results has.
+//! The tables of a report, independent of their rendering: one pair per test, with a column for
+//! every figure that at least one of its results has.
 
 use super::model::{
     self, Bottleneck, FanOut, Latency, LatencyOrigin, Report, StoppedBy, TestResult,
@@ -10,7 +10,7 @@ use crate::report::number;
 pub(super) struct Section<'a> {
     /// The test's name.
     pub(super) test: &'a str,
-    /// One sentence on what the test does; empty for a test this version does not know.
+    /// One sentence about the test; empty for a test that this version does not know.
     pub(super) about: &'static str,
     /// Its results, in the order they ran.
     pub(super) results: Vec<&'a TestResult>,
@@ -18,11 +18,11 @@ pub(super) struct Section<'a> {
 
 /// Cells of text under named columns.
 pub(super) struct Table {
-    /// What the table shows.
+    /// The title of the table.
     pub(super) title: &'static str,
     /// Column names.
     pub(super) header: Vec<&'static str>,
-    /// Rows of as many cells.
+    /// Rows with one cell per column.
     pub(super) rows: Vec<Vec<String>>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Section<'a> {
         self.table("Results", &columns)
     }
 
-    /// What `rate_per_s` counts: of a load of a service its requests.
+    /// The things that `rate_per_s` counts: the requests of a load of a service.
     pub(super) fn rate_name(&self) -> &'static str {
         match self
             .results
@@ -66,9 +66,9 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// What was accounted for and what it cost; `None` when nothing of it is known.
+    /// The account of the messages and its cost; `None` when nothing of it is known.
     pub(super) fn resources(&self) -> Option<Table> {
-        // This table is wide: a format or payload that all share stands in the other one.
+        // This table is wide: a format or payload that all results share is in the other table.
         let distinguishes = |(index, column): &(usize, Column)| {
             let first = self.results.first().map(|result| column.1(result));
             let differs = |result: &&TestResult| Some(column.1(result)) != first;
@@ -82,7 +82,7 @@ impl<'a> Section<'a> {
         (table.header.len() > key_count).then_some(table)
     }
 
-    /// Where the latencies' clock starts, as a sentence, when there are latencies.
+    /// The start of the latencies' clock, as a sentence, when there are latencies.
     pub(super) fn latency_note(&self) -> Option<&'static str> {
         let latency = self
             .results
@@ -100,7 +100,8 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The notes of all results: each once, with the results it stands for unless it is all of them.
+    /// The notes of all results: each once, with the names of its results unless all results have
+    /// it.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut grouped: Vec<(&str, Vec<String>)> = Vec::new();
         for result in &self.results {
@@ -140,7 +141,8 @@ impl<'a> Section<'a> {
     }
 }
 
-/// What tells a result from the others of its test: `1,000 connections, json, 175 B`.
+/// The properties that distinguish a result from the others of its test: `1,000 connections, json,
+/// 175 B`.
 pub(super) fn label(result: &TestResult) -> String {
     let plural = if result.connections == 1 { "" } else { "s" };
     let mut text = format!("{} connection{plural}", number::grouped(result.connections));
@@ -159,10 +161,11 @@ pub(super) fn label(result: &TestResult) -> String {
     text
 }
 
-/// How fast a test was to be: at a given rate, with so many messages on their way, or as fast as it went.
+/// The planned speed of a test: a given rate, a number of messages in flight, or as fast as
+/// possible.
 pub(super) fn speed(result: &TestResult) -> Option<String> {
     let given = |rate: f64| format!("{}/s", number::si(rate));
-    // Before a result had its pace, only a fan-out told.
+    // In older reports only a fan-out has its pace.
     let fan_out = result.fan_out.as_ref();
     let Some(pace) = &result.pace else {
         let rate = fan_out?.publications_per_s;
@@ -177,7 +180,7 @@ pub(super) fn speed(result: &TestResult) -> Option<String> {
     }
 }
 
-/// What `rate_per_s` of a test counts. Every rate is a confirmed one.
+/// The things that `rate_per_s` of a test counts. Every rate is a rate of confirmations.
 pub(super) fn rate_name(test: &str) -> &'static str {
     match test {
         model::CONNECTION_STORM | model::CONNECT_LATENCY | model::RAPID_RECONNECT => "Handshakes/s",
@@ -187,7 +190,7 @@ pub(super) fn rate_name(test: &str) -> &'static str {
     }
 }
 
-/// What ended a search for more connections, in words.
+/// The reason for the end of a search for more connections, in words.
 pub(super) fn stopped_by(reason: StoppedBy) -> &'static str {
     match reason {
         StoppedBy::Server => "the server",
@@ -206,7 +209,7 @@ pub(super) fn verdict_word(verdict: model::Verdict) -> &'static str {
     }
 }
 
-/// A column's name and how a result fills it.
+/// A column's name and its value for a result.
 type Column = (&'static str, fn(&TestResult) -> Option<String>);
 
 fn key_columns() -> Vec<Column> {
@@ -221,7 +224,7 @@ fn key_columns() -> Vec<Column> {
     ]
 }
 
-/// What was done to the messages, if anything.
+/// The layer of the messages, if there is one.
 pub(super) fn layer(result: &TestResult) -> Option<String> {
     let encryption = result
         .encryption_version
@@ -350,7 +353,7 @@ const RESOURCES: &[Column] = &[
 pub(super) const ABSENT: &str = "–";
 const FULL_SPEED: &str = "full speed";
 
-/// What the generator did of what was asked for. It is no throughput, so it stands in no column of its own.
+/// The offered part of the plan. It is not a throughput, so it has no column of its own.
 fn offered_of_planned(result: &TestResult) -> Option<String> {
     let pace = result.pace.as_ref()?;
     let (offered, planned) = (pace.offered_per_s?, pace.planned_per_s?);
@@ -361,13 +364,13 @@ fn offered_of_planned(result: &TestResult) -> Option<String> {
     ))
 }
 
-/// Whose word the confirmations are: that of a sink that only answers pings is no more than its word.
+/// The evidence of the confirmations: a sink that only answers pings offers no other evidence.
 fn confirmed_by(result: &TestResult) -> Option<String> {
     let names: Vec<&str> = result.confirmed_by.iter().map(|by| by.as_str()).collect();
     (!names.is_empty()).then(|| names.join(" + "))
 }
 
-/// A part of the processor time that a side could have had.
+/// A share of the available processor time of a side.
 fn share(share: Option<f64>) -> Option<String> {
     share.map(|share| format!("{:.0} %", share * 100.0))
 }
@@ -396,12 +399,13 @@ fn per_connection(result: &TestResult) -> Option<String> {
     Some(number::si(rate / result.connections as f64))
 }
 
-/// Processor time for one confirmed message, or for one connection where no messages were sent.
+/// Processor time per confirmed message, or per connection if no messages were sent.
 fn cpu_each(result: &TestResult, cpu_s: f64) -> Option<String> {
     Some(number::seconds(cpu_s / events(result)?))
 }
 
-/// What the processor time of a result was spent on: its confirmed messages, or its handshakes.
+/// The things on which the processor time of a result was spent: its confirmed messages, or its
+/// handshakes.
 pub(super) fn events(result: &TestResult) -> Option<f64> {
     let storm = result.test == model::CONNECTION_STORM;
     let connected = result.connected.filter(|_| storm);
@@ -412,12 +416,12 @@ pub(super) fn events(result: &TestResult) -> Option<f64> {
 fn about(test: &str) -> &'static str {
     match test {
         model::CONNECTION_STORM => {
-            "Opens all connections as fast as it can; each counts once the server is ready for it."
+            "Opens all connections as fast as possible; each counts once the server is ready for it."
         }
         model::CONNECT_LATENCY => {
             "From connect to ready, one connection after another in one process."
         }
-        model::RAPID_RECONNECT => "Connects, authenticates and disconnects, again and again.",
+        model::RAPID_RECONNECT => "Connects, authenticates and disconnects repeatedly.",
         model::PING_LATENCY => {
             "Every connection sends application pings, one after another, all connections at once."
         }
@@ -425,15 +429,17 @@ fn about(test: &str) -> &'static str {
             "Every connection sends as fast as it can; a message counts once the server has \
              accounted for it."
         }
-        model::SUSTAINED_THROUGHPUT => "Throughput for longer, with the rate of each second.",
+        model::SUSTAINED_THROUGHPUT => {
+            "Throughput over a longer time, with the rate of each second."
+        }
         model::SIZE_MATRIX => "Throughput for a range of payload sizes.",
         model::FORMAT_COMPARISON => "The same logical message in each wire format.",
-        model::SUSTAINED_HOLD => "Holds the connections open, each with a ping now and then.",
+        model::SUSTAINED_HOLD => "Holds the connections open, each with an occasional ping.",
         model::CONNECTION_LIMIT => {
-            "Doubles the number of connections until something fails, then narrows it down."
+            "Doubles the number of connections until one fails, then narrows the limit down."
         }
         model::FAN_OUT => {
-            "One connection publishes, the others have the topic and check every publication they get."
+            "One connection publishes, the others subscribe and check every publication that they receive."
         }
         _ => "",
     }

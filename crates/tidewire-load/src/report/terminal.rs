@@ -7,14 +7,14 @@ use super::model::Report;
 use super::summary;
 use super::table::Section;
 
-/// Renders the verdict, the circumstances and one table for each test. No colours and no control
+/// Renders the verdict, the circumstances and one table per test. No colours and no control
 /// characters, whatever the report contains; ends with a line feed.
 pub fn render(report: &Report) -> String {
     render_within(report, None)
 }
 
-/// The same with tables that are at most so many columns of characters wide: wider ones are cut into several, each
-/// of which begins with the first column.
+/// The same with tables of at most this number of characters per line: a wider table is cut into
+/// several, each of which begins with the first column.
 pub fn render_within(report: &Report, width: Option<usize>) -> String {
     let headline = summary::headline(report);
     let mut out = String::new();
@@ -77,7 +77,7 @@ pub(super) fn rows<T: AsRef<str>>(
     rows_within(header, rows, text_columns, None)
 }
 
-/// The same, in as many tables as the width needs.
+/// The same, in the number of tables that the width needs.
 fn rows_within<T: AsRef<str>>(
     header: &[T],
     rows: &[Vec<String>],
@@ -99,7 +99,7 @@ fn rows_within<T: AsRef<str>>(
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// The columns of each table: the first column, and as many of the others as fit.
+/// The columns of each table: the first column, and the others that fit.
 fn parts(widths: &[usize], width: usize) -> Vec<Vec<usize>> {
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut used = usize::MAX;

@@ -14,7 +14,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// What goes over the wire; of a response to HEAD, the head alone.
+    /// The bytes on the wire; of a response to HEAD, only the head.
     pub(super) fn bytes(&self, is_head: bool) -> &[u8] {
         if is_head {
             &self.bytes[..self.head_bytes]
@@ -24,16 +24,16 @@ impl Answer {
     }
 }
 
-/// What the request says about the connection after its response.
+/// The fate of the connection after the response, as the request defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// HTTP/1.1: it stays open, which goes without saying.
+    /// HTTP/1.1: it stays open, which is the default.
     Open,
-    /// The client wants it closed, which is said, too.
+    /// The client wants it closed, and the response says so.
     Close,
-    /// HTTP/1.0: it stays open, which must be said.
+    /// HTTP/1.0: it stays open, and the response must say so.
     OpenHttp10,
-    /// HTTP/1.0: it is closed, which goes without saying.
+    /// HTTP/1.0: it is closed, which is the default.
     CloseHttp10,
 }
 
@@ -56,7 +56,7 @@ impl Ending {
     }
 }
 
-/// All responses that requests for an ordinary path get.
+/// All responses to requests for an ordinary path.
 #[derive(Debug)]
 pub(super) struct Answers {
     good: [Answer; 4],
@@ -83,13 +83,13 @@ impl Answers {
     }
 }
 
-/// A response with JSON, made when it is asked for.
+/// A response with JSON, created on request.
 pub(super) fn json(body: &[u8], ending: Ending) -> Answer {
     encode(200, JSON, body, false, ending)
 }
 
 fn encode(status: u16, media_type: &str, body: &[u8], is_chunked: bool, ending: Ending) -> Answer {
-    // RFC 9112, section 6.1: no chunks to a client that did not say it knows them.
+    // RFC 9112, section 6.1: no chunks to a client that did not declare support for them.
     let is_chunked = is_chunked && !ending.is_http_10();
     let has_body = !matches!(status, 204 | 304);
     let keep_alive = [("Connection", "keep-alive"), ("Content-Type", media_type)];
@@ -109,7 +109,7 @@ fn encode(status: u16, media_type: &str, body: &[u8], is_chunked: bool, ending: 
         closes: ending == Ending::Close,
     };
     let mut bytes = Vec::new();
-    // Status and headers are from here, and cannot break it.
+    // Status and headers come from this module, and cannot break it.
     if head.write(&mut bytes).is_err() {
         return Answer::default();
     }

@@ -1,4 +1,4 @@
-//! One connection of a test server: the request that is being read, and the responses that wait.
+//! One connection of a test server: the request that is being read, and the waiting responses.
 
 use super::answers::{Answers, Ending, json};
 use super::counts::{Counts, Ledger};
@@ -13,12 +13,12 @@ use tidewire_http::server::{Request, RequestReader};
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::handshake::server::{self, parse_request, write_accept};
 
-/// What all connections of a shard share.
+/// The state that all connections of a shard share.
 #[derive(Debug)]
 pub(super) struct Shared {
     answers: Answers,
     delay: Delay,
-    /// Bounds in [0, 100) below which a draw closes the connection, or gives a bad response.
+    /// Bounds in [0, 100) below which a draw closes the connection, or causes an error response.
     close_below: f64,
     bad_below: f64,
     slow: Option<Slow>,
@@ -75,7 +75,7 @@ impl Shared {
     }
 }
 
-/// What becomes of a request.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Good,
@@ -102,7 +102,7 @@ enum Route {
 
 impl Exchange {
     pub(super) fn of(request: &Request<'_>) -> Self {
-        // The two paths are looked for only where a target can be one of them.
+        // The two paths are compared only where a target can be one of them.
         let route = match request.target.len() {
             0..3 => Route::Answer,
             _ => match request.path() {
@@ -126,7 +126,7 @@ fn upgrade(request: &Request<'_>) -> Route {
             write_accept(request.key(), None, &[], &mut answer);
             None
         }
-        // The head is whole.
+        // The head is complete.
         Ok(None) => Some(server::RequestError::HeadTooLarge),
         Err(error) => Some(error),
     };
@@ -152,16 +152,16 @@ pub(super) struct Connection {
     pub(super) exchange: Option<Exchange>,
     pub(super) echo: Option<Box<Echo>>,
     pending: VecDeque<Pending>,
-    /// What is written in pieces, and how much of it was.
+    /// The bytes that are written in pieces, and the number of those written.
     slow_bytes: Vec<u8>,
     slow_sent: usize,
     slow_due_ms: u64,
-    /// The last response closes the connection; no more is read.
+    /// The last response closes the connection; the server reads no more.
     pub(super) is_ending: bool,
 }
 
 impl Connection {
-    /// A request is whole: its response leaves now or later.
+    /// A request is complete: its response leaves now or later.
     #[inline]
     pub(super) fn request(&mut self, shared: &mut Shared, io: &mut Io, id: ConnectionId) {
         let Some(exchange) = self.exchange.take() else {
@@ -239,7 +239,7 @@ impl Connection {
         !self.pending.is_empty() || !self.slow_bytes.is_empty()
     }
 
-    /// Whether so much waits here that no further request is read.
+    /// Whether so many bytes wait here that the server reads no further request.
     pub(super) fn is_full(&self) -> bool {
         self.pending.len() >= PENDING_MAX || self.slow_bytes.len() > QUEUED_BYTES_MAX
     }
@@ -289,7 +289,7 @@ impl Connection {
         io.send(id, piece);
         shared.ledger().bytes_sent.add(piece.len() as u64);
         self.slow_sent += piece.len();
-        // Late pieces are not made up for: the client sees the rate or less.
+        // Late pieces are not made up for: the client receives the rate or less.
         self.slow_due_ms = now_ms + slow.every_ms;
         if self.slow_sent == self.slow_bytes.len() {
             self.slow_bytes.clear();
@@ -313,7 +313,8 @@ impl Connection {
         refused: Option<u16>,
     ) {
         let ledger = shared.ledger();
-        // A client waits for the responses before it asks for another protocol; one that does not is cut.
+        // A client waits for the responses before it requests another protocol; a client that does
+        // not is cut.
         let is_first = !self.is_waiting();
         if is_first {
             io.send(id, answer);
@@ -330,7 +331,7 @@ impl Connection {
         }
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     pub(super) fn end(&self, ledger: &Ledger) {
         ledger.ended.add(1);
         let is_waiting = |pending: &&Pending| pending.fate != Fate::Counts;
@@ -342,10 +343,10 @@ impl Connection {
     }
 }
 
-/// Responses that may wait in a connection.
+/// The largest number of waiting responses of a connection.
 const PENDING_MAX: usize = 1024;
 
-/// How often a piece is written, if it is not less than a byte.
+/// The interval of the pieces, if a piece has at least one byte.
 const PIECE_MS: u64 = 20;
 
 #[cfg(test)]

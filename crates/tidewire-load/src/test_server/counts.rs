@@ -1,17 +1,17 @@
-//! Counts of what a test server served: each shard writes its own, any thread reads their sum.
+//! Counts of a test server: each shard writes its own, any thread reads their sum.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a test server has served.
+/// The counts of a test server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Of connections.
     pub connections: Connections,
     /// Of requests; those for the counts and for WebSocket are left out.
     pub requests: Requests,
-    /// Responses by status. The first of a WebSocket connection is here, too, as 101.
+    /// Responses by status. The upgrade of a WebSocket connection is here, too, as 101.
     pub statuses: BTreeMap<u16, u64>,
     /// Of everything above TLS, with all heads.
     pub bytes: Bytes,
@@ -35,13 +35,13 @@ pub struct Requests {
     pub received: u64,
     /// Of them, answered: with a good or a bad response.
     pub answered: u64,
-    /// Of them, not answered: the connection was closed instead, as `close_percent` wants it.
+    /// Of them, not answered: the connection was closed instead, as `close_percent` defines.
     pub closed: u64,
-    /// Of them, not answered: the client was gone before the response.
+    /// Of them, not answered: the client had closed the connection before the response.
     pub abandoned: u64,
-    /// Not whole: the connection ended in the middle.
+    /// Incomplete: the connection ended in the middle.
     pub cut_off: u64,
-    /// Not HTTP, or past a limit: answered with a status of their own.
+    /// Not HTTP, or beyond a limit: answered with a status of their own.
     pub malformed: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Requests {
 pub struct Bytes {
     /// Received.
     pub received: u64,
-    /// Given to the system to send.
+    /// Passed to the system to send.
     pub sent: u64,
 }
 
@@ -153,12 +153,13 @@ impl Ledger {
     }
 }
 
-/// A count that one thread writes and any reads.
+/// A count that one thread writes and any thread reads.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
 impl Count {
-    /// Must be called on the shard's own thread only: it is cheaper than an addition that many threads may make.
+    /// Call it only on the shard's own thread: it is cheaper than an addition that many threads may
+    /// make.
     #[inline]
     pub(super) fn add(&self, more: u64) {
         let before = self.0.load(Ordering::Relaxed);

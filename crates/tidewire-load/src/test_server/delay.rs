@@ -4,13 +4,13 @@ use rand::Rng;
 use std::fmt;
 use std::str::FromStr;
 
-/// How long a response waits, in milliseconds. Written as `20`, `5..20`, `exp:10` or `normal:20,5`.
+/// The delay of a response, in milliseconds. Written as `20`, `5..20`, `exp:10` or `normal:20,5`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Delay {
-    /// Not at all.
+    /// None.
     #[default]
     None,
-    /// Always so long.
+    /// Always the same.
     Fixed(f64),
     /// From the first to the second, each equally likely.
     Uniform(f64, f64),
@@ -20,10 +20,10 @@ pub enum Delay {
     Normal(f64, f64),
 }
 
-/// A text that is no delay.
+/// A text that is not a delay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no delay: write milliseconds (20), a range (5..20), exp:MEAN or normal:MEAN,DEVIATION, at most an hour"
+    "{0:?} is not a delay: write milliseconds (20), a range (5..20), exp:MEAN or normal:MEAN,DEVIATION, at most one hour"
 )]
 pub struct DelayError(String);
 

@@ -2,19 +2,20 @@
 
 use super::counts::Ledger;
 use tidewire_net::{ConnectionId, Io};
-use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
-use tidewire_wire::message::{Event, Input, MessageReader};
+use tidewire_wire::connection::Connection;
+use tidewire_wire::frame::{OpCode, Role, write_frame};
+use tidewire_wire::message::{Event, Input};
 
-/// The reader of one WebSocket connection.
+/// One WebSocket connection.
 #[derive(Debug)]
 pub(super) struct Echo {
-    reader: MessageReader,
+    websocket: Connection,
 }
 
 impl Echo {
     pub(super) fn new() -> Self {
         Self {
-            reader: MessageReader::new(Role::Server, MESSAGE_BYTES_MAX),
+            websocket: Connection::new(Role::Server, MESSAGE_BYTES_MAX),
         }
     }
 
@@ -30,12 +31,11 @@ impl Echo {
         let (mut messages, mut bytes_sent) = (0, 0);
         let mut ends = false;
         while !ends && io.queued_bytes(id) <= super::QUEUED_BYTES_MAX {
-            let event = self.reader.read(&mut input);
             let Some(out) = io.buffer(id) else {
                 break;
             };
             let before = out.len();
-            match event {
+            match self.websocket.receive(&mut input, out) {
                 Ok(None) => break,
                 Ok(Some(Event::Text(text))) => {
                     messages += 1;
@@ -45,15 +45,11 @@ impl Echo {
                     messages += 1;
                     write_frame(out, OpCode::Binary, bytes, None);
                 }
-                Ok(Some(Event::Ping(payload))) => write_frame(out, OpCode::Pong, payload, None),
                 // No extension was agreed, so nothing is compressed.
-                Ok(Some(Event::Pong(_) | Event::Compressed(_))) => {}
-                Ok(Some(Event::Close(code, _))) => {
-                    write_close(out, code, "", None);
-                    ends = true;
-                }
+                Ok(Some(Event::Ping(_) | Event::Pong(_) | Event::Compressed(_))) => {}
+                Ok(Some(Event::Close(..))) => ends = true,
                 Err(error) => {
-                    write_close(out, Some(error.close_code()), "", None);
+                    self.websocket.control.fail(error.close_code(), "", out);
                     ends = true;
                 }
             }

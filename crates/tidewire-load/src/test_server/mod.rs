@@ -1,7 +1,8 @@
-//! Test server: an HTTP server to try load on, whose conduct is chosen and which counts what it served.
+//! Test server: an HTTP server to try load on, with configurable behaviour, which counts its
+//! responses.
 //!
-//! Every path is answered with the same response; `/ws` echoes WebSocket messages; [`COUNTS_PATH`] gives the counts as
-//! JSON, so that a load generator can compare both sides.
+//! Every path is answered with the same response; `/ws` echoes WebSocket messages; [`COUNTS_PATH`]
+//! returns the counts as JSON, so that a load generator can compare both sides.
 
 mod answers;
 mod connection;
@@ -24,27 +25,28 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use tidewire_net::{Mailbox, Shard, ShardConfig, bind, tls};
 
-/// How a test server behaves.
+/// The behaviour of a test server.
 #[derive(Clone, Debug)]
 pub struct Conduct {
-    /// Where it listens; port 0 is any free port. Default `127.0.0.1:7357`.
+    /// The address to listen on; port 0 is any free port. Default `127.0.0.1:7357`.
     pub address: SocketAddr,
     /// Threads, each with an event loop of its own. Default 1; at least 1.
     pub shards: usize,
-    /// Bytes of the body of a good response: `OK`, cut or filled up with dots. Default 2; at most
-    /// [`BODY_BYTES_MAX`].
+    /// Bytes of the body of a successful response: `OK`, cut or filled up with dots. Default 2; at
+    /// most [`BODY_BYTES_MAX`].
     pub body_bytes: usize,
-    /// Whether HTTP/1.1 clients get the body in chunks of at most 16 KiB. Default no.
+    /// Whether HTTP/1.1 clients receive the body in chunks of at most 16 KiB. Default no.
     pub chunked: bool,
-    /// How long a response waits after its request is whole. Default not at all.
+    /// The delay of a response after its request is complete. Default none.
     pub delay: Delay,
-    /// The status of bad responses, 200 to 599. Default 500.
+    /// The status of error responses, 200 to 599. Default 500.
     pub error_status: u16,
-    /// Percentage of requests that get a bad response. Default 0.
+    /// Percentage of requests that receive an error response. Default 0.
     pub error_percent: f64,
     /// Percentage of requests for which the connection is closed instead of a response. Default 0.
     pub close_percent: f64,
-    /// Bytes per second and connection that responses are written at, in pieces. Default as fast as possible.
+    /// Bytes per second and connection at which responses are written, in pieces. Default as fast
+    /// as possible.
     pub slow_write_bytes_per_s: Option<u64>,
     /// Times in which the whole server does nothing. Default none.
     pub stalls: Option<Stalls>,
@@ -70,24 +72,24 @@ impl Default for Conduct {
     }
 }
 
-/// Why a test server did not start.
+/// The reason for which a test server did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A value that cannot be.
+    /// An invalid value.
     #[error("{0}")]
     Conduct(&'static str),
-    /// The certificate or its key cannot be used.
+    /// The certificate or its key is not usable.
     #[error(transparent)]
     Tls(#[from] tls::TlsError),
-    /// The address cannot be listened at.
-    #[error("cannot listen at {address}: {source}")]
+    /// Listening on the address failed.
+    #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The system gave no thread or event queue.
+    /// The system provided no thread or event queue.
     #[error("cannot start an event loop: {0}")]
     System(std::io::Error),
 }
@@ -109,7 +111,7 @@ impl TestServer {
     /// Listens and serves on threads of its own.
     ///
     /// # Errors
-    /// A value of `conduct` that cannot be, or what the operating system refuses.
+    /// An invalid value of `conduct`, or an error of the operating system.
     pub fn start(conduct: &Conduct) -> Result<Self, StartError> {
         check(conduct)?;
         let tls = match &conduct.tls {
@@ -156,7 +158,7 @@ impl TestServer {
         Ok(server)
     }
 
-    /// Where it listens, with the port that it has.
+    /// Its address, with the actual port.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -176,13 +178,13 @@ impl TestServer {
         format!("{scheme}://{}{WEBSOCKET_PATH}", self.address)
     }
 
-    /// What it has served so far.
+    /// Its counts so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         Counts::of(&self.ledgers)
     }
 
-    /// Stops, and gives what it served. Responses that are queued still leave, for some seconds at most.
+    /// Stops, and returns the counts. Queued responses still leave, for some seconds at most.
     #[must_use]
     pub fn stop(mut self) -> Counts {
         self.join();
@@ -191,7 +193,7 @@ impl TestServer {
 
     fn join(&mut self) {
         for (mailbox, _) in &self.shards {
-            // A shard that has failed is told nothing.
+            // A shard that has failed needs no command.
             let _ = mailbox.send(Stop);
         }
         for (_, thread) in &mut self.shards {
@@ -226,31 +228,31 @@ fn check(conduct: &Conduct) -> Result<(), StartError> {
         Conduct {
             slow_write_bytes_per_s: Some(0),
             ..
-        } => "responses are written at 1 byte per second or more",
+        } => "the rate of slow writes is at least 1 byte per second",
         Conduct {
             stalls: Some(stalls),
             ..
         } if !stalls.are_possible() => {
-            "a stall lasts 1 ms or more and less than the time from one to the next, which is at most an hour"
+            "a stall lasts at least 1 ms and less than the time from one stall to the next, which is at most one hour"
         }
         _ => return Ok(()),
     };
     Err(StartError::Conduct(mistake))
 }
 
-/// The port that users of load testers know.
+/// The default port of well-known load testers.
 pub const DEFAULT_PORT: u16 = 7357;
 
 /// The largest body of a response.
 pub const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// Where the counts are, as JSON. Requests for it are not counted.
+/// The path of the counts, as JSON. Requests for it are not counted.
 pub const COUNTS_PATH: &str = "/.tidewire/counts";
 
-/// Where WebSocket messages are echoed.
+/// The path of the WebSocket echo.
 pub const WEBSOCKET_PATH: &str = "/ws";
 
-/// Bytes that wait for a client before its requests are not read any more.
+/// Bytes that may wait for a client before the server stops reading its requests.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
 /// Connections that wait to be accepted; the system caps it.

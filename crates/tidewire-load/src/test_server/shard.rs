@@ -108,7 +108,8 @@ impl Handler for TestShard {
     }
 }
 
-/// Reads requests until the data is used up, the connection is no longer HTTP, or too much waits for the client.
+/// Reads requests until the data is used up, the connection is no longer HTTP, or too much waits
+/// for the client.
 fn read_requests(
     connection: &mut Connection,
     heads: &mut RequestHeads,
@@ -133,7 +134,8 @@ fn read_requests(
         match step.event {
             Event::More => return consumed,
             Event::Head(request) => {
-                // A client that has yet to get an earlier response cannot tell this one from it.
+                // A client that still waits for an earlier response cannot distinguish this one
+                // from it.
                 if request.expects_continue && !connection.is_waiting() {
                     io.send(id, CONTINUE);
                     shared.ledger().bytes_sent.add(CONTINUE.len() as u64);
@@ -155,7 +157,7 @@ fn read_requests(
     }
 }
 
-/// Says what is wrong with a request, and closes the connection.
+/// Answers a malformed request with its error, and closes the connection.
 fn refuse(
     connection: &mut Connection,
     shared: &Shared,
@@ -167,7 +169,8 @@ fn refuse(
     ledger.malformed.add(1);
     connection.is_ending = true;
     if connection.is_waiting() {
-        // Here it would pass for an earlier response, after which the connection is closed.
+        // Here the client would confuse it with an earlier response, after which the connection is
+        // closed.
         return;
     }
     let body = format!("{error}\n");

@@ -1,13 +1,13 @@
-//! Stalls: times in which the whole server does nothing, as in a long collection of garbage.
+//! Stalls: times in which the whole server does nothing, as in a long garbage collection.
 
 use std::time::{Duration, Instant};
 
-/// When a server stalls, counted from its start.
+/// The times of a server's stalls, counted from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stalls {
-    /// From the beginning of a stall to that of the next, in milliseconds; at most an hour.
+    /// From the start of a stall to the start of the next, in milliseconds; at most one hour.
     pub every_ms: u64,
-    /// How long a stall is, in milliseconds; less than `every_ms`.
+    /// The length of a stall, in milliseconds; less than `every_ms`.
     pub stall_ms: u64,
 }
 
@@ -35,12 +35,12 @@ impl StallClock {
         }
     }
 
-    /// When the next stall begins.
+    /// The start of the next stall.
     pub(super) fn next(&self) -> Instant {
         self.next
     }
 
-    /// How long to do nothing from `now` on, if a stall has begun. A stall that was missed is left out.
+    /// The time to do nothing from `now` on, if a stall has begun. A missed stall is left out.
     pub(super) fn due(&mut self, now: Instant) -> Option<Duration> {
         if now < self.next {
             return None;
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(clock.due(at(1030)), Some(Duration::from_millis(70)));
         assert_eq!(clock.next(), at(2000));
         assert_eq!(clock.due(at(1100)), None);
-        // Far too late: that stall is over.
+        // Far too late: that stall has ended.
         assert_eq!(clock.due(at(4500)), None);
         assert_eq!(clock.next(), at(5000));
         assert_eq!(clock.due(at(5000)), Some(Duration::from_millis(100)));

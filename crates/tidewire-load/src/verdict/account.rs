@@ -1,4 +1,4 @@
-//! Two-sided accounting: what was offered against what the other end has accounted for.
+//! Two-sided accounting: offered messages against those for which the other end has accounted.
 
 use serde::Deserialize;
 
@@ -15,12 +15,12 @@ pub struct Accounting {
     pub sends: bool,
     /// Messages written by the generator.
     pub offered: u64,
-    /// Messages that a pong or an answer proves were read, those that were refused left out.
+    /// Messages that the server has read, as a pong or an answer proves, without the refused ones.
     pub confirmed: u64,
-    /// Messages given to the application, by the server's own counter; `None` when not known.
+    /// Messages passed to the application, by the server's own counter; `None` when not known.
     pub delivered: Option<u64>,
-    /// Messages refused with a reason, by the server's own counter or else as it told the connections;
-    /// `None` when not known.
+    /// Messages refused with a reason, by the server's own counter or otherwise by its reports to
+    /// the connections; `None` when not known.
     pub refused: Option<u64>,
     /// Connections the test tried to open.
     pub connections_attempted: u64,
@@ -43,25 +43,25 @@ impl Accounting {
         self.confirmed.saturating_add(self.refused.unwrap_or(0))
     }
 
-    /// Messages a rate may be computed from: those confirmed and, where the server's counter is
-    /// known, delivered to the application as well. A refused message does not count.
+    /// Messages from which a rate may be computed: those confirmed and, where the server's counter
+    /// is known, also delivered to the application. A refused message does not count.
     pub fn counted(&self) -> u64 {
         self.confirmed.min(self.delivered.unwrap_or(u64::MAX))
     }
 
-    /// Counted messages in a second; `None` when nothing was counted or no time has passed.
+    /// Counted messages per second; `None` when nothing was counted or no time has passed.
     pub fn rate_per_s(&self, duration_s: f64) -> Option<f64> {
         (self.counted() > 0 && duration_s > 0.0).then(|| self.counted() as f64 / duration_s)
     }
 
-    /// True when nothing of what the test is for was attempted, so that no figure means anything.
+    /// True when the test attempted nothing of its purpose, so that no figure has a meaning.
     pub fn is_empty(&self) -> bool {
         self.offered == 0
             && (self.sends || (self.connections_attempted == 0 && self.pings_sent == 0))
     }
 
-    /// Every way in which the two sides disagree or something went missing; empty when all is
-    /// accounted for.
+    /// Every way in which the two sides disagree or a message is missing; empty when the account
+    /// balances.
     pub fn discrepancies(&self) -> Vec<Discrepancy> {
         let mut found = Vec::new();
         let (offered, read) = (self.offered, self.read());
@@ -104,7 +104,7 @@ impl Accounting {
         found
     }
 
-    /// The counts as a report shows them; `None` when the test sent no messages.
+    /// The counts in the form of a report; `None` when the test sent no messages.
     pub fn messages(&self) -> Option<Messages> {
         (self.offered > 0 || self.confirmed > 0).then(|| Messages {
             offered: self.offered,
@@ -116,10 +116,10 @@ impl Accounting {
     }
 }
 
-/// One way in which an account does not balance. Its text says what was seen and what to do.
+/// One way in which an account does not balance. Its text says what happened and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Discrepancy {
-    /// Nothing of what the test is for was attempted.
+    /// The test attempted nothing of its purpose.
     #[error(
         "No message was sent, or nothing was opened: there is no figure to believe. \
          Check the target, the connections and the duration."
@@ -145,7 +145,7 @@ pub enum Discrepancy {
         /// Written.
         offered: u64,
     },
-    /// More was confirmed than was written.
+    /// More messages were confirmed than written.
     #[error(
         "The server confirmed or refused {read} messages but only {offered} were offered. \
          It answers more than it was asked: do not trust its figures."

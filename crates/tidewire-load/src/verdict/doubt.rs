@@ -1,4 +1,4 @@
-//! The doubts: each reason for which a figure is not valid, with its name, its verdict and its words.
+//! Doubts: each reason for which a figure is not valid, with its name, its verdict and its text.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use crate::report::number::{grouped, seconds, si, us};
 use crate::verdict::account::Discrepancy;
 use crate::verdict::evidence::Aim;
 
-/// One reason for which a figure is not valid. Its text says what was seen and what to do.
+/// One reason for which a figure is not valid. Its text says what happened and what to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Doubt {
     /// The counts of both sides do not balance.
     Account(Discrepancy),
-    /// The test ended before its plan was done.
+    /// The test ended before its plan was complete.
     Interrupted,
-    /// Replies with the content of no message that was on its way.
+    /// Replies that match no message in flight.
     RepliesWrong(u64),
-    /// Messages passed over and never answered.
+    /// Messages without a reply, although the reply to a later message arrived.
     RepliesMissing(u64),
-    /// Replies to messages that had been answered.
+    /// Replies to messages that had been answered before.
     RepliesDoubled(u64),
     /// Replies after the reply to a later message.
     RepliesReordered(u64),
@@ -26,11 +26,11 @@ pub enum Doubt {
     RepliesUnsent(u64),
     /// Pongs that answered no open ping.
     PongsStrange(u64),
-    /// Messages refused for another reason than a rate limit.
+    /// Messages refused for a reason other than a rate limit.
     MessagesRefused {
-        /// The server's word for it.
+        /// The server's name for the reason.
         reason: String,
-        /// How many.
+        /// Their number.
         count: u64,
     },
     /// More may have been refused than the server has reported.
@@ -42,34 +42,34 @@ pub enum Doubt {
     CountersUnreadable(String),
     /// Publications that subscribers missed.
     PublicationsMissed(u64),
-    /// Publications that came again, or after later ones.
+    /// Publications that arrived again, or after later ones.
     PublicationsDoubled(u64),
-    /// Deliveries with another content.
+    /// Deliveries whose content differs from the publication.
     PublicationsWrong(u64),
-    /// No subscriber got anything.
+    /// No subscriber received anything.
     PublicationsUnheard,
-    /// The server did not take the rate that was asked for.
+    /// The server did not accept the planned rate.
     PaceNotTaken {
-        /// Messages a second that were asked for.
+        /// Planned messages per second.
         planned: f64,
-        /// Messages a second that were written.
+        /// Written messages per second.
         offered: f64,
     },
-    /// The generator did not keep the rate that was asked for.
+    /// The generator did not keep the planned rate.
     PaceMissed {
-        /// Messages a second that were asked for.
+        /// Planned messages per second.
         planned: f64,
-        /// Messages a second that were written.
+        /// Written messages per second.
         offered: f64,
     },
     /// Messages left the generator late.
     GeneratorLate {
         /// 99th percentile of their lateness.
         p99_us: f64,
-        /// 99th percentile of the latency that is shown.
+        /// 99th percentile of the reported latency.
         latency_p99_us: Option<f64>,
     },
-    /// Other programs had the generator's cores.
+    /// Other programs used the generator's cores.
     GeneratorStarved {
         /// Seconds of waiting.
         waited_s: f64,
@@ -78,19 +78,19 @@ pub enum Doubt {
     },
     /// A quota held the generator back.
     GeneratorThrottled {
-        /// For so many seconds.
+        /// The duration in seconds.
         throttled_s: f64,
     },
-    /// The generator's process stood still.
+    /// The generator's process did not run.
     GeneratorStopped {
-        /// For so many seconds.
+        /// The duration in seconds.
         stopped_s: f64,
     },
     /// The generator had no processor time left, and the server had.
     GeneratorSaturated {
-        /// What it used of what it could have had.
+        /// The used share of its available processor time.
         share: f64,
-        /// What the test was for.
+        /// The purpose of the test.
         aim: Aim,
     },
     /// The rate varied by this coefficient of variation.
@@ -162,36 +162,35 @@ impl fmt::Display for Doubt {
 }
 
 impl Doubt {
-    /// Of what the server said.
+    /// Texts about the behaviour of the server.
     fn content_words(&self) -> String {
         match self {
             Self::Interrupted => {
-                "The test was interrupted before its end: its figures are those of a part of the plan."
+                "The test was interrupted before its end: its figures cover only a part of the plan."
                     .to_owned()
             }
             Self::RepliesWrong(count) => format!(
-                "{} replies had another kind or content than any message that was on its way: this server does \
-                 not echo.",
+                "{} replies match no message in flight by kind or content: this server does not echo.",
                 grouped(*count)
             ),
             Self::RepliesMissing(count) => format!(
-                "{} messages were passed over: the reply to a later message came, and theirs did not.",
+                "{} messages received no reply, although the reply to a later message arrived.",
                 grouped(*count)
             ),
             Self::RepliesDoubled(count) => format!(
-                "{} replies came to messages that had been answered already.",
+                "{} replies arrived for messages that had been answered before.",
                 grouped(*count)
             ),
             Self::RepliesReordered(count) => format!(
-                "{} replies came after the reply to a later message.",
+                "{} replies arrived after the reply to a later message.",
                 grouped(*count)
             ),
             Self::RepliesUnsent(count) => format!(
-                "{} replies came to messages that had not been sent: the server answers from memory.",
+                "{} replies arrived for messages that had not been sent: the server answers from memory.",
                 grouped(*count)
             ),
             Self::PongsStrange(count) => format!(
-                "{} pongs answered no open ping: do not trust what this server confirms.",
+                "{} pongs answered no open ping: do not trust the confirmations of this server.",
                 grouped(*count)
             ),
             Self::MessagesRefused { reason, count } => format!(
@@ -199,44 +198,44 @@ impl Doubt {
                 grouped(*count)
             ),
             Self::RefusalsUntold { told } => format!(
-                "The server told of {} refused messages, and it cannot be seen that these were all. Name its own \
-                 counters with --stats-url, or raise its rate limit.",
+                "The server reported {} refused messages, and may have refused more. Name its own counters with \
+                 --stats-url, or raise its rate limit.",
                 grouped(*told)
             ),
             Self::CountersUnreadable(error) => {
                 format!("The server's counters could not be compared: {error}.")
             }
             Self::PublicationsMissed(count) => format!(
-                "Subscribers missed {} publications and got later ones: the server dropped them, or changed their \
-                 order.",
+                "Subscribers missed {} publications and received later ones: the server dropped them, or changed \
+                 their order.",
                 grouped(*count)
             ),
             Self::PublicationsDoubled(count) => format!(
-                "{} publications came again, or after later ones.",
+                "{} publications arrived again, or after later ones.",
                 grouped(*count)
             ),
             Self::PublicationsWrong(count) => format!(
-                "{} messages were not as they had been published, or their offsets did not follow each other.",
+                "{} messages differ from their publication, or their offsets are not consecutive.",
                 grouped(*count)
             ),
-            _ => "No subscriber got anything. A server has to send what one connection says to all others, or, \
-                  with protocol version 1, to allow clients the topic fan-out."
+            _ => "No subscriber received anything. A server must send the messages of one connection to all \
+                  others or, with protocol version 1, allow clients to use the topic fan-out."
                 .to_owned(),
         }
     }
 
-    /// Of what the generator and its machine did.
+    /// Texts about the behaviour of the generator and its machine.
     fn generator_words(&self) -> String {
         match self {
             Self::PaceNotTaken { planned, offered } => format!(
-                "The server took {}/s of the {}/s that were planned: the sockets were full. Plan a lower rate to \
-                 see one that it keeps.",
+                "The server accepted {}/s of the planned {}/s: its sockets were full. Plan a lower rate to find one \
+                 that it keeps.",
                 rate(*offered),
                 rate(*planned)
             ),
             Self::PaceMissed { planned, offered } => format!(
-                "The generator offered {}/s of the {}/s that were planned. Give it more threads and cores, or plan \
-                 a lower rate.",
+                "The generator offered {}/s of the planned {}/s. Give it more threads and cores, or plan a lower \
+                 rate.",
                 rate(*offered),
                 rate(*planned)
             ),
@@ -246,13 +245,13 @@ impl Doubt {
             } => {
                 let of = latency_p99_us.map_or_else(String::new, |latency_us| {
                     format!(
-                        ", of {} that are shown as the 99th percentile of the latency",
+                        ", out of {} shown as the 99th percentile of the latency",
                         us(latency_us)
                     )
                 });
                 format!(
-                    "One message in a hundred left the generator {} or more after its time{of}: the generator was \
-                     late, not the server. Give it cores of its own, or plan a lower rate.",
+                    "One message in a hundred left the generator {} or more after its planned time{of}: the \
+                     generator was late, not the server. Give it cores of its own, or plan a lower rate.",
                     us(*p99_us)
                 )
             }
@@ -260,7 +259,7 @@ impl Doubt {
                 waited_s,
                 duration_s,
             } => format!(
-                "A thread of the generator was ready to run for {} of {} while other programs had its cores. Stop \
+                "A thread of the generator was ready to run for {} of {} while other programs used its cores. Stop \
                  them, or give the generator cores of its own.",
                 seconds(*waited_s),
                 seconds(*duration_s)
@@ -271,8 +270,8 @@ impl Doubt {
                 seconds(*throttled_s)
             ),
             Self::GeneratorStopped { stopped_s } => format!(
-                "The generator's process stood still for {}: it was stopped, or its machine was. Run it where \
-                 nothing suspends it.",
+                "The generator's process did not run for {}: it or its machine was stopped. Run it where nothing \
+                 suspends it.",
                 seconds(*stopped_s)
             ),
             Self::GeneratorSaturated { share, aim } => {
@@ -281,8 +280,8 @@ impl Doubt {
                     Aim::Saturate | Aim::Keep => "the figure is a lower bound",
                 };
                 format!(
-                    "The generator used {:.0} % of the processor time that it could have and the server had time \
-                     left: {means}. Give the generator more threads or a machine of its own.",
+                    "The generator used {:.0} % of its available processor time and the server had time left: \
+                     {means}. Give the generator more threads or a machine of its own.",
                     share * 100.0
                 )
             }
@@ -297,7 +296,7 @@ impl Doubt {
     }
 }
 
-/// A rate to be read: whole from ten on.
+/// A rate for readers: whole from ten on.
 fn rate(per_s: f64) -> String {
     if per_s >= 10.0 {
         grouped(per_s.round() as u64)

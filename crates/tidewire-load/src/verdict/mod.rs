@@ -1,4 +1,4 @@
-//! Whether a figure can be believed, and why not. Pure functions of the evidence.
+//! Judgement of figures: whether a figure is reliable, and why not. Pure functions of the evidence.
 
 pub mod account;
 mod doubt;
@@ -16,15 +16,15 @@ use crate::verdict::usage::SATURATED_SHARE;
 /// A verdict and its reasons.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// That of the worst doubt; valid without any.
+    /// The verdict of the worst doubt; valid without any.
     pub verdict: Verdict,
-    /// Everything that speaks against the figures.
+    /// All doubts about the figures.
     pub doubts: Vec<Doubt>,
-    /// The doubts and what else a reader should know, in sentences.
+    /// The doubts and further information for readers, in sentences.
     pub notes: Vec<String>,
 }
 
-/// Judges the evidence. A figure is valid if there is no doubt about it, and for no other reason.
+/// Judges the evidence. A figure is valid if and only if there is no doubt about it.
 #[must_use]
 pub fn judge(evidence: &Evidence) -> Judgement {
     let doubts = doubts(evidence);
@@ -147,8 +147,8 @@ fn generator_doubts(evidence: &Evidence, found: &mut Vec<Doubt>) {
     }
 }
 
-/// The lateness from which a latency is more the generator's than the server's, or at which a rate without
-/// latencies was not what was planned.
+/// The lateness from which a latency is mostly the generator's, or from which a rate without
+/// latencies was not the planned one.
 fn late_us_max(latency_p99_us: Option<f64>) -> f64 {
     match latency_p99_us {
         Some(latency_us) => (latency_us * LATE_PART_MAX).max(LATE_US_MIN),
@@ -161,7 +161,7 @@ fn noise_doubt(evidence: &Evidence) -> Option<Doubt> {
     (evidence.aim == Aim::Saturate && noise > NOISE_MAX).then_some(Doubt::Noisy(noise))
 }
 
-/// What a reader should know of figures that are right.
+/// Further information about valid figures.
 fn remarks(evidence: &Evidence) -> Vec<String> {
     let mut remarks = Vec::new();
     let limited = evidence.refused_by.get(RATE_LIMIT).copied().unwrap_or(0);
@@ -181,7 +181,7 @@ fn remarks(evidence: &Evidence) -> Vec<String> {
     remarks
 }
 
-/// What was the limit of a rate, where that was not one side's processor time.
+/// The limit of a rate, if it was not one side's processor time.
 fn limit_remark(evidence: &Evidence) -> Option<String> {
     let usage = &evidence.usage;
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
@@ -192,21 +192,22 @@ fn limit_remark(evidence: &Evidence) -> Option<String> {
             let server = percent(server.unwrap_or(0.0));
             let shared = if usage.shared_cores > 0.0 {
                 format!(
-                    " They share {} of their cores, so that each takes time from the other: the figure is a \
-                     lower bound. Give each cores of its own, as with `taskset`.",
+                    " They share {} of their cores and compete for them: the figure is a lower bound. Give each \
+                     cores of its own, for example with `taskset`.",
                     number::si(usage.shared_cores)
                 )
             } else {
-                " With more cores for the generator the server may do slightly better.".to_owned()
+                " With more cores for the generator the server may reach a slightly higher figure."
+                    .to_owned()
             };
             Some(format!(
-                "The generator used {} of the processor time that it could have, and the server {server}.{shared}",
+                "The generator used {} of its available processor time, and the server {server}.{shared}",
                 percent(client)
             ))
         }
         Bottleneck::None => Some(format!(
-            "Neither side was seen to use {} of the processor time that it could have (the generator {}, the \
-             server {}): the network, waiting, or work outside both processes was the limit. Try more connections.",
+            "Neither side used {} of its available processor time (the generator {}, the server {}): the \
+             network, waiting, or work outside both processes was the limit. Try more connections.",
             percent(SATURATED_SHARE),
             percent(client),
             server.map_or_else(|| "is not known".to_owned(), percent)
@@ -214,16 +215,16 @@ fn limit_remark(evidence: &Evidence) -> Option<String> {
     }
 }
 
-/// Of latencies whose highest percentiles are the generator's own.
+/// A remark about latencies whose highest percentiles are the generator's own.
 fn late_remark(evidence: &Evidence) -> Option<String> {
     let late = evidence.generator.late_us?;
     let latency_us = evidence.latency_p99_us?;
-    // Where the doubt is raised it says more.
+    // If the doubt is raised, it says more than this remark.
     let is_late_above = late.p99 < late_us_max(Some(latency_us)) && late.p99_9 >= latency_us;
     is_late_above.then(|| {
         format!(
-            "Above the 99th percentile the latencies hold lateness of the generator: one message in a thousand \
-             left {} or more after its time.",
+            "Above the 99th percentile the latencies contain the generator's own delay: one message in a \
+             thousand left {} or more after its planned time.",
             number::us(late.p99_9)
         )
     })
@@ -246,7 +247,8 @@ fn stall_remark(evidence: &Evidence) -> Option<String> {
     })
 }
 
-/// Windows with less than a quarter of the usual count. The first holds the start of the test.
+/// Windows with less than a quarter of the usual count. The first window contains the start of the
+/// test.
 fn stalled_windows(windows: &[u64]) -> usize {
     let counts = windows.get(1..).unwrap_or_default();
     let mut sorted = counts.to_vec();
@@ -258,10 +260,10 @@ fn stalled_windows(windows: &[u64]) -> usize {
     counts.iter().filter(|&&count| count * 4 < usual).count()
 }
 
-/// Standard deviation of what was counted in windows of equal length, divided by the mean.
+/// Standard deviation of the counts in windows of equal length, divided by the mean.
 ///
-/// Pass whole windows only. The first one is left out: it holds the start of the test. `None` for fewer
-/// than five windows or when nothing was counted.
+/// Pass whole windows only. The first one is left out, because it contains the start of the test.
+/// `None` for fewer than five windows or when nothing was counted.
 #[must_use]
 pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
     let counts = windows.get(1..).unwrap_or_default();
@@ -275,36 +277,38 @@ pub fn coefficient_of_variation(windows: &[u64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-/// Coefficient of variation of the confirmed messages in quarters of a second above which a figure is
-/// noisy. Between quarters of an undisturbed second some per cent are usual; other work that takes half of
-/// a core for half of the time makes about a third.
+/// Coefficient of variation of the confirmed messages per quarter of a second above which a figure
+/// is noisy. A few per cent are usual between quarters of an undisturbed second; other work that
+/// uses half of a core for half of the time causes about a third.
 pub const NOISE_MAX: f64 = 0.25;
 
-/// Part of the time that the generator may wait for a core that another program has.
+/// Part of the time that the generator may wait for a core that another program uses.
 pub const WAITED_SHARE_MAX: f64 = 0.10;
 
 /// Part of the time that a quota may hold the generator back.
 pub const THROTTLED_SHARE_MAX: f64 = 0.02;
 
-/// Part of the time that the generator may stand still: at 1 % it is the 99th percentile of a latency.
+/// Part of the time that the generator may be stopped: at 1 % it affects the 99th percentile of a
+/// latency.
 pub const STOPPED_SHARE_MAX: f64 = 0.02;
 
-/// Seconds below which a disturbance of a short test says nothing.
+/// Seconds below which a disturbance of a short test raises no doubt.
 const DISTURBED_S_MIN: f64 = 0.02;
 
 /// Part of a 99th percentile that may be the generator's own lateness.
 pub const LATE_PART_MAX: f64 = 0.5;
 
-/// Lateness below which nothing is said of it, in microseconds.
+/// Lateness below which there is no doubt, in microseconds.
 pub const LATE_US_MIN: f64 = 1_000.0;
 
 /// Lateness from which messages without answers were not sent as planned, in microseconds.
 pub const LATE_US_MAX: f64 = 10_000.0;
 
-/// Fewer windows of a quarter of a second, without the first, tell no variation: a test of 1.5 s has five.
+/// With fewer windows of a quarter of a second, without the first, the variation is not known: a
+/// test of 1.5 s has five.
 const WINDOWS_MIN: usize = 4;
 
-/// Fewer windows, or a lower count, tell no stall.
+/// With fewer windows, or a lower count, a stall cannot be detected.
 const STALL_WINDOWS_MIN: usize = 2;
 const STALL_COUNT_MIN: u64 = 20;
 

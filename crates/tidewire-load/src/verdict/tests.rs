@@ -4,7 +4,7 @@ use crate::verdict::account::Accounting;
 use crate::verdict::evidence::{DeliveryFaults, PaceKept};
 use crate::verdict::usage::{Side, Usage};
 
-/// A test of two seconds in which everything was as it should be.
+/// A test of two seconds without any flaw.
 fn valid() -> Evidence {
     let side = |cpu_s| Side {
         busiest_s: cpu_s,
@@ -56,7 +56,7 @@ fn valid() -> Evidence {
     }
 }
 
-/// Everything that can be wrong with a test: what the evidence of it is, and the one doubt that it raises.
+/// Every flaw that a test can have: its evidence, and the one doubt that it raises.
 fn flaws() -> Vec<Flaw> {
     [of_messages(), of_answers(), of_the_run()].concat()
 }
@@ -183,8 +183,8 @@ fn faults(which: usize) -> ReplyFaults {
     }
 }
 
-/// The ways to read `valid`: none of the flaws. Each condition is needed, as each flaw alone raises one
-/// doubt, its own, and nothing else keeps it from being valid.
+/// The conditions of `valid`: none of the flaws. Each condition is needed, because each flaw alone
+/// raises its own doubt, and nothing else makes the figure invalid.
 #[test]
 fn every_condition_of_valid_is_needed() {
     let judgement = judge(&valid());
@@ -222,7 +222,7 @@ fn every_doubt_has_a_flaw_that_raises_it() {
         })
         .collect();
     for doubt in &raised {
-        // Without a wildcard, so that the compiler names what is missing.
+        // Without a wildcard, so that the compiler names a missing variant.
         match doubt {
             Doubt::Account(_)
             | Doubt::Interrupted
@@ -307,14 +307,14 @@ fn a_machine_that_works_is_no_disturbance() {
         }),
     };
     assert_eq!(judge(&evidence).verdict, Verdict::Valid);
-    // A stall of the server makes its latency, which is the figure.
+    // A stall of the server causes its latency, which is the measured figure.
     evidence.latency_p99_us = Some(90_000.0);
     evidence.generator.late_us = Some(Lateness {
         p99: 9_000.0,
         ..Lateness::default()
     });
     assert_eq!(judge(&evidence).verdict, Verdict::Valid);
-    // Of a disturbance that is shorter than any measurement of it nothing is said.
+    // A disturbance that is shorter than its measurement can detect raises no doubt.
     evidence.usage.duration_s = 0.05;
     evidence.generator.waited_for_others_s = Some(0.019);
     evidence.generator.throttled_s = Some(0.019);

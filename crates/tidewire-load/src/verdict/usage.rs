@@ -1,4 +1,4 @@
-//! Processor time of the generator and of the server, as shares of what each could have had.
+//! Processor time of the generator and of the server, as shares of what was available to each.
 
 use serde::Deserialize;
 
@@ -10,9 +10,10 @@ use crate::report::model::Bottleneck;
 pub struct Usage {
     /// The time of the test, in seconds.
     pub duration_s: f64,
-    /// The generator's threads, without the time they spent waiting in a loop for the next message's time.
+    /// The generator's threads, without the time that they spent in a wait loop before the next
+    /// message's time.
     pub client: Side,
-    /// The server's processes; `None` when they are elsewhere or cannot be seen.
+    /// The server's processes; `None` when they are on another machine or not visible.
     pub server: Option<Side>,
     /// Cores that both sides may use.
     pub shared_cores: f64,
@@ -22,17 +23,17 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Side {
-    /// Seconds of the thread that was busiest: others that idle do not help it.
+    /// Seconds of the busiest thread: idle threads do not help it.
     pub busiest_s: f64,
     /// Seconds of all threads.
     pub total_s: f64,
-    /// Cores that it may use, less where a quota leaves it less; 0 when not known.
+    /// Cores that it may use, fewer if a quota limits it; 0 when not known.
     pub cores: f64,
 }
 
 impl Side {
-    /// How much of what it could have had it has used: of one core by its busiest thread, or of all its
-    /// cores by all of them, whichever is more. 0 when no time has passed.
+    /// The used share of the available time: of one core by its busiest thread, or of all its cores
+    /// by all threads, whichever is larger. 0 when no time has passed.
     #[must_use]
     pub fn share(&self, duration_s: f64) -> f64 {
         if duration_s <= 0.0 {
@@ -65,7 +66,7 @@ impl Usage {
         self.server.map(|server| server.share(self.duration_s))
     }
 
-    /// The share of the cores of both that both together have used, where they have some in common.
+    /// The share of the cores of both sides that both together have used, if they share some.
     #[must_use]
     pub fn joint_share(&self) -> Option<f64> {
         let server = self.server.filter(|_| self.shared_cores > 0.0)?;
@@ -74,8 +75,8 @@ impl Usage {
         (cores > 0.0 && self.duration_s > 0.0).then(|| together_s / (cores * self.duration_s))
     }
 
-    /// Which side was saturated: from [`SATURATED_SHARE`] of its cores on, as the last tenth is left for
-    /// what the kernel does elsewhere and for the ramps at both ends of a test. Two sides that share cores
+    /// The saturated side: from [`SATURATED_SHARE`] of its cores on, because the last tenth is for
+    /// the kernel's other work and for the ramps at both ends of a test. Two sides that share cores
     /// and fill them together are both the limit.
     #[must_use]
     pub fn bottleneck(&self) -> Bottleneck {
@@ -134,7 +135,7 @@ mod tests {
     fn a_share_is_of_the_cores_that_a_side_may_use() {
         // Four threads on one core fill it, though none of them does.
         assert!((side(0.25, 1.0, 1.0).share(1.0) - 1.0).abs() < 1e-9);
-        // A quota of half a core is full at half a core.
+        // A quota of half a core is used up at half a core.
         assert!((side(0.5, 0.5, 0.5).share(1.0) - 1.0).abs() < 1e-9);
         // One thread cannot use a second core.
         assert!((side(1.0, 1.0, 2.0).share(1.0) - 1.0).abs() < 1e-9);

@@ -1,11 +1,11 @@
-//! What a worker's thread has of the processor, and how much of it is work.
+//! Processor time of a worker's thread, and the part of it that is work.
 
 use std::time::Duration;
 
 use crate::accounting::outcome::CpuTime;
 use crate::accounting::resources::{thread_cpu, thread_waited};
 
-/// From one moment of the calling thread to another.
+/// The time from one moment of the calling thread to another.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
     cpu: Option<Duration>,
@@ -14,7 +14,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// From now on. `spun` is what the thread has spent in loops so far.
+    /// Starts now. `spun` is the time that the thread has spent in wait loops so far.
     pub(crate) fn start(spun: Duration) -> Self {
         Self {
             cpu: thread_cpu(),
@@ -23,7 +23,7 @@ impl Meter {
         }
     }
 
-    /// What has been used since.
+    /// The processor time since the start.
     pub(crate) fn stop(&self, spun: Duration) -> CpuTime {
         let since =
             |start: Option<Duration>, now: Option<Duration>| Some(now?.saturating_sub(start?));
@@ -35,8 +35,8 @@ impl Meter {
     }
 }
 
-/// The time that a worker spends looking at its sockets again and again until the next message is due, which
-/// uses the processor and is no work.
+/// The time that a worker spends polling its sockets until the next message is due. It uses the
+/// processor and is not work.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     since_ns: Option<u64>,
@@ -44,7 +44,7 @@ pub(crate) struct Spin {
 }
 
 impl Spin {
-    /// Nothing is left to do until the next message.
+    /// There is nothing to do until the next message.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.since_ns = Some(now_ns);
     }
@@ -60,7 +60,7 @@ impl Spin {
         }
     }
 
-    /// All of it so far.
+    /// The total so far.
     pub(crate) fn spun(&self) -> Duration {
         Duration::from_nanos(self.spun_ns)
     }

@@ -1,4 +1,4 @@
-//! Orders: what workers are told to do, and what they answer with.
+//! Orders: commands to workers, and their answers.
 
 use std::iter::StepBy;
 use std::net::IpAddr;
@@ -14,22 +14,23 @@ use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 use crate::worker::websocket::ring::FrameRing;
 
-/// What all workers of a fleet share.
+/// The state that all workers of a fleet share.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Where the connections go.
+    /// The destination of the connections.
     pub target: Target,
-    /// What a session says.
+    /// The protocol of a session.
     pub profile: Profile,
-    /// What is done to messages. Default [`Layer::Plain`]. Activities need rings of the same layer.
+    /// The layer of the messages. Default [`Layer::Plain`]. Activities need rings of the same
+    /// layer.
     pub layer: Layer,
-    /// How long to wait for what.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Connections being opened at once, over all workers. Default 256.
+    /// Connections that are opened at the same time, over all workers. Default 256.
     pub handshakes_in_flight_max: usize,
     /// Source addresses in turn; empty for the system's choice.
     pub sources: Arc<[IpAddr]>,
-    /// What masks, keys and pings are drawn from.
+    /// The seed of masks, keys and pings.
     pub seed: u64,
     /// The zero of every time in nanoseconds.
     pub epoch: Instant,
@@ -58,7 +59,7 @@ impl Setup {
     }
 }
 
-/// How long the lab waits before it gives up.
+/// The timeouts of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// For a connection, from TCP to the upgrade and `server_ready`. Default 10 s.
@@ -82,20 +83,21 @@ impl Default for Timeouts {
     }
 }
 
-/// What the open connections do in a phase.
+/// The activity of the open connections in a phase.
 #[derive(Debug, Clone)]
 pub enum Activity {
-    /// Each sends a ping now and then, spread over the interval.
+    /// Each connection sends an occasional ping, spread over the interval.
     Hold {
         /// Milliseconds between two pings of a connection.
         ping_every_ms: u64,
     },
-    /// Each sends pings, the next when the one before is answered.
+    /// Each connection sends pings, the next when the previous one is answered.
     Pings {
-        /// Pings of each connection; `u64::MAX` to go on until the phase is stopped.
+        /// Pings of each connection; `u64::MAX` to continue until the phase is stopped.
         per_connection: u64,
     },
-    /// Each sends frames as fast as the socket takes them. Pings between the frames confirm them.
+    /// Each connection sends frames as fast as the socket accepts them. Pings between the frames
+    /// confirm them.
     Blast {
         /// The frames.
         ring: Arc<FrameRing>,
@@ -104,24 +106,26 @@ pub enum Activity {
     Paced {
         /// The frames.
         ring: Arc<FrameRing>,
-        /// When, and which of the messages are this worker's.
+        /// The times, and the share of the messages that belongs to this worker.
         pace: Share,
         /// Whether the server answers each with a message, which confirms it and gives its latency.
         replies: bool,
     },
-    /// Each keeps so many messages on their way; every reply confirms one and releases the next.
+    /// Each connection keeps this number of messages in flight; every reply confirms one and
+    /// releases the next.
     Window {
         /// The frames.
         ring: Arc<FrameRing>,
-        /// Messages on their way on each connection.
+        /// Messages in flight on each connection.
         in_flight: u32,
     },
-    /// Version 1: each connection but one subscribes to the topic of a fan-out; that one will publish.
+    /// Version 1: each connection but one subscribes to the topic of a fan-out; the remaining one
+    /// will publish.
     Subscribe {
-        /// The number of the connection that does not.
+        /// The number of the publishing connection.
         publisher: usize,
     },
-    /// One connection publishes, and the others get it.
+    /// One connection publishes, and the others receive.
     FanOut(Arc<FanOut>),
 }
 
@@ -139,7 +143,7 @@ impl Activity {
         }
     }
 
-    /// Whether messages are to be sent that have to be accounted for.
+    /// Whether the activity sends messages that must be accounted for.
     #[must_use]
     pub fn sends(&self) -> bool {
         self.ring().is_some() || matches!(self, Self::FanOut(_))
@@ -170,9 +174,9 @@ impl Activity {
 pub(crate) enum Command {
     Open(OpenOrder),
     Run(Box<PhaseOrder>),
-    /// Ends what is being done early, as if its time had come.
+    /// Ends the current activity early, as if its time were over.
     Stop,
-    /// Ends it at once, whatever is on its way.
+    /// Ends it at once, whatever is in flight.
     Abandon,
     Close,
     Quit,
@@ -180,8 +184,8 @@ pub(crate) enum Command {
 
 #[derive(Debug)]
 pub(crate) struct OpenOrder {
-    /// Numbers of the connections to open, in steps of the number of workers. Not a list, which for a plan
-    /// that no machine can carry out would take memory for each.
+    /// Numbers of the connections to open, in steps of the number of workers. It is not a list,
+    /// which would take memory for each connection of a plan that no machine can carry out.
     pub(crate) numbers: StepBy<Range<usize>>,
     pub(crate) in_flight_max: usize,
 }
@@ -191,11 +195,11 @@ pub(crate) struct PhaseOrder {
     pub(crate) activity: Activity,
     /// Time from the start of the phase to its end.
     pub(crate) longest: Option<Duration>,
-    /// At full speed: what a connection may have on its way unconfirmed.
+    /// At full speed: unconfirmed bytes that a connection may have in flight.
     pub(crate) unconfirmed_bytes_max: u64,
 }
 
-/// What a worker reports when a command is done.
+/// The report of a worker about a completed command.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Opened(Box<Opened>),

@@ -1,4 +1,4 @@
-//! When each message is meant to be sent: a pure function of how many were sent before it.
+//! Pace: the planned time of each message, a pure function of the number of messages before it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use rand::{Rng, SeedableRng};
 /// How messages are spread over time.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Pace {
-    /// So many a second, evenly.
+    /// A constant rate, evenly.
     Constant {
-        /// Messages in a second; positive.
+        /// Messages per second; positive.
         per_s: f64,
     },
-    /// So many a second on average, at random times as independent users would send them.
+    /// A constant average rate, at random times as independent users would send.
     Poisson(Arrivals),
-    /// Rates that change, in a straight line from one to the next, and then nothing more.
+    /// Changing rates, in a straight line from one to the next, and then nothing more.
     Stages(Ramp),
 }
 
@@ -25,7 +25,7 @@ pub enum Pace {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ramp {
     segments: Arc<[Segment]>,
-    /// With random gaps: arrivals of one message a second on average.
+    /// With random gaps: arrivals of one message per second on average.
     arrivals: Option<Arrivals>,
 }
 
@@ -44,8 +44,8 @@ impl Segment {
         self.duration_s * (self.from_per_s + self.to_per_s) / 2.0
     }
 
-    /// When the message with this number, counted from the segment's first, is due: seconds from its start.
-    /// The number is the integral of the rate, a quadratic in the time.
+    /// The time at which the message with this number, counted from the segment's first, is due:
+    /// seconds from its start. The number is the integral of the rate, a quadratic in the time.
     fn time_of(&self, number: f64) -> f64 {
         let slope = (self.to_per_s - self.from_per_s) / self.duration_s;
         if slope.abs() < 1e-9 {
@@ -58,7 +58,8 @@ impl Segment {
 }
 
 impl Ramp {
-    /// When the message is due, in nanoseconds from the start; `u64::MAX` after the last stage.
+    /// The time at which the message is due, in nanoseconds from the start; `u64::MAX` after the
+    /// last stage.
     fn intended_ns(&self, index: u64) -> u64 {
         let number = match &self.arrivals {
             None => index as f64,
@@ -94,7 +95,7 @@ pub struct Arrivals {
 }
 
 impl Pace {
-    /// A Poisson process of `per_s` messages a second, drawn from `seed`.
+    /// A Poisson process of `per_s` messages per second, drawn from `seed`.
     #[must_use]
     pub fn poisson(per_s: f64, seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -107,14 +108,14 @@ impl Pace {
                 gaps
             })
             .collect();
-        // Such times, given how many there are in how long, are independent of how long it was: all drawn
-        // are stretched to the very rate, which their pattern then keeps.
+        // Given their number and the total time, such times are independent of the total time: all
+        // drawn times are scaled to the exact rate, which their pattern then keeps.
         let interval_ns = ARRIVALS_DRAWN as f64 / gaps * 1e9 / per_s;
         let times_ns = times.iter().map(|at| (at * interval_ns) as u64).collect();
         Self::Poisson(Arrivals { times_ns })
     }
 
-    /// Towards one rate after the other, each in its time, in a straight line; the first from 0.
+    /// Towards one rate after another, each in its time, in a straight line; the first from 0.
     #[must_use]
     pub fn stages(stages: &[(Duration, f64)], is_poisson: bool, seed: u64) -> Self {
         let (mut start_s, mut from_per_s, mut before) = (0.0, 0.0, 0.0);
@@ -131,7 +132,7 @@ impl Pace {
             before += segment.count();
             segments.push(segment);
         }
-        // A time without a rate has no message, and a step of no length only changes the rate.
+        // A time without a rate has no message, and a step without length only changes the rate.
         segments.retain(|segment| segment.count() > 0.0);
         let arrivals = is_poisson.then(|| match Self::poisson(1.0, seed) {
             Self::Poisson(arrivals) => arrivals,
@@ -165,8 +166,7 @@ impl Pace {
         }
     }
 
-    /// When the message number `index`, counted from 0, is meant to leave, in nanoseconds from the
-    /// start.
+    /// The planned time of message number `index`, counted from 0, in nanoseconds from the start.
     #[must_use]
     pub fn intended_ns(&self, index: u64) -> u64 {
         match self {
@@ -177,16 +177,16 @@ impl Pace {
     }
 }
 
-/// A worker's share of the messages of a pace: one of each round for each of its connections. With those of
-/// the others it is the whole, however the connections are spread.
+/// A worker's share of the messages of a pace: one of each round for each of its connections. All
+/// shares together are the whole, however the connections are divided.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Share {
     pace: Pace,
-    /// Messages of a second of the whole.
+    /// Messages per second of the whole.
     per_s: f64,
     /// Messages of a round: connections of all workers.
     round: u64,
-    /// Which of a round are this worker's, ascending.
+    /// The messages of a round that belong to this worker, ascending.
     slots: Arc<[u64]>,
 }
 
@@ -208,8 +208,8 @@ impl Share {
         Self::of(pace, per_s, &[1], 0)
     }
 
-    /// When this worker's message number `index`, counted from 0, is meant to leave, in nanoseconds from the
-    /// start; `u64::MAX` for a worker without a share.
+    /// The planned time of this worker's message number `index`, counted from 0, in nanoseconds
+    /// from the start; `u64::MAX` for a worker without a share.
     #[must_use]
     pub fn intended_ns(&self, index: u64) -> u64 {
         let own = self.slots.len() as u64;
@@ -224,7 +224,7 @@ impl Share {
     /// Messages of this worker that are due in the first `window_ns` nanoseconds.
     #[must_use]
     pub fn due_in(&self, window_ns: u64) -> u64 {
-        // Times ascend, so their number is found by halving.
+        // Times ascend, so a binary search finds their number.
         let (mut low, mut high) = (0, 1);
         while self.intended_ns(high - 1) < window_ns {
             (low, high) = (high, high.saturating_mul(2));
@@ -240,7 +240,7 @@ impl Share {
         low
     }
 
-    /// Messages a second of all workers together.
+    /// Messages per second of all workers together.
     #[must_use]
     pub fn per_s(&self) -> f64 {
         self.per_s
@@ -259,14 +259,14 @@ impl Share {
     }
 }
 
-/// Which messages of a round are those of a worker: each worker has as many as it has connections, spread
-/// over the round.
+/// The messages of a round that belong to a worker: each worker has one per connection, spread over
+/// the round.
 fn slots(members: &[u64], worker: usize) -> Arc<[u64]> {
     let round: u64 = members.iter().sum();
     let mut credits = vec![0; members.len()];
     let mut own = Vec::new();
     for slot in 0..round {
-        // Who is furthest behind its part is next.
+        // The worker that is furthest behind its share is next.
         for (credit, count) in credits.iter_mut().zip(members) {
             *credit += count.cast_signed();
         }
@@ -285,10 +285,11 @@ fn slots(members: &[u64], worker: usize) -> Arc<[u64]> {
     own.into()
 }
 
-/// The bounds of a rate that can be asked for, in messages a second.
+/// The bounds of a rate, in messages per second.
 pub const RATE_PER_S: RangeInclusive<f64> = 0.001..=1e9;
 
-/// More than a second's worth at any rate one thread can keep; the pattern repeats after it.
+/// More than one second's messages at any rate that one thread can keep; the pattern repeats after
+/// it.
 const ARRIVALS_DRAWN: usize = 1 << 16;
 
 #[cfg(test)]
@@ -333,8 +334,8 @@ mod tests {
         assert!((laps as f64 / seconds - 1000.0).abs() < 1e-3, "{seconds}");
     }
 
-    /// Whatever the spread of connections: no message is missing, none is in two shares, and all together
-    /// leave at the times of the whole.
+    /// However the connections are divided: no message is missing, none is in two shares, and all
+    /// together leave at the times of the whole.
     #[test]
     fn the_workers_shares_are_the_whole() {
         for members in [

@@ -1,5 +1,5 @@
-//! Scripts: the requests of a load, encoded as far as they are the same each time, and what their answers
-//! have to be.
+//! Scripts: the requests of a load, with their constant parts encoded, and the checks of their
+//! answers.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use crate::report::model::ByteCounts;
 pub struct Script {
     /// At least one.
     pub steps: Vec<Step>,
-    /// Which comes next.
+    /// The choice of the next step.
     pub order: StepOrder,
-    /// Data files that requests take values from.
+    /// Data files with values for requests.
     pub feeds: Vec<Feed>,
-    /// Names of the variables that responses are captured into.
+    /// Names of the variables for captured values.
     pub variables: Vec<String>,
 }
 
-/// Which request comes next.
+/// The choice of the next request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StepOrder {
-    /// One after the other, over and over.
+    /// One after another, repeatedly.
     #[default]
     InOrder,
     /// At random, each by its weight: the sums of the weights up to each step.
@@ -41,14 +41,14 @@ pub struct Step {
     pub name: String,
     /// Its bytes.
     pub request: Encoded,
-    /// What its method means for the response.
+    /// The meaning of its method for the response.
     pub expected: Expected,
-    /// Whether it may be sent again when its connection ended without a byte of the response
+    /// Whether it may be sent again when its connection ended before the first byte of the response
     /// (RFC 9110, section 9.2.2).
     pub is_idempotent: bool,
-    /// What the response has to be.
+    /// The checks of the response.
     pub checks: Checks,
-    /// What is taken from it for later requests of the same user.
+    /// The values to capture from it for later requests of the same user.
     pub captures: Vec<Capture>,
     /// How long the user waits after the response.
     pub think: Option<RangeInclusive<Duration>>,
@@ -57,11 +57,11 @@ pub struct Step {
 /// The bytes of a request.
 #[derive(Debug, Clone)]
 pub enum Encoded {
-    /// The same each time.
+    /// Constant bytes.
     Fixed {
         /// All of it.
         bytes: Vec<u8>,
-        /// How many of them are the head.
+        /// The length of the head.
         head_bytes: usize,
     },
     /// A message, which has no head.
@@ -72,19 +72,19 @@ pub enum Encoded {
         head: Template,
         /// The body.
         body: Template,
-        /// Whether the head says how long the body is.
+        /// Whether the head contains the length of the body.
         says_length: bool,
     },
 }
 
-/// What a response has to be.
+/// The checks of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checks {
-    /// The statuses that are a success. Default up to 399.
+    /// The statuses that count as a success. Default up to 399.
     pub statuses: Vec<RangeInclusive<u16>>,
-    /// Bytes that the body has to contain, after content decoding.
+    /// Bytes that the body must contain, after content decoding.
     pub body_contains: Option<Vec<u8>>,
-    /// Bytes that the body has to have, before content decoding.
+    /// The required length of the body, before content decoding.
     pub body_bytes: Option<u64>,
 }
 
@@ -107,16 +107,16 @@ impl Checks {
     }
 }
 
-/// A value that is taken from a response.
+/// A value that is captured from a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capture {
     /// The index of the variable.
     pub variable: usize,
-    /// Where the value is.
+    /// The place of the value.
     pub from: CaptureFrom,
 }
 
-/// Where a captured value is.
+/// The place of a captured value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CaptureFrom {
     /// The header with this name.
@@ -126,14 +126,14 @@ pub enum CaptureFrom {
 }
 
 impl Step {
-    /// Whether the body of the response has to be kept until it is whole.
+    /// Whether the body of the response must be kept until it is complete.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         let is_json = |capture: &Capture| matches!(capture.from, CaptureFrom::Json(_));
         self.checks.body_contains.is_some() || self.captures.iter().any(is_json)
     }
 
-    /// Whether headers of the response are looked at.
+    /// Whether headers of the response are needed.
     #[must_use]
     pub fn needs_headers(&self) -> bool {
         self.needs_body() || !self.captures.is_empty()
@@ -147,7 +147,7 @@ impl Step {
     }
 }
 
-/// Where a user is in a script.
+/// The position of a user in a script.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ScriptState {
     /// The next step of a journey.
@@ -159,13 +159,13 @@ pub(crate) struct ScriptState {
 }
 
 impl Script {
-    /// Whether users take one step after the other.
+    /// Whether users send one step after another.
     #[must_use]
     pub fn is_journey(&self) -> bool {
         self.order == StepOrder::InOrder && self.steps.len() > 1
     }
 
-    /// A user at the beginning.
+    /// A user at the start.
     pub(crate) fn state(&self, user: usize) -> ScriptState {
         let row = |feed: &Feed| user % feed.rows.len().max(1);
         ScriptState {
@@ -175,7 +175,7 @@ impl Script {
         }
     }
 
-    /// The step that a user takes next.
+    /// The user's next step.
     #[inline]
     pub(crate) fn pick(&self, state: &mut ScriptState, users: usize, random: &mut SmallRng) -> u32 {
         match &self.order {
@@ -196,8 +196,8 @@ impl Script {
         }
     }
 
-    /// Each user takes every row that is its own, so that no two use one at the same time while there are
-    /// enough.
+    /// Each user takes the rows of its own share, so that no two users use one row at the same time
+    /// while there are enough.
     fn next_rows(&self, state: &mut ScriptState, users: usize) {
         for (row, feed) in state.rows.iter_mut().zip(&self.feeds) {
             let rows = feed.rows.len().max(1);

@@ -1,4 +1,4 @@
-//! Where the load goes: URL, address, TLS and token.
+//! Targets: URL, address, TLS and token.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tidewire_net::tls;
 
-/// A WebSocket server to be loaded.
+/// A WebSocket server under load.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// The URL as it was given, as it can be shown: see [`redacted`].
+    /// The URL as it was given, without secrets: see [`redacted`].
     pub url: String,
-    /// What the URL's host resolved to; of several addresses the first that takes connections.
+    /// The resolved address of the URL's host; of several addresses the first that accepts
+    /// connections.
     pub address: SocketAddr,
     /// Value of the `Host` header: with the port unless it is the scheme's default.
     pub host_header: String,
@@ -21,22 +22,22 @@ pub struct Target {
     pub path_and_query: String,
     /// Present for `wss`. Any certificate is accepted unless [`Target::trusting`] is called.
     pub tls: Option<TargetTls>,
-    /// What proves who connects. Default [`TokenSource::None`].
+    /// The credentials of a connection. Default [`TokenSource::None`].
     pub token: TokenSource,
-    /// How the token travels. Default [`TokenPlace::Bearer`].
+    /// The place of the token. Default [`TokenPlace::Bearer`].
     pub token_place: TokenPlace,
 }
 
 /// TLS towards a target.
 #[derive(Debug, Clone)]
 pub struct TargetTls {
-    /// Whom to trust; shared, so that sessions are resumed.
+    /// The trusted authorities; shared, so that sessions are resumed.
     pub config: Arc<tls::ClientConfig>,
     /// The host name or address of the URL.
     pub host: String,
 }
 
-/// Where the token of a connection comes from.
+/// The source of a connection's token.
 #[derive(Clone, Default)]
 pub enum TokenSource {
     /// No token is sent.
@@ -44,7 +45,7 @@ pub enum TokenSource {
     None,
     /// The same for all.
     Fixed(String),
-    /// Made for the connection with this number, counted from 0; called on the worker's thread.
+    /// Created for the connection with this number, counted from 0; called on the worker's thread.
     PerConnection(Arc<dyn Fn(usize) -> String + Send + Sync>),
 }
 
@@ -58,21 +59,21 @@ pub enum TokenPlace {
     Cookie(String),
 }
 
-/// What is wrong with a target; the caller's fault, but for a name that does not resolve now.
+/// The error of a target; the caller's fault, except for a name that does not resolve now.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Another scheme than `ws` and `wss`, or none.
+    /// A scheme other than `ws` and `wss`, or none.
     #[error("`{0}`: the URL has to start with ws:// or wss://")]
     Scheme(String),
-    /// Another scheme than a service load knows, or none.
+    /// A scheme that a service load does not support, or none.
     #[error("`{0}`: the URL has to start with http://, https://, ws:// or wss://")]
     ServiceScheme(String),
-    /// No host, or a part that no URL may have.
+    /// No host, or a part that is not valid in a URL.
     #[error("`{url}`: {what}")]
     Malformed {
         /// The URL.
         url: String,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
     /// The host has no address.
@@ -83,17 +84,18 @@ pub enum TargetError {
         /// The resolver's reason.
         source: std::io::Error,
     },
-    /// The host cannot be in a certificate, or the authorities cannot be read.
+    /// The host is not valid in a certificate, or the authorities cannot be read.
     #[error(transparent)]
     Tls(#[from] tls::TlsError),
 }
 
 impl Target {
-    /// The target of a `ws://` or `wss://` URL. Resolves its host, which may take the resolver's time. If
-    /// it has several addresses, as `localhost` often has, they are tried until one takes a connection.
+    /// The target of a `ws://` or `wss://` URL. Resolves its host, which blocks until the resolver
+    /// answers. If it has several addresses, as `localhost` often has, they are tried until one
+    /// accepts a connection.
     ///
     /// # Errors
-    /// [`TargetError`] in words for the person who typed the URL.
+    /// [`TargetError`], with a text for the user who typed the URL.
     pub fn parse(url: &str) -> Result<Self, TargetError> {
         let parts = Parts::of(url)?;
         let unresolved = |source| TargetError::Unresolved {
@@ -126,10 +128,10 @@ impl Target {
         })
     }
 
-    /// The same, trusting only the certificate authorities in a PEM file. Without TLS nothing changes.
+    /// The same, with only the certificate authorities in a PEM file. Without TLS nothing changes.
     ///
     /// # Errors
-    /// [`TargetError::Tls`] if the file cannot be used.
+    /// [`TargetError::Tls`] if the file is not usable.
     pub fn trusting(mut self, authorities: &Path) -> Result<Self, TargetError> {
         if let Some(tls) = &mut self.tls {
             tls.config = tls::client_config(Some(authorities))?;
@@ -164,7 +166,7 @@ impl TokenSource {
 
 impl fmt::Debug for TokenSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A token is a secret; a log should not hold it.
+        // A token is secret; a log must not contain it.
         f.write_str(match self {
             Self::None => "None",
             Self::Fixed(_) => "Fixed(…)",
@@ -173,8 +175,8 @@ impl fmt::Debug for TokenSource {
     }
 }
 
-/// The first address that takes a connection; the first of all if none does, so that whoever connects
-/// next sees why.
+/// The first address that accepts a connection; the first of all if none does, so that the next
+/// connection attempt reports the reason.
 pub(crate) fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     let takes = |address: &&SocketAddr| TcpStream::connect_timeout(address, TRY_TIMEOUT).is_ok();
     match addresses {
@@ -183,8 +185,8 @@ pub(crate) fn first_reachable(addresses: &[SocketAddr]) -> Option<SocketAddr> {
     }
 }
 
-/// A URL without what may be a secret: the user name and password, and the values of its query but for
-/// [`SHOWN_PARAMETERS`]. What is left out is shown as `…`. Also takes what is no URL.
+/// A URL without possible secrets: the user name and password, and the values of its query except
+/// for [`SHOWN_PARAMETERS`]. `…` replaces them. Also accepts text that is not a URL.
 #[must_use]
 pub fn redacted(url: &str) -> String {
     let (scheme, rest) = match url.split_once("://") {
@@ -217,11 +219,11 @@ pub fn redacted(url: &str) -> String {
     format!("{scheme}{authority}{path}{query}{fragment}")
 }
 
-/// Parameters of a query that are no secrets.
+/// Parameters of a query that are not secret.
 pub const SHOWN_PARAMETERS: [&str; 2] = ["format", "version"];
 const HIDDEN: &str = "…";
 
-/// The parts of a URL that matter here.
+/// The parts of a URL that are needed here.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
     pub(crate) is_secure: bool,

@@ -1,6 +1,6 @@
-//! Templates: bytes that are the same for each request, with values put in between.
+//! Templates: constant bytes with values inserted between them.
 //!
-//! `{{seq}}` and the like stand for a value. A text without any is copied as it is.
+//! `{{seq}}` and the like stand for a value. A text without values is copied unchanged.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ enum Piece {
     Value(Value, Escape),
 }
 
-/// What is put into a template.
+/// A value that is inserted into a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// 1, 2, 3 … over all users and workers, each number once.
@@ -39,19 +39,19 @@ pub enum Value {
     Column(usize, usize),
 }
 
-/// What must not be in a value at its place.
+/// The restrictions of a value at its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Escape {
-    /// Anything may be.
+    /// None.
     #[default]
     None,
-    /// In a request's target: what no URL may have is percent-encoded.
+    /// In a request's target: characters that are not valid in a URL are percent-encoded.
     Target,
     /// In a header: control characters become spaces.
     Header,
 }
 
-/// What the values of one request are taken from.
+/// The sources of the values of one request.
 #[derive(Debug)]
 pub struct Values<'a> {
     /// See [`Value::Sequence`].
@@ -66,7 +66,7 @@ pub struct Values<'a> {
     pub captured: &'a [Vec<u8>],
     /// The rows of each data file.
     pub feeds: &'a [Feed],
-    /// The row that each data file is at.
+    /// The current row of each data file.
     pub rows: &'a [usize],
 }
 
@@ -75,32 +75,32 @@ pub struct Values<'a> {
 pub struct Feed {
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Each with as many values as there are columns.
+    /// Each with one value per column.
     pub rows: Vec<Vec<Vec<u8>>>,
 }
 
-/// Names that a template may use, and what they stand for.
+/// Names that a template may use, and their values.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
-    /// Variables that responses are captured into.
+    /// Variables for values captured from responses.
     pub captured: Vec<String>,
     /// Each data file's columns.
     pub columns: Vec<Vec<String>>,
 }
 
-/// A template that cannot be used.
+/// A template that is not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
     /// `{{` without `}}`.
     #[error("`{{{{` has no `}}}}` after it")]
     Open,
-    /// A name that stands for nothing.
+    /// A name that is not defined.
     #[error(
         "`{{{{{0}}}}}` stands for nothing: use seq, rand:FROM:TO, uuid, user, now_ms, the name of a captured \
          variable or of a column"
     )]
     Unknown(String),
-    /// The bounds of a random number are no numbers, or in the wrong order.
+    /// The bounds of a random number are not numbers, or in the wrong order.
     #[error("`{{{{{0}}}}}` needs two whole numbers, the smaller first: {{{{rand:1:100}}}}")]
     Bounds(String),
 }
@@ -114,7 +114,7 @@ impl Template {
         template
     }
 
-    /// Appends bytes that are the same each time.
+    /// Appends constant bytes.
     pub fn push_fixed(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -152,14 +152,14 @@ impl Template {
         Ok(())
     }
 
-    /// Whether it is the same each time.
+    /// Whether the template is constant.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.all(|piece| matches!(piece, Piece::Fixed(_)))
     }
 
-    /// Its bytes, if it is the same each time.
+    /// Its bytes, if it is constant.
     #[must_use]
     pub fn as_fixed(&self) -> Option<&[u8]> {
         self.is_fixed().then_some(&self.bytes)

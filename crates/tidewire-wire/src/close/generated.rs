@@ -6,15 +6,15 @@ use crate::codes::{Condition, Fault, Retry};
 impl CloseCode {
     /// 1000: the purpose of the connection has been fulfilled.
     pub const NORMAL: Self = Self(1000);
-    /// 1001: the server goes down, or the page is left.
+    /// 1001: the server shuts down, or the page is left.
     pub const GOING_AWAY: Self = Self(1001);
-    /// 1002: the peer broke RFC 6455 or an extension.
+    /// 1002: the peer violated RFC 6455 or an extension.
     pub const PROTOCOL_ERROR: Self = Self(1002);
     /// 1003: a kind of data that this side does not accept.
     pub const UNSUPPORTED_DATA: Self = Self(1003);
-    /// 1007: a text message is not UTF-8, or a payload is not what its type says.
+    /// 1007: a text message is not UTF-8, or a payload does not match its type.
     pub const INVALID_PAYLOAD: Self = Self(1007);
-    /// 1008: a policy of this side forbids to go on.
+    /// 1008: a policy of this side forbids the session to continue.
     pub const POLICY_VIOLATION: Self = Self(1008);
     /// 1009: a message is larger than this side accepts.
     pub const MESSAGE_TOO_LARGE: Self = Self(1009);
@@ -26,21 +26,21 @@ impl CloseCode {
     pub const TRY_AGAIN_LATER: Self = Self(1013);
     /// 4300: the server drains its connections; reconnect, perhaps to another one.
     pub const DRAINING: Self = Self(4300);
-    /// 4310: what was to be sent waited for longer or grew larger than allowed.
+    /// 4310: queued messages waited for longer or grew larger than allowed.
     pub const SLOW_CONSUMER: Self = Self(4310);
     /// 4401: no valid token, or one that has expired.
     pub const NOT_AUTHENTICATED: Self = Self(4401);
     /// 4403: authenticated, but not allowed.
     pub const FORBIDDEN: Self = Self(4403);
-    /// 4406: the client refuses what the server sent, and cannot send 1002 to 1009.
+    /// 4406: the client refuses a message of the server, and cannot send 1002 to 1009.
     pub const CLIENT_REFUSED: Self = Self(4406);
     /// 4408: silent for longer than the idle timeout.
     pub const IDLE_TIMEOUT: Self = Self(4408);
-    /// 4409: another connection goes on as this producer.
+    /// 4409: another connection replaces this one as the producer.
     pub const PRODUCER_SUPERSEDED: Self = Self(4409);
     /// 4429: the rate limit was exceeded for too long.
     pub const RATE_LIMITED: Self = Self(4429);
-    /// 4430: the connection kept sending what had to be refused.
+    /// 4430: the connection repeatedly sent messages that were refused.
     pub const TOO_MANY_ERRORS: Self = Self(4430);
 
     /// Whose fault the end was; `None` if it was nobody's or the code is not known.

@@ -5,15 +5,15 @@ use super::{Condition, Fault, Retry};
 /// Every error code of protocol version 1. Its spelling on the wire is [`ErrorCode::as_str`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// `AUTH_FAILED`: the token is missing, expired or not to be trusted.
+    /// `AUTH_FAILED`: the token is missing, expired or not trustworthy.
     AuthFailed,
-    /// `TOKEN_EXPIRED`: the session's token has expired, and no other was given in time.
+    /// `TOKEN_EXPIRED`: the session's token has expired, and the client sent no other in time.
     TokenExpired,
-    /// `TOKEN_REFUSED`: the token of an `auth_refresh` is not accepted; the session goes on.
+    /// `TOKEN_REFUSED`: the token of an `auth_refresh` is not accepted; the session continues.
     TokenRefused,
-    /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to go on.
+    /// `RATE_LIMITED`: more messages than the connection may send; `retry_after` says when to continue.
     RateLimited,
-    /// `MESSAGE_TOO_LARGE`: a message, or what it inflates to, is past the limit.
+    /// `MESSAGE_TOO_LARGE`: a message, or its inflated content, exceeds the limit.
     MessageTooLarge,
     /// `INVALID_MESSAGE`: not an envelope, or a field of a wrong type.
     InvalidMessage,
@@ -21,31 +21,31 @@ pub enum ErrorCode {
     InvalidSubscription,
     /// `INVALID_ACTION`: an action that the protocol does not have or this server does not offer.
     InvalidAction,
-    /// `TOPIC_FORBIDDEN`: this user may not have this topic.
+    /// `TOPIC_FORBIDDEN`: this user has no access to this topic.
     TopicForbidden,
     /// `KEY_EXCHANGE_FAILED`: the peer's public key is unusable.
     KeyExchangeFailed,
-    /// `ENCRYPTION_REQUIRED`: the server takes only encrypted messages.
+    /// `ENCRYPTION_REQUIRED`: the server accepts only encrypted messages.
     EncryptionRequired,
-    /// `HANDLER_ERROR`: the application's handler failed; how far it came is not known.
+    /// `HANDLER_ERROR`: the application's handler failed; how much of its work is done is not known.
     HandlerError,
-    /// `CIRCUIT_BREAKER_OPEN`: the connection erred too often; it is closed.
+    /// `CIRCUIT_BREAKER_OPEN`: the connection caused too many errors; it is closed.
     CircuitBreakerOpen,
     /// `SERVER_ERROR`: the server failed.
     ServerError,
     /// `INIT_ERROR`: the session could not be set up.
     InitError,
-    /// `NOT_FOUND`: nothing answers to that type, or there is nothing of that name.
+    /// `NOT_FOUND`: there is no handler for that type, or no object of that name.
     NotFound,
     /// `LIMIT_EXCEEDED`: more subscriptions, subscribers or open calls than the server allows.
     LimitExceeded,
     /// `QUEUE_FULL`: no room for a publication or a call now; nothing was done.
     QueueFull,
-    /// `TIMEOUT`: a call was not answered in time; how far it came is not known.
+    /// `TIMEOUT`: a call was not answered in time; how much of its work is done is not known.
     Timeout,
-    /// `MESSAGE_GAP`: a number is not the next one: send those from the last acknowledged on.
+    /// `MESSAGE_GAP`: a number is not the next one: send the numbers after the last acknowledged one.
     MessageGap,
-    /// `PRODUCER_SUPERSEDED`: another connection goes on as this producer.
+    /// `PRODUCER_SUPERSEDED`: another connection replaces this one as the producer.
     ProducerSuperseded,
 }
 

@@ -1,8 +1,9 @@
 //! What `t` says, found without parsing the payload.
 
-use super::scan::{Fields, Short, unescape};
 use super::{Category, EnvelopeError};
 use crate::format::{Item, Reader};
+use crate::json::fields::Fields;
+use crate::json::text::{Short, unescape};
 
 /// Whose business a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

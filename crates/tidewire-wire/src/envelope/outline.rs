@@ -1,10 +1,10 @@
 //! What an application's message says around its payload, found without parsing it.
 
-use super::peek::json_text;
+use super::EnvelopeError;
+use super::field::{Field, Values};
 use super::publication::parse_epoch;
-use super::scan::{Fields, string_is};
-use super::{EnvelopeError, strip_category};
 use crate::format::{Format, Item, Reader};
+use crate::json;
 use std::borrow::Cow;
 
 /// The fields of an envelope that an application's client looks at; texts are decoded.
@@ -38,95 +38,59 @@ impl<'a> Outline<'a> {
     /// No object, no type, one that is broken on the way, and a field of a wrong type. The payload is not
     /// looked at.
     pub fn find(encoding: Format, bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
-        let mut found = [None; NAMES.len()];
-        match encoding {
-            Format::Json => find_json(bytes, &mut found)?,
-            Format::MessagePack => find_msgpack(bytes, &mut found)?,
-        }
-        let [t, payload, id, cid, tp, e, o, pri, d, rd] = found;
-        let text = |value: Option<&'a [u8]>, name| match value {
-            None => Ok(None),
-            Some(value) => text(encoding, value).map_err(|()| EnvelopeError::InvalidField(name)),
+        let found = match encoding {
+            Format::Json => Values::of_json(bytes)?,
+            Format::MessagePack => find_msgpack(bytes)?,
         };
-        let number = |value: Option<&'a [u8]>, name| match value {
+        let wrong = |field: Field| EnvelopeError::InvalidField(field.name());
+        let text = |field| match found.get(field) {
             None => Ok(None),
-            Some(value) => number(encoding, value).map_err(|()| EnvelopeError::InvalidField(name)),
+            Some(value) => text(encoding, value).map_err(|()| wrong(field)),
         };
-        let t = t.ok_or(EnvelopeError::NoType)?;
+        let number = |field| match found.get(field) {
+            None => Ok(None),
+            Some(value) => number(encoding, value).map_err(|()| wrong(field)),
+        };
+        let t = found.get(Field::Type).ok_or(EnvelopeError::NoType)?;
         let t = self::text(encoding, t).map_err(|()| EnvelopeError::InvalidType)?;
-        let epoch = text(e, "e")?.and_then(|epoch| parse_epoch(&epoch));
+        let epoch = text(Field::Epoch)?.and_then(|epoch| parse_epoch(&epoch));
         Ok(Self {
             t: t.filter(|t| !t.is_empty())
                 .ok_or(EnvelopeError::InvalidType)?,
-            payload: payload.unwrap_or_default(),
-            id: text(id, "id")?,
-            correlation_id: text(cid, "cid")?,
-            topic: text(tp, "tp")?,
-            position: epoch.zip(number(o, "o")?),
-            priority: number(pri, "pri")?,
-            delivery: number(d, "d")?,
-            redelivered: matches!(rd, Some(b"true" | b"\xc3")),
+            payload: found.get(Field::Payload).unwrap_or_default(),
+            id: text(Field::Id)?,
+            correlation_id: text(Field::CorrelationId)?,
+            topic: text(Field::Topic)?,
+            position: epoch.zip(number(Field::Offset)?),
+            priority: number(Field::Priority)?,
+            delivery: number(Field::Delivery)?,
+            redelivered: matches!(found.get(Field::Redelivered), Some(b"true" | b"\xc3")),
         })
     }
 }
 
-fn find_json<'a>(
-    text: &'a [u8],
-    found: &mut [Option<&'a [u8]>; NAMES.len()],
-) -> Result<(), EnvelopeError> {
-    let (_, object) = strip_category(text);
-    let mut fields = Fields::open(object)?;
-    while let Some(field) = fields.next()? {
-        let part = if field.name.contains(&b'\\') {
-            let mut part = None;
-            for (index, names) in NAMES.iter().enumerate() {
-                for name in *names {
-                    if part.is_none() && string_is(field.name, name)? {
-                        part = Some(index);
-                    }
-                }
-            }
-            part
-        } else {
-            part_of(field.name)
-        };
-        if let Some(part) = part {
-            found[part].get_or_insert(field.value);
-        }
-    }
-    Ok(())
-}
-
-fn find_msgpack<'a>(
-    bytes: &'a [u8],
-    found: &mut [Option<&'a [u8]>; NAMES.len()],
-) -> Result<(), EnvelopeError> {
+fn find_msgpack(bytes: &[u8]) -> Result<Values<'_>, EnvelopeError> {
     let mut reader = Reader::new(bytes);
     let Item::Map(pairs) = reader.item()? else {
         return Err(EnvelopeError::NotAnObject);
     };
+    let mut found = Values::default();
     for _ in 0..pairs {
         let name = reader.item()?;
         let value = reader.value(1)?;
         let Item::Str(name) = name else { continue };
-        if let Some(part) = part_of(name) {
-            found[part].get_or_insert(value);
+        if let Some(field) = Field::of(name) {
+            found.keep(field, value);
         }
     }
-    Ok(())
-}
-
-fn part_of(name: &[u8]) -> Option<usize> {
-    NAMES
-        .iter()
-        .position(|names| names.iter().any(|known| known.as_bytes() == name))
+    Ok(found)
 }
 
 /// A text; `None` for null.
 fn text(encoding: Format, value: &[u8]) -> Result<Option<Cow<'_, str>>, ()> {
     match encoding {
         Format::Json if value == b"null" => Ok(None),
-        Format::Json => json_text(value).map(Some).ok_or(()),
+        Format::Json => json::text::text(value).map(Some).ok_or(()),
         Format::MessagePack => match Reader::new(value).item() {
             Ok(Item::Nil) => Ok(None),
             Ok(Item::Str(text)) => match simdutf8::basic::from_utf8(text) {
@@ -151,20 +115,6 @@ fn number(encoding: Format, value: &[u8]) -> Result<Option<u64>, ()> {
         },
     }
 }
-
-/// The fields with their synonyms, in the order in which [`Outline::find`] takes them.
-const NAMES: [&[&str]; 10] = [
-    &["t", "type"],
-    &["p", "payload"],
-    &["id"],
-    &["cid"],
-    &["tp"],
-    &["e"],
-    &["o"],
-    &["pri"],
-    &["d"],
-    &["rd"],
-];
 
 #[cfg(test)]
 mod tests {

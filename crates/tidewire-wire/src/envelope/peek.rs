@@ -1,8 +1,9 @@
 //! Single fields of an envelope, found without parsing the rest.
 
-use super::scan::Fields;
 use super::{EnvelopeError, strip_category};
 use crate::format::{Format, Item, Reader};
+use crate::json::fields::Fields;
+use crate::json::text::text as json_text;
 use std::borrow::Cow;
 
 /// `n`, a producer's number of a message: JSON text, or MessagePack without the prefix `M:`. `None` if it is
@@ -124,20 +125,9 @@ fn text_field<'a>(
     text.map(Some).ok_or(EnvelopeError::InvalidField(name))
 }
 
-/// The text of a JSON string with its quotes; `None` if it is none.
-pub(crate) fn json_text(value: &[u8]) -> Option<Cow<'_, str>> {
-    let [b'"', raw @ .., b'"'] = value else {
-        return None;
-    };
-    if raw.contains(&b'\\') {
-        return serde_json::from_slice(value).ok().map(Cow::Owned);
-    }
-    simdutf8::basic::from_utf8(raw).ok().map(Cow::Borrowed)
-}
-
 fn json_value<'a>(text: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, EnvelopeError> {
     let (_, object) = strip_category(text);
-    Fields::open(object)?.find(&[name])
+    Ok(Fields::open(object)?.find(&[name])?)
 }
 
 fn msgpack_value<'a>(bytes: &'a [u8], name: &str) -> Result<Option<Item<'a>>, EnvelopeError> {

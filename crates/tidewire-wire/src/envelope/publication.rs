@@ -1,10 +1,10 @@
 //! Writing what goes to many connections: it is encoded once, and so without `ts`, `seq` and `v` or whatever
 //! else differs between them.
 
-use super::scan::write_string;
 use super::write::{pack_number, pack_text};
 use super::{Category, Priority, SystemType};
 use crate::format::{Format, FormatError, MESSAGEPACK_PREFIX, json_to_msgpack};
+use crate::json::text::write_string;
 use crate::timestamp::write_rfc3339_ms;
 use crate::uuid::Uuid;
 

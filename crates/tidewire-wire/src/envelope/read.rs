@@ -1,6 +1,6 @@
 //! Reading a whole envelope. Off the hot path: system messages, and applications that ask for it.
 
-use super::scan::{Fields, string_is};
+use super::field::{Field, Values};
 use super::{Category, EnvelopeError, classify_msgpack, strip_category};
 use crate::format::msgpack_to_json;
 use serde_json::Value;
@@ -60,60 +60,33 @@ pub fn parse_json(text: &[u8]) -> Result<Envelope, EnvelopeError> {
 /// # Errors
 /// As [`parse_json`], but for what is inside the payload.
 pub fn parse_json_head(text: &[u8]) -> Result<(Envelope, Option<&[u8]>), EnvelopeError> {
-    let (category, object) = strip_category(text);
-    let mut seen = [None; NAMES.len()];
-    let mut fields = Fields::open(object)?;
-    while let Some(field) = fields.next()? {
-        for (names, value) in NAMES.iter().zip(&mut seen) {
-            for name in *names {
-                if value.is_none() && string_is(field.name, name)? {
-                    *value = Some(field.value);
-                }
-            }
-        }
-    }
-    let [
-        t,
-        c,
-        payload,
-        id,
-        ts,
-        seq,
-        v,
-        pri,
-        cid,
-        sig,
-        tp,
-        e,
-        o,
-        d,
-        rd,
-        n,
-    ] = seen;
-    let t = match value(t.ok_or(EnvelopeError::NoType)?)? {
+    let (category, _) = strip_category(text);
+    let values = Values::of_json(text)?;
+    let t = values.get(Field::Type).ok_or(EnvelopeError::NoType)?;
+    let t = match value(t)? {
         Value::String(t) if !t.is_empty() => t,
         _ => return Err(EnvelopeError::InvalidType),
     };
-    let c = text_field(c, "c")?.and_then(|c| Category::parse(&c));
+    let c = text_field(&values, Field::Category)?.and_then(|c| Category::parse(&c));
     let envelope = Envelope {
         category: c.or(category),
         t,
-        id: text_field(id, "id")?,
-        ts: text_field(ts, "ts")?,
-        seq: number_field(seq, "seq")?,
+        id: text_field(&values, Field::Id)?,
+        ts: text_field(&values, Field::Time)?,
+        seq: number_field(&values, Field::Sequence)?,
         payload: Value::Null,
-        version: number_field(v, "v")?,
-        priority: number_field(pri, "pri")?,
-        correlation_id: text_field(cid, "cid")?,
-        signature: text_field(sig, "sig")?,
-        topic: text_field(tp, "tp")?,
-        epoch: text_field(e, "e")?,
-        offset: number_field(o, "o")?,
-        delivery: number_field(d, "d")?,
-        redelivered: flag_field(rd, "rd")?,
-        number: number_field(n, "n")?,
+        version: number_field(&values, Field::Version)?,
+        priority: number_field(&values, Field::Priority)?,
+        correlation_id: text_field(&values, Field::CorrelationId)?,
+        signature: text_field(&values, Field::Signature)?,
+        topic: text_field(&values, Field::Topic)?,
+        epoch: text_field(&values, Field::Epoch)?,
+        offset: number_field(&values, Field::Offset)?,
+        delivery: number_field(&values, Field::Delivery)?,
+        redelivered: flag_field(&values, Field::Redelivered)?,
+        number: number_field(&values, Field::Number)?,
     };
-    Ok((envelope, payload))
+    Ok((envelope, values.get(Field::Payload)))
 }
 
 /// [`parse_json`] for MessagePack, without the prefix `M:`.
@@ -132,51 +105,31 @@ fn value(text: &[u8]) -> Result<Value, EnvelopeError> {
     serde_json::from_slice(text).map_err(|_| EnvelopeError::Malformed)
 }
 
-fn text_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<String>, EnvelopeError> {
-    match text.map(value).transpose()? {
+fn text_field(values: &Values<'_>, field: Field) -> Result<Option<String>, EnvelopeError> {
+    match values.get(field).map(value).transpose()? {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(EnvelopeError::InvalidField(name)),
+        Some(_) => Err(EnvelopeError::InvalidField(field.name())),
     }
 }
 
-fn number_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<u64>, EnvelopeError> {
-    match text.map(value).transpose()? {
+fn number_field(values: &Values<'_>, field: Field) -> Result<Option<u64>, EnvelopeError> {
+    match values.get(field).map(value).transpose()? {
         None | Some(Value::Null) => Ok(None),
         Some(number) => number
             .as_u64()
             .map(Some)
-            .ok_or(EnvelopeError::InvalidField(name)),
+            .ok_or(EnvelopeError::InvalidField(field.name())),
     }
 }
 
-fn flag_field(text: Option<&[u8]>, name: &'static str) -> Result<Option<bool>, EnvelopeError> {
-    match text.map(value).transpose()? {
+fn flag_field(values: &Values<'_>, field: Field) -> Result<Option<bool>, EnvelopeError> {
+    match values.get(field).map(value).transpose()? {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(flag)) => Ok(Some(flag)),
-        Some(_) => Err(EnvelopeError::InvalidField(name)),
+        Some(_) => Err(EnvelopeError::InvalidField(field.name())),
     }
 }
-
-/// Each field's name and synonym, in the order in which `parse_json` takes them apart.
-const NAMES: [&[&str]; 16] = [
-    &["t", "type"],
-    &["c"],
-    &["p", "payload"],
-    &["id"],
-    &["ts"],
-    &["seq"],
-    &["v"],
-    &["pri"],
-    &["cid"],
-    &["sig"],
-    &["tp"],
-    &["e"],
-    &["o"],
-    &["d"],
-    &["rd"],
-    &["n"],
-];
 
 #[cfg(test)]
 mod tests {

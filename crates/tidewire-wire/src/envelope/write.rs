@@ -1,7 +1,8 @@
 //! Writing an envelope around a payload.
 
-use super::{Category, scan::write_string};
+use super::Category;
 use crate::format::{Format, FormatError, MESSAGEPACK_PREFIX, json_to_msgpack};
+use crate::json::text::write_string;
 use crate::timestamp::write_rfc3339_ms;
 use crate::uuid::Uuid;
 

@@ -1,7 +1,8 @@
 //! MessagePack: a reader over borrowed bytes, and the way to JSON.
 
 use super::{FormatError, NESTING_MAX};
-use crate::{envelope::scan::write_string, timestamp::write_rfc3339_ms};
+use crate::json::text::write_string;
+use crate::timestamp::write_rfc3339_ms;
 use base64::Engine as _;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use super::FormatError;
 use super::msgpack::{check_depth, utf8};
-use crate::envelope::scan::{skip_space, string_end, value_end};
+use crate::json::scan::{skip_space, string_end, value_end};
 use serde_json::Value;
 
 /// Appends the MessagePack of one JSON value to `out`, without the prefix `M:`.

@@ -1,9 +1,10 @@
 //! The parts of a message that a signature covers, as they stand.
 
 use super::SignatureError;
-use crate::envelope::scan::{Fields, string_is};
-use crate::envelope::{EnvelopeError, strip_category};
+use crate::envelope::EnvelopeError;
+use crate::envelope::field::{Field, Values, each_json};
 use crate::format::{Format, Item, Reader};
+use crate::json;
 use std::borrow::Cow;
 use std::str;
 
@@ -44,17 +45,7 @@ impl<'a> SignedMessage<'a> {
 
     fn find_json(text: &'a [u8]) -> Result<Self, SignatureError> {
         let mut found = Found::default();
-        let (_, object) = strip_category(text);
-        let mut fields = Fields::open(object)?;
-        while let Some(field) = fields.next()? {
-            for (part, names) in NAMES.iter().enumerate() {
-                for name in *names {
-                    if string_is(field.name, name)? {
-                        found.take(part, field.value)?;
-                    }
-                }
-            }
-        }
+        each_json(text, |field, value| found.keep(field, value))?;
         found.message(json_text)
     }
 
@@ -72,9 +63,8 @@ impl<'a> SignedMessage<'a> {
                 Item::Unsigned(_) | Item::Signed(_) => continue,
                 _ => return Err(EnvelopeError::Malformed.into()),
             };
-            let part = |names: &&[&str]| names.iter().any(|known| known.as_bytes() == name);
-            if let Some(part) = NAMES.iter().position(part) {
-                found.take(part, value)?;
+            if let Some(field) = Field::of(name) {
+                found.keep(field, value)?;
             }
         }
         reader.finish().map_err(EnvelopeError::from)?;
@@ -82,33 +72,34 @@ impl<'a> SignedMessage<'a> {
     }
 }
 
-/// The bytes of each value, in the order of [`NAMES`].
+/// The bytes of the values that a signature covers.
 #[derive(Default)]
-struct Found<'a>([Option<&'a [u8]>; NAMES.len()]);
+struct Found<'a>(Values<'a>);
 
 /// Decodes a text; `None` for null.
 type Decode<'a> = fn(&'a [u8], &'static str) -> Result<Option<Cow<'a, str>>, EnvelopeError>;
 
 impl<'a> Found<'a> {
-    fn take(&mut self, part: usize, value: &'a [u8]) -> Result<(), SignatureError> {
-        match self.0[part].replace(value) {
-            None => Ok(()),
-            Some(_) => Err(SignatureError::Ambiguous),
+    fn keep(&mut self, field: Field, value: &'a [u8]) -> Result<(), SignatureError> {
+        if !is_covered(field) || self.0.keep(field, value) {
+            return Ok(());
         }
+        Err(SignatureError::Ambiguous)
     }
 
-    fn message(self, decode: Decode<'a>) -> Result<SignedMessage<'a>, SignatureError> {
-        let [t, payload, id, topic, correlation_id, signature] = self.0;
-        let optional =
-            |value: Option<&'a [u8]>, name| value.map_or(Ok(None), |value| decode(value, name));
-        let text = |value, name| Ok::<_, EnvelopeError>(optional(value, name)?.unwrap_or_default());
+    fn message(&self, decode: Decode<'a>) -> Result<SignedMessage<'a>, SignatureError> {
+        let optional = |field: Field| {
+            let value = self.0.get(field);
+            value.map_or(Ok(None), |value| decode(value, field.name()))
+        };
+        let text = |field| Ok::<_, EnvelopeError>(optional(field)?.unwrap_or_default());
         Ok(SignedMessage {
-            t: text(t, "t")?,
-            id: text(id, "id")?,
-            topic: text(topic, "tp")?,
-            correlation_id: text(correlation_id, "cid")?,
-            payload: payload.unwrap_or_default(),
-            signature: optional(signature, "sig")?,
+            t: text(Field::Type)?,
+            id: text(Field::Id)?,
+            topic: text(Field::Topic)?,
+            correlation_id: text(Field::CorrelationId)?,
+            payload: self.0.get(Field::Payload).unwrap_or_default(),
+            signature: optional(Field::Signature)?,
         })
     }
 }
@@ -119,14 +110,9 @@ fn json_text<'a>(
 ) -> Result<Option<Cow<'a, str>>, EnvelopeError> {
     match value {
         b"null" => Ok(None),
-        [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => {
-            let plain = str::from_utf8(plain).map_err(|_| EnvelopeError::Malformed)?;
-            Ok(Some(plain.into()))
-        }
         [b'"', ..] => {
-            let decoded: String =
-                serde_json::from_slice(value).map_err(|_| EnvelopeError::Malformed)?;
-            Ok(Some(decoded.into()))
+            let text = json::text::text(value).ok_or(EnvelopeError::Malformed)?;
+            Ok(Some(text))
         }
         _ => Err(EnvelopeError::InvalidField(name)),
     }
@@ -146,15 +132,18 @@ fn msgpack_text<'a>(
     }
 }
 
-/// Each part's name and synonym.
-const NAMES: [&[&str]; 6] = [
-    &["t", "type"],
-    &["p", "payload"],
-    &["id"],
-    &["tp"],
-    &["cid"],
-    &["sig"],
-];
+/// Whether a signature covers the field, or is it.
+fn is_covered(field: Field) -> bool {
+    matches!(
+        field,
+        Field::Type
+            | Field::Payload
+            | Field::Id
+            | Field::Topic
+            | Field::CorrelationId
+            | Field::Signature
+    )
+}
 
 #[cfg(test)]
 mod tests {

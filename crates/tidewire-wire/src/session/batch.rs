@@ -1,13 +1,13 @@
 //! The messages inside a `batch`, both ways.
 
 use super::{Now, Object, op_code};
-use crate::envelope::scan::{Fields, elements};
 use crate::envelope::{
     Category, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json, classify_msgpack,
     pack_event, pack_number, write_event,
 };
 use crate::format::{Format, FormatError, Item, Reader, json_to_msgpack};
 use crate::frame::OpCode;
+use crate::json::fields::{Fields, elements};
 use crate::uuid::Uuid;
 
 /// The messages of a batch in its own encoding, as they stand in it. Each is known to have a type; the rest

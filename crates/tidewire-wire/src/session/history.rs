@@ -4,9 +4,9 @@ use super::Object;
 use super::request::{Objection, parse_number};
 use super::walk::{as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
-use crate::envelope::scan::elements;
 use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};
 use crate::format::Format;
+use crate::json::fields::elements;
 use serde_json::{Map, Value};
 
 /// Which part of a topic's history a client asks for.

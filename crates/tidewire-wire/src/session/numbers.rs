@@ -1,8 +1,9 @@
 //! Numbers in a payload, found without parsing the message: what pings and pongs are made of.
 
-use crate::envelope::scan::{Fields, string_is};
 use crate::envelope::{EnvelopeError, strip_category};
 use crate::format::{Format, Item, Reader};
+use crate::json::fields::Fields;
+use crate::json::text::string_is;
 
 /// The payload's numbers called `names`. `None` for one that is missing, negative or no number; decimals
 /// are cut off.

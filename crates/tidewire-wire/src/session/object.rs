@@ -1,6 +1,6 @@
 //! Writing a JSON object field by field.
 
-use crate::envelope::scan::write_string;
+use crate::json::text::write_string;
 
 /// An object under construction in a buffer. Names are the protocol's and need no escaping.
 pub(super) struct Object<'a> {

@@ -2,11 +2,12 @@
 
 use super::request::Objection;
 use crate::codes::ErrorCode;
-use crate::envelope::peek::json_text;
-use crate::envelope::scan::{Short, unescape};
-use crate::envelope::strict::Cursor;
+use crate::envelope::field::Field;
 use crate::envelope::{EnvelopeError, classify_msgpack, strip_category};
 use crate::format::{Format, msgpack_to_json};
+use crate::json::JsonError;
+use crate::json::strict::Cursor;
+use crate::json::text::{Short, text as json_text, unescape};
 use std::borrow::Cow;
 
 /// Why a request is refused: an `error` to be sent, which carries the request's correlation id.
@@ -40,6 +41,12 @@ impl Unusable {
 impl From<EnvelopeError> for Unusable {
     fn from(error: EnvelopeError) -> Self {
         Self::Envelope(error)
+    }
+}
+
+impl From<JsonError> for Unusable {
+    fn from(error: JsonError) -> Self {
+        Self::Envelope(error.into())
     }
 }
 
@@ -105,16 +112,14 @@ pub(super) fn walk<'a>(
     let mut seen = 0u32;
     let mut first = true;
     while let Some(raw) = cursor.name(&mut first)? {
-        let Some((bit, shape)) = plain(raw, known) else {
+        let known = plain(raw, Field::of).filter(|field| *field != Field::Type);
+        let Some(known) = known.filter(|field| seen & (1 << *field as u32) == 0) else {
+            // Unknown, a double, or the type, which classification has looked at.
             cursor.value()?;
             continue;
         };
-        if seen & bit != 0 {
-            cursor.value()?;
-            continue;
-        }
-        seen |= bit;
-        if shape == Shape::Payload {
+        seen |= 1 << known as u32;
+        if known == Field::Payload {
             let result = walk_payload(&mut cursor, &mut field)?;
             objection = objection.or(result.err());
             continue;
@@ -123,8 +128,8 @@ pub(super) fn walk<'a>(
         if value == b"null" {
             continue;
         }
-        check_shape(shape, value)?;
-        if shape == Shape::CorrelationId {
+        check_shape(known, value)?;
+        if known == Field::CorrelationId {
             correlation_id = json_text(value);
         }
     }
@@ -197,51 +202,29 @@ fn plain<T>(raw: &[u8], take: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// What a field of the envelope must be.
-#[derive(Clone, Copy, PartialEq)]
-enum Shape {
-    Payload,
-    CorrelationId,
-    Text(&'static str),
-    Unsigned(&'static str),
-    Flag(&'static str),
-}
-
-/// The envelope's fields, each with a bit of its own; the type has been looked at by classification.
-fn known(name: &[u8]) -> Option<(u32, Shape)> {
-    let (index, shape) = match name {
-        b"p" | b"payload" => (0, Shape::Payload),
-        b"cid" => (1, Shape::CorrelationId),
-        b"c" => (2, Shape::Text("c")),
-        b"id" => (3, Shape::Text("id")),
-        b"ts" => (4, Shape::Text("ts")),
-        b"sig" => (5, Shape::Text("sig")),
-        b"tp" => (6, Shape::Text("tp")),
-        b"e" => (7, Shape::Text("e")),
-        b"seq" => (8, Shape::Unsigned("seq")),
-        b"v" => (9, Shape::Unsigned("v")),
-        b"pri" => (10, Shape::Unsigned("pri")),
-        b"o" => (11, Shape::Unsigned("o")),
-        b"d" => (12, Shape::Unsigned("d")),
-        b"n" => (13, Shape::Unsigned("n")),
-        b"rd" => (14, Shape::Flag("rd")),
-        _ => return None,
-    };
-    Some((1 << index, shape))
-}
-
-fn check_shape(shape: Shape, value: &[u8]) -> Result<(), EnvelopeError> {
-    let (name, holds) = match shape {
-        Shape::Payload => return Ok(()),
-        Shape::CorrelationId => ("cid", value.starts_with(b"\"")),
-        Shape::Text(name) => (name, value.starts_with(b"\"")),
-        Shape::Unsigned(name) => (name, digits(value).is_some()),
-        Shape::Flag(name) => (name, matches!(value, b"true" | b"false")),
+/// That a field has a value of its type.
+fn check_shape(field: Field, value: &[u8]) -> Result<(), EnvelopeError> {
+    let holds = match field {
+        Field::Type | Field::Payload => true,
+        Field::Category
+        | Field::Id
+        | Field::CorrelationId
+        | Field::Topic
+        | Field::Epoch
+        | Field::Time
+        | Field::Signature => value.starts_with(b"\""),
+        Field::Offset
+        | Field::Sequence
+        | Field::Version
+        | Field::Priority
+        | Field::Delivery
+        | Field::Number => digits(value).is_some(),
+        Field::Redelivered => matches!(value, b"true" | b"false"),
     };
     if holds {
         Ok(())
     } else {
-        Err(EnvelopeError::InvalidField(name))
+        Err(EnvelopeError::InvalidField(field.name()))
     }
 }
 

@@ -39,12 +39,12 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(
         &["-E", "--expectBody"],
         Meaning::Missing(
-            "write --expect-body of `tidewire load`, which looks for a part of the body",
+            "write --expect-body of `tidewire load`, which searches for a part of the body",
         ),
     ),
     flag(
         &["-F", "--form"],
-        Meaning::Missing("multipart forms are not made; write -i FILE with its header"),
+        Meaning::Missing("multipart forms are not supported; write -i FILE with its header"),
     ),
     flag(
         &["-I", "--idReplacement"],
@@ -105,7 +105,7 @@ pub(super) fn defaults(has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     words
 }
 
-/// autocannon separates name and value by `=`, and takes `:` as well.
+/// autocannon separates name and value by `=`, and accepts `:` as well.
 fn header(text: &str) -> Result<Vec<String>, String> {
     let at = text
         .find(['=', ':'])
@@ -114,7 +114,7 @@ fn header(text: &str) -> Result<Vec<String>, String> {
     Ok(vec!["-H".to_owned(), format!("{name}: {value}")])
 }
 
-/// The report as autocannon prints its own, without the frames of the tables.
+/// The report in the form of autocannon's own, without the frames of the tables.
 pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     let latency = &of.latency;
     writeln!(out, "Running {:.0}s test @ {}", of.seconds, of.url)?;

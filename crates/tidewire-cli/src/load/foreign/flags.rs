@@ -1,28 +1,28 @@
-//! Translation of the flags of other load generators into ours.
+//! Translation of the flags of other load generators into those of `tidewire load`.
 
 use super::{Tool, autocannon, hey};
 use tidewire_load::options::quantity;
 
 /// A flag of another tool.
 pub(super) struct Flag {
-    /// How it is written; the first is shown.
+    /// Its spellings; messages show the first.
     pub(super) names: &'static [&'static str],
     pub(super) meaning: Meaning,
 }
 
-/// What a flag is in ours.
+/// The meaning of a flag for `tidewire load`.
 pub(super) enum Meaning {
-    /// It changes nothing that is measured.
+    /// It does not affect the measurement.
     Nothing,
     /// The same, with a value.
     NothingWithValue,
-    /// These words.
+    /// These words replace it.
     Words(&'static [&'static str]),
-    /// Ours with the same value.
+    /// This flag replaces it, with the same value.
     Value(&'static str),
-    /// What is made of the value.
+    /// A function translates its value.
     Made(fn(&str) -> Result<Vec<String>, String>),
-    /// There is no counterpart; this is what to do instead.
+    /// It has no counterpart; the text names a replacement.
     Missing(&'static str),
 }
 
@@ -35,7 +35,7 @@ impl Flag {
     }
 }
 
-/// The flags of a tool, and those of ours that may stand among them.
+/// The flags of a tool, and the flags of `tidewire load` that it may be combined with.
 pub(super) fn of(tool: Tool) -> &'static [Flag] {
     match tool {
         Tool::Ab => AB,
@@ -46,13 +46,13 @@ pub(super) fn of(tool: Tool) -> &'static [Flag] {
     }
 }
 
-/// What the tool does when nothing else is said.
+/// The defaults of the tool.
 pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
     let has = |name: &str| seen.contains(&name);
     let mut add = |ours: &[&str]| words.extend(ours.iter().map(|&word| word.to_owned()));
     match tool {
         Tool::Ab => {
-            // Neither of them fails a response for its status, and ab has one thread.
+            // Neither tool fails a response because of its status, and ab has one thread.
             add(&["-t", "1", "--expect-status", "any"]);
             if !has("-k") {
                 add(&["--no-keepalive"]);
@@ -197,7 +197,7 @@ const LOADTEST: &[Flag] = &[
     flag(&["--debug"], Meaning::Nothing),
     flag(
         &["-s", "--secureProtocol"],
-        Meaning::Missing("TLS 1.2 and 1.3 are used, as the server wants it"),
+        Meaning::Missing("the server chooses TLS 1.2 or 1.3"),
     ),
     flag(
         &["-R", "--requestGenerator"],

@@ -9,7 +9,7 @@ pub(super) const FLAGS: &[Flag] = &[
     flag(&["-n"], Meaning::Value("-n")),
     flag(&["-c"], Meaning::Value("-c")),
     flag(&["-z"], Meaning::Value("-d")),
-    // Of each worker, which is a connection here.
+    // Per worker, which is a connection here.
     flag(&["-q"], Meaning::Value("--messages-per-s")),
     flag(&["-m"], Meaning::Value("-m")),
     flag(&["-H"], Meaning::Value("-H")),
@@ -36,7 +36,7 @@ pub(super) const FLAGS: &[Flag] = &[
         Meaning::Missing("write -H 'Authorization: Basic …'"),
     ),
     flag(&["-o"], Meaning::Missing("write --json, or --out DIR")),
-    flag(&["-h2"], Meaning::Missing("HTTP/1.1 is what is spoken")),
+    flag(&["-h2"], Meaning::Missing("only HTTP/1.1 is supported")),
     OUT,
     EXPECT,
     BASELINE,
@@ -68,7 +68,7 @@ fn header(name: &str, value: &str) -> Result<Vec<String>, String> {
     Ok(vec!["-H".to_owned(), format!("{name}: {value}")])
 }
 
-/// The report as hey prints its own.
+/// The report in the form of hey's own.
 pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     let latency = &of.latency;
     let s = |us: f64| us / 1e6;
@@ -107,7 +107,7 @@ pub(super) fn lines(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     Ok(())
 }
 
-/// Eleven marks from the fastest to the slowest, each with the responses since the one before.
+/// Eleven marks from the fastest to the slowest, each with the responses since the previous one.
 fn histogram(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
     writeln!(out, "\nResponse time histogram:")?;
     let (min, max) = (of.latency.min, of.latency.max);

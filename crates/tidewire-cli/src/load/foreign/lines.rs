@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tidewire_load::Report;
 use tidewire_load::report::{Latency, Requests, TestResult};
 
-/// The report as the tool prints its own.
+/// The report in the form of the tool's own.
 pub(crate) fn report(tool: Tool, report: &Report) -> String {
     let mut out = String::new();
     let Some(result) = report.results.last() else {
@@ -23,7 +23,7 @@ pub(crate) fn report(tool: Tool, report: &Report) -> String {
     out
 }
 
-/// What all of them print.
+/// The figures that all tools print.
 pub(super) struct Figures<'a> {
     pub(super) url: &'a str,
     pub(super) server: &'a str,
@@ -33,7 +33,7 @@ pub(super) struct Figures<'a> {
     pub(super) seconds: f64,
     pub(super) rate_per_s: f64,
     pub(super) latency: Latency,
-    /// Everything that was received.
+    /// All received bytes.
     pub(super) wire: u64,
     pub(super) body: u64,
     /// Responses that are neither 2xx nor 3xx.

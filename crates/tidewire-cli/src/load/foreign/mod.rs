@@ -1,7 +1,8 @@
 //! `tidewire load --as TOOL`: the command line of another load generator, and its report lines.
 //!
-//! The tool's flags become ours, word by word, so that every check of ours holds for them. What has no counterpart is
-//! refused and never ignored, unless it changes nothing that is measured.
+//! The tool's flags are translated word by word into flags of `tidewire load`, so that all its checks
+//! apply. A flag without a counterpart is refused, and never ignored unless it does not affect the
+//! measurement.
 
 mod autocannon;
 mod flags;
@@ -15,7 +16,7 @@ use std::ffi::OsString;
 
 pub(crate) use lines::report;
 
-/// A tool whose command line is understood.
+/// A tool whose command line is supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tool {
     /// Apache's ab
@@ -42,10 +43,10 @@ impl Tool {
     }
 }
 
-/// The command line with a tool's flags as ours; any other command line as it is.
+/// The command line with a tool's flags translated; any other command line unchanged.
 ///
 /// # Errors
-/// The tool is not known, or a flag of it has no counterpart.
+/// The tool is unknown, or one of its flags has no counterpart.
 pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
     let is_load = words.get(1).is_some_and(|word| word == "load");
     let second = words.get(2).and_then(|word| word.to_str());
@@ -58,7 +59,7 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         .and_then(|name| Tool::from_str(name, false).ok())
         .ok_or_else(|| {
             Failure::usage(
-                "--as: expected ab, wrk, loadtest, autocannon or hey, and then the flags of that tool",
+                "--as: expected ab, wrk, loadtest, autocannon or hey, followed by the flags of that tool",
             )
         })?;
     let rest: Option<Vec<String>> = words
@@ -66,7 +67,8 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
         .skip(rest)
         .map(|word| word.to_str().map(str::to_owned))
         .collect();
-    let rest = rest.ok_or_else(|| Failure::usage("--as: the words have to be UTF-8"))?;
+    let rest = rest
+        .ok_or_else(|| Failure::usage("--as: the arguments are not UTF-8: write them in UTF-8"))?;
     let translated = Translation::of(tool, &rest)
         .map_err(|words| Failure::usage(format!("--as {}: {words}", tool.name())))?;
     let ours = [
@@ -78,7 +80,7 @@ pub(crate) fn translate(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> 
     Ok(words.into_iter().take(1).chain(ours).collect())
 }
 
-/// Our words for a tool's.
+/// The words of `tidewire load` for those of a tool.
 struct Translation {
     words: Vec<String>,
 }
@@ -95,10 +97,7 @@ impl Translation {
                 continue;
             }
             let (flag, attached) = find(known, word).ok_or_else(|| {
-                format!(
-                    "{word} is not among the flags that are understood: {}",
-                    names(known)
-                )
+                format!("{word} is not among the supported flags: {}", names(known))
             })?;
             seen.push(flag.names[0]);
             let mut value = || {
@@ -112,7 +111,7 @@ impl Translation {
                 Meaning::Value(ours) => words.extend([ours.to_owned(), value()?]),
                 Meaning::Made(make) => words.extend(make(&value()?)?),
                 Meaning::Missing(instead) => {
-                    return Err(format!("{word} is not understood: {instead}"));
+                    return Err(format!("{word} is not supported: {instead}"));
                 }
             }
         }
@@ -121,7 +120,7 @@ impl Translation {
     }
 }
 
-/// The flag of a word, and a value that is attached to it as in `-n100`, `-n=100` or `--requests=100`.
+/// The flag of a word, and a value attached to it as in `-n100`, `-n=100` or `--requests=100`.
 fn find<'w>(known: &'static [Flag], word: &'w str) -> Option<(&'static Flag, Option<&'w str>)> {
     let exact = |name: &str| known.iter().find(|flag| flag.names.contains(&name));
     if let Some(flag) = exact(word) {
@@ -136,7 +135,7 @@ fn find<'w>(known: &'static [Flag], word: &'w str) -> Option<(&'static Flag, Opt
         .map(|flag| (flag, Some(value)))
 }
 
-/// All but loadtest take a host without `http://`.
+/// All tools except loadtest accept a host without `http://`.
 fn url(tool: Tool, word: &str) -> String {
     match word.contains("://") || tool == Tool::Loadtest {
         true => word.to_owned(),
@@ -267,7 +266,7 @@ mod tests {
         for (words, expected) in [
             (
                 "tidewire load --as ab -g out.tsv http://h/",
-                "-g is not understood",
+                "-g is not supported",
             ),
             (
                 "tidewire load --as wrk -s script.lua http://h/",
@@ -275,12 +274,12 @@ mod tests {
             ),
             (
                 "tidewire load --as loadtest -R module.js http://h/",
-                "-R is not understood",
+                "-R is not supported",
             ),
             ("tidewire load --as ab -n", "-n needs a value"),
             (
                 "tidewire load --as ab --bogus http://h/",
-                "--bogus is not among the flags",
+                "--bogus is not among the supported flags",
             ),
             (
                 "tidewire load --as k6 http://h/",
@@ -288,7 +287,7 @@ mod tests {
             ),
             (
                 "tidewire load --as wrk --timeout x http://h/",
-                "`x` is no time",
+                "`x` is not a time",
             ),
         ] {
             let said = refused(words);

@@ -1,6 +1,6 @@
 //! The paths of a filter as one tree, so that one reading of a payload finds all its fields.
 
-use super::cursor::{Cursor, Found};
+use tidewire_wire::json::{Cursor, Found};
 
 /// The fields below a place.
 #[derive(Debug, Default)]

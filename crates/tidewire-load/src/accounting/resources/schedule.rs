@@ -1,4 +1,4 @@
-//! What the scheduler and a quota leave a process, as Linux tells.
+//! Scheduling of a process on Linux: its waiting time, its cores and its quota.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,20 +6,20 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Tells one thread again and again how long it has waited for a core. The system looks its file up once, which costs
-/// several times as much as to read it.
+/// The waiting time of one thread for a core, read repeatedly. The system looks its file up once,
+/// which costs several times as much as reading it.
 #[derive(Debug)]
 pub struct WaitClock(Option<fs::File>);
 
 impl WaitClock {
-    /// That of the calling thread.
+    /// The clock of the calling thread.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(fs::File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// Time in which the thread was ready to run and had no core, since it began (the second number of `schedstat`,
-    /// proc_pid_schedstat(5)).
+    /// Time in which the thread was ready to run and had no core, since its start (the second
+    /// number of `schedstat`, proc_pid_schedstat(5)).
     #[must_use]
     pub fn waited(&self) -> Option<Duration> {
         let mut buffer = [0; 96];
@@ -30,12 +30,12 @@ impl WaitClock {
     }
 }
 
-/// [`WaitClock::waited`] of the calling thread, for those who ask once.
+/// [`WaitClock::waited`] of the calling thread, for a single reading.
 pub fn thread_waited() -> Option<Duration> {
     WaitClock::of_this_thread().waited()
 }
 
-/// The cores that a process may run on: those of any of its threads. Empty when it cannot be read.
+/// The cores on which a process may run: those of any of its threads. Empty when it cannot be read.
 pub fn allowed_cores(pid: u32) -> BTreeSet<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return BTreeSet::new();
@@ -59,7 +59,7 @@ fn parse_cores(list: &str) -> BTreeSet<u32> {
     ranges.flatten().collect()
 }
 
-/// Time in which these cores have worked for anybody since the machine was started.
+/// Time in which these cores have worked for any program since the start of the machine.
 pub fn cores_busy(cores: &BTreeSet<u32>) -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let mut ticks: u64 = 0;
@@ -75,7 +75,8 @@ pub fn cores_busy(cores: &BTreeSet<u32>) -> Option<Duration> {
                 .split_whitespace()
                 .filter_map(|time| time.parse().ok())
                 .collect();
-            // User, nice, system, irq and softirq (proc_stat(5)); the others are idle, or other machines.
+            // User, nice, system, irq and softirq (proc_stat(5)); the others are idle, or other
+            // machines.
             let busy = [0, 1, 2, 5, 6].map(|at| times.get(at).copied().unwrap_or(0));
             ticks += busy.iter().sum::<u64>();
         }
@@ -85,21 +86,22 @@ pub fn cores_busy(cores: &BTreeSet<u32>) -> Option<Duration> {
     ))
 }
 
-/// What a processor quota leaves a process, and how long it has held it back since the group was made.
+/// The limit of a processor quota for a process, and the throttled time since the creation of the
+/// group.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Quota {
-    /// Cores that it may use at most; `None` without a quota.
+    /// The largest number of cores; `None` without a quota.
     pub cores: Option<f64>,
-    /// How long it was held back.
+    /// The throttled time.
     pub throttled: Duration,
 }
 
-/// The tightest quota of the control groups that a process is in, version 1 or 2; without any, no limit.
+/// The tightest quota of the control groups of a process, version 1 or 2; without any, no limit.
 pub fn quota(pid: u32) -> Quota {
     let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let mut tightest = Quota::default();
     for (root, group) in cpu_groups(&groups) {
-        // A group is bound by those above it as well.
+        // The groups above a group limit it too.
         for folder in Path::new(group.trim_start_matches('/')).ancestors() {
             let Some(quota) = quota_of(&root.join(folder)) else {
                 continue;
@@ -114,7 +116,8 @@ pub fn quota(pid: u32) -> Quota {
     tightest
 }
 
-/// Where the groups of `/proc/PID/cgroup` that may have a processor quota are mounted, and their paths.
+/// The mount points of the groups of `/proc/PID/cgroup` that may have a processor quota, and their
+/// paths.
 fn cpu_groups(groups: &str) -> Vec<(PathBuf, &str)> {
     let parts = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;

@@ -1,5 +1,5 @@
-//! The processes that serve a port of this machine: the listener and all that it started, who holds the
-//! accepted connections, and whom they are forwarded to.
+//! Process trees that serve a port of this machine: the listener and all that it started, the
+//! holders of the accepted connections, and the processes to which they are forwarded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use procfs::net::{TcpNetEntry, TcpState};
 use procfs::process::{self, FDTarget, Process};
 
-/// The processes and all that they have started, directly or not. The first process of the system is not
-/// asked: it listens for others, and everything is its child.
+/// The processes and all that they have started, directly or not. The first process of the system
+/// is left out: it listens for others, and every process is its child.
 pub fn process_tree(roots: &[u32]) -> BTreeSet<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for process in process::all_processes().into_iter().flatten().flatten() {
@@ -28,7 +28,7 @@ pub fn process_tree(roots: &[u32]) -> BTreeSet<u32> {
     tree
 }
 
-/// The processes that a process descends from, the nearest first, without the first of the system.
+/// The ancestors of a process, the nearest first, without the first process of the system.
 pub fn ancestors(pid: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut pid = pid;
@@ -56,8 +56,8 @@ pub fn process_name(pid: u32) -> Option<String> {
     )
 }
 
-/// The processes that hold the accepted side of connections to `target`, looked for among `known` first.
-/// Several may hold the same connection, such as a parent and its workers.
+/// The processes that hold the accepted side of connections to `target`, searched among `known`
+/// first. Several may hold the same connection, such as a parent and its workers.
 pub fn acceptor_pids(target: SocketAddr, known: &BTreeSet<u32>) -> BTreeSet<u32> {
     let is_accepted = |entry: &TcpNetEntry| {
         entry.state == TcpState::Established && is_same(entry.local_address, target)
@@ -81,7 +81,7 @@ pub fn acceptor_pids(target: SocketAddr, known: &BTreeSet<u32>) -> BTreeSet<u32>
     holders(&mut processes.filter_map(|process| u32::try_from(process.pid()).ok()))
 }
 
-/// Connections that processes have made to others, by their other end, and all of their sockets.
+/// Outgoing connections of processes, by their other end, and all of their sockets.
 #[derive(Debug, Clone, Default)]
 pub struct Outgoing {
     /// Connections to each address.
@@ -90,7 +90,7 @@ pub struct Outgoing {
     pub sockets: u64,
 }
 
-/// What these processes are connected to, the accepted connections of `target` left out.
+/// The outgoing connections of these processes, without the accepted connections of `target`.
 pub fn outgoing(pids: &BTreeSet<u32>, target: SocketAddr) -> Outgoing {
     let held: HashSet<u64> = pids.iter().flat_map(|pid| sockets_of(*pid)).collect();
     let mut outgoing = Outgoing {
@@ -166,7 +166,7 @@ mod tests {
         let client = TcpStream::connect(target).unwrap();
         let accepted = listener.accept().unwrap();
         assert_eq!(acceptor_pids(target, &own), own);
-        // Also where nobody is known to begin with.
+        // Also without any known process at the start.
         assert!(acceptor_pids(target, &BTreeSet::new()).contains(&std::process::id()));
         let after = outgoing(&own, target);
         assert_eq!(after.to.get(&target), Some(&1));

@@ -245,7 +245,7 @@ impl Bench<'_> {
         }
         if ran.unsolicited > 0 {
             note(format!(
-                "{} messages came that answer nothing.",
+                "{} messages arrived that answer nothing.",
                 number::grouped(ran.unsolicited)
             ));
         }
@@ -258,7 +258,7 @@ impl Bench<'_> {
             && ran.rate_limited > 0
         {
             note(format!(
-                "RATE_LIMITED: the server allows each connection {refill} messages a second and \
+                "RATE_LIMITED: the server allows each connection {refill} messages per second and \
                  {capacity} at once."
             ));
         }

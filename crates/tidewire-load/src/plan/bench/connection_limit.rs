@@ -43,7 +43,7 @@ pub(super) fn run(bench: &mut Bench<'_>, first: usize) -> Result<Vec<TestResult>
         TestResult {
             verdict: Verdict::Failed,
             doubts: vec!["connections_failed".into()],
-            notes: vec!["No number of connections was seen to be stable.".into()],
+            notes: vec!["No number of connections was stable.".into()],
             ..TestResult::new(CONNECTION_LIMIT, asked)
         }
     });

@@ -49,7 +49,7 @@ pub(super) fn run(bench: &mut Bench<'_>, connections: usize) -> Result<Vec<TestR
         }
         let mut result = measure(bench, &mut fleet, &opened, connections, plan)?;
         if let Some(words) = not_subscribed.in_words() {
-            let note = format!("Connections that did not get the topic: {words}.");
+            let note = format!("Connections that could not subscribe to the topic: {words}.");
             result.notes.push(note);
         }
         results.push(bench.finished(result));

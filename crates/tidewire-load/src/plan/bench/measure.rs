@@ -308,7 +308,7 @@ impl<'a> Bench<'a> {
             let why = if opened.interrupted {
                 "the run was interrupted"
             } else {
-                "this machine could start no more"
+                "this machine could open no more"
             };
             result.notes.push(format!(
                 "{} of {} connections were tried before {why}.",

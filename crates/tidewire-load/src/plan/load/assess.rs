@@ -1,4 +1,4 @@
-//! What the figures of a load mean for the users of a service: memory of each connection, a word, a capacity.
+//! Assessment of a load for the users of a service: memory per connection, a word, a capacity.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ impl Loading<'_> {
         if server.is_some() {
             result.memory = Some(memory);
         } else {
-            let text = "The server's memory is not known: no process of this machine serves the URL, or it cannot \
-                        be seen. Name it with --server-pid.";
+            let text = "The server's memory is not known: no visible process of this machine serves the URL. Name \
+                        the process with --server-pid.";
             result.notes.push(text.to_owned());
         }
         Ok(())
@@ -64,7 +64,7 @@ fn client_rss_bytes() -> Option<u64> {
     resources::process_usage(std::process::id()).map(|usage| usage.rss_bytes)
 }
 
-/// The word for a load at given times, and the capacity that it implies.
+/// The word for a load with a given rate, and the capacity that it implies.
 pub(super) fn assess(result: &TestResult) -> Assessment {
     let requests = result.load.requests.unwrap_or_default();
     let connecting = result.load.connecting.clone().unwrap_or_default();
@@ -123,7 +123,8 @@ fn threshold(figure: &str, unit: &str, bounds: [f64; 3], seen: f64) -> Assessmen
     }
 }
 
-/// What the server would carry at [`USABLE_SHARE`] of its processor time, if its work grows with its load.
+/// The load that the server could carry at [`USABLE_SHARE`] of its processor time, if its work
+/// grows with its load.
 fn capacity(result: &TestResult) -> Option<String> {
     let share = result.cpu.as_ref()?.server_share?;
     let is_meaningful = (SHARE_MIN..USABLE_SHARE).contains(&share);
@@ -135,7 +136,7 @@ fn capacity(result: &TestResult) -> Option<String> {
     let rate = result.rate_per_s? * factor;
     Some(format!(
         "The server used {:.0} % of its processor time. If its work grows with its load, it reaches {:.0} % at about \
-         {} connections and {} requests or messages a second.",
+         {} connections and {} requests or messages per second.",
         share * 100.0,
         USABLE_SHARE * 100.0,
         number::si(connections),
@@ -143,18 +144,18 @@ fn capacity(result: &TestResult) -> Option<String> {
     ))
 }
 
-/// Bounds of excellent, good and degraded.
+/// Thresholds of excellent, good and degraded.
 const FAILED_PERCENT: [f64; 3] = [0.1, 1.0, 5.0];
 const LATENCY_MS: [f64; 3] = [50.0, 200.0, 1_000.0];
 const CONNECT_MS: [f64; 3] = [200.0, 1_000.0, 5_000.0];
 
-/// What a server can use of its processor time before it queues.
+/// The share of its processor time that a server can use before it queues.
 const USABLE_SHARE: f64 = 0.8;
 
-/// Below this, the server's own background work is most of it.
+/// Below this share, most of it is the server's own background work.
 const SHARE_MIN: f64 = 0.02;
 
-/// How long the server has to give its memory back.
+/// The time that the server has to release its memory.
 const CLOSED_FOR: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

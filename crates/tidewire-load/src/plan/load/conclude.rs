@@ -1,4 +1,4 @@
-//! From what was counted to a result: figures, the evidence and the verdict over it, expectations.
+//! Conclusion of a load: from counts to a result with figures, evidence, verdict and expectations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::verdict::evidence::{Aim, Evidence, PaceKept};
 use crate::verdict::expectation::{Expectation, Figures, Part};
 use crate::worker::service::order::DialogueKind;
 
-/// A phase that is over, and what both sides have used.
+/// A finished phase, and the resources that both sides have used.
 pub(super) struct Concluding {
     pub(super) tally: Tally,
     pub(super) rhythm: Rhythm,
@@ -31,7 +31,7 @@ pub(super) struct Concluding {
 }
 
 impl Loading<'_> {
-    /// Fills in a result, and gives back what was counted.
+    /// Fills in a result, and returns the counts.
     pub(super) fn conclude(
         &self,
         result: &mut TestResult,
@@ -162,7 +162,8 @@ impl Loading<'_> {
         }
     }
 
-    /// What the verdict rests on. Failures do not spoil a result whose expectations allow for them.
+    /// The evidence for the verdict. Failures do not invalidate a result whose expectations allow
+    /// them.
     fn evidence(
         &self,
         result: &TestResult,
@@ -174,7 +175,7 @@ impl Loading<'_> {
         let connections_failed = self.connected.not_opened + tally.not_opened;
         let offered = match are_errors_allowed {
             true => requests.succeeded,
-            // What was open at the end is nobody's fault, and noted.
+            // A request that was open at the end is nobody's fault; a note reports it.
             false => requests.succeeded + requests.failed,
         };
         let server_s = seen.server.as_ref().map(|(before, after)| {
@@ -208,7 +209,7 @@ impl Loading<'_> {
                 },
                 ..Accounting::default()
             },
-            // What was sent without being asked for is no request's failure, and nothing to rely on.
+            // An unsolicited message is not a failed request, and not reliable as a confirmation.
             replies: ReplyFaults {
                 unsent: tally.errors.get(SURPLUS).copied().unwrap_or(0),
                 ..ReplyFaults::default()
@@ -228,27 +229,27 @@ impl Loading<'_> {
         let notes = &mut result.notes;
         if let Some(expectation) = &seen.samples.aborted {
             notes.push(format!(
-                "Ended early: `{expectation}` was broken for longer than it may be."
+                "Ended early: `{expectation}` was broken for longer than allowed."
             ));
         }
         notes.extend(seen.samples.precision.clone());
         if requests.unfinished > 0 {
             notes.push(format!(
-                "{} requests had no answer {} ms after the end of the sending; they are in no latency.",
+                "{} requests had no answer {} ms after the last request; no latency includes them.",
                 number::grouped(requests.unfinished),
                 self.plan.setup.timeouts.drain_ms
             ));
         }
         if requests.retried > 0 {
             notes.push(format!(
-                "{} requests were sent again, as their connection was closed before a byte of the response.",
+                "{} requests were sent again, because their connection was closed before the first byte of the response.",
                 number::grouped(requests.retried)
             ));
         }
         if seen.tally.starved > 0 {
             notes.push(format!(
                 "{} requests were due while no connection was free, and were not sent. Give more connections, \
-                 or ask for a lower rate.",
+                 or plan a lower rate.",
                 number::grouped(seen.tally.starved)
             ));
         }
@@ -274,7 +275,7 @@ impl Loading<'_> {
         result.notes.push(match words.is_empty() {
             true => "The load was interrupted before a connection was ready.".to_owned(),
             false => format!(
-                "Not one connection could be opened: {}. Check the URL and that the server runs.",
+                "No connection could be opened: {}. Check the URL, and whether the server runs.",
                 words.join(", ")
             ),
         });
@@ -282,7 +283,7 @@ impl Loading<'_> {
     }
 }
 
-/// Successes of each whole second.
+/// Successes in each whole second.
 fn per_second(quarters: &[u64]) -> Vec<f64> {
     let seconds = quarters.chunks_exact(4);
     seconds
@@ -309,8 +310,8 @@ fn pace_of(rhythm: &Rhythm, in_flight: u32) -> report::Pace {
     }
 }
 
-/// How a rate was kept. What no connection was free for is the server's doing; what was due while one was
-/// free is the generator's.
+/// How well a rate was kept. The server is responsible for requests without a free connection; the
+/// generator is responsible for requests that were due while a connection was free.
 fn pace_kept(seen: &Concluding) -> Option<PaceKept> {
     let Rhythm::Open { pace, per_s } = &seen.rhythm else {
         return None;

@@ -1,4 +1,5 @@
-//! Why a phase ends before its time: an expectation that is broken for too long, or a figure that is known well enough.
+//! Early end of a phase: an expectation that is broken for too long, or a figure that is known
+//! precisely enough.
 
 use std::time::Duration;
 
@@ -9,42 +10,43 @@ use crate::accounting::windows::{EndedWindow, Window};
 use crate::report::number;
 use crate::verdict::expectation::{Expectation, Patience};
 
-/// Looks at each window once.
+/// Examines each window once.
 #[derive(Default)]
 pub(super) struct Ending {
     patience: Option<Patience<Observation>>,
     precision: Option<Precision>,
-    /// What the precision is computed from: windows of one length.
+    /// The windows from which the precision is computed, all of one length.
     windows: Vec<Window>,
     /// The index of each of them, ascending.
     indexes: Vec<usize>,
     length: Duration,
-    /// The end of the last window that was looked at.
+    /// The end of the last examined window.
     seen: Duration,
     reason: Option<EndedBy>,
 }
 
-/// Why a phase ended before its time.
+/// The reason for an early end of a phase.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum EndedBy {
-    /// An expectation was broken for longer than it may be.
+    /// An expectation was broken for longer than allowed.
     Broken(String),
-    /// A figure is known well enough.
+    /// A figure is known precisely enough.
     Known,
 }
 
 impl Ending {
-    /// Ends the phase when an expectation has been broken for so long.
+    /// Ends the phase when an expectation has been broken for this long.
     pub(super) fn abort_after(&mut self, expectations: &[Expectation], after: Duration) {
         self.patience = Some(Patience::new(expectations, after.as_secs_f64()));
     }
 
-    /// Ends the phase when a figure is known well enough.
+    /// Ends the phase when a figure is known precisely enough.
     pub(super) fn when_known(&mut self, precision: &Precision) {
         self.precision = Some(precision.clone());
     }
 
-    /// Why the phase is to end now. Each window is observed once, when every worker has published it.
+    /// The reason to end the phase now, if there is one. Each window is observed once, when every
+    /// worker has published it.
     pub(super) fn look(&mut self, service: &ServiceLive) -> Option<&EndedBy> {
         if let Some(ended) = &service.window
             && ended.end() > self.seen
@@ -58,7 +60,7 @@ impl Ending {
     }
 
     fn observe_expectations(&mut self, ended: &EndedWindow) {
-        // The first window of twice the length may begin with one that was looked at.
+        // The first window of twice the length may begin with one that was examined before.
         if ended.start() < self.seen {
             return;
         }
@@ -100,11 +102,15 @@ impl Ending {
         }
     }
 
-    /// What came of it: the expectation that was broken for too long, and how well the figure is known, in a sentence.
+    /// The result: the expectation that was broken for too long, and the precision of the figure,
+    /// in a sentence.
     pub(super) fn into_words(self) -> (Option<String>, Option<String>) {
         let known = self.precision.as_ref().map(|precision| {
             let width = precision.half_width(&self.windows).map_or_else(
-                || "the interval cannot be told, as there are too few windows or values".to_owned(),
+                || {
+                    "the interval is not known, because there are too few windows or values"
+                        .to_owned()
+                },
                 |width| {
                     format!(
                         "half of its 95 % interval is {}",
@@ -138,7 +144,7 @@ fn pairs(windows: impl Iterator<Item = (usize, Window)>) -> Vec<(usize, Window)>
     doubled
 }
 
-/// Every worker has published its part of a window so long after its end.
+/// Every worker has published its part of a window this long after its end.
 const PUBLISHING: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
@@ -148,7 +154,8 @@ mod tests {
     use rand::rngs::SmallRng;
     use rand::{Rng, SeedableRng};
 
-    /// What is seen `ms` after the start, with so many requests of this latency in the last whole second.
+    /// The observation `ms` after the start, with this number of requests of this latency in the
+    /// last whole second.
     fn live(ms: u64, requests: u64, latency_us: u64) -> ServiceLive {
         let mut series = WindowSeries::new();
         (0..requests).for_each(|request| series.succeed(request, latency_us * 1_000, 1));
@@ -163,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A load that is looked at twenty times a second: requests of this latency, one every 50 ms.
+    /// A load that is observed twenty times per second: requests of this latency, one every 50 ms.
     struct Simulated {
         series: WindowSeries,
         ms: u64,
@@ -175,7 +182,7 @@ mod tests {
             Self { series, ms: 0 }
         }
 
-        /// Goes on until this second, or until the phase is to end; then, when that was.
+        /// Continues until this second, or until the phase ends; then returns the time of the end.
         fn go_on(&mut self, ending: &mut Ending, until_s: u64, latency_us: u64) -> Option<u64> {
             while self.ms < until_s * 1_000 {
                 self.series
@@ -197,7 +204,8 @@ mod tests {
 
     #[test]
     fn an_expectation_that_breaks_after_an_hour_ends_the_load_as_soon_as_before() {
-        // Just before, at and after the moments at which the windows double in length, and far behind.
+        // Just before, at and after the moments at which the windows double in length, and far
+        // behind.
         for from_s in [
             10, 3_595, 3_599, 3_600, 3_700, 7_199, 7_200, 10_000, 14_399, 20_000,
         ] {
@@ -208,7 +216,8 @@ mod tests {
             assert_eq!(load.go_on(&mut ending, from_s, 100), None, "{from_s}");
             let ended = load.go_on(&mut ending, from_s + 1_000, 5_000);
             let after_ms = ended.expect("it ends") - from_s * 1_000;
-            // At most two windows are lost: one of which a part is good, and one that is looked at for the second time.
+            // At most two windows are lost: one that is only partly good, and one that is examined
+            // for the second time.
             let length_ms = load.series.window().as_millis() as u64;
             let late_ms = 10_000 + 2 * length_ms + 300;
             assert!(
@@ -229,7 +238,8 @@ mod tests {
             let latency_us = random.random_range(100..1_000);
             assert_eq!(load.go_on(&mut ending, second, latency_us), None);
         }
-        // It stays the same from here on, so that what varied counts for less and less.
+        // The figure stays the same from here on, so that its earlier variation counts less and
+        // less.
         let ended_ms = load.go_on(&mut ending, 2_000_000, 550);
         assert!(ended_ms.is_some_and(|ms| ms > 3_600_000), "{ended_ms:?}");
         assert_eq!(ending.reason, Some(EndedBy::Known));

@@ -1,4 +1,5 @@
-//! The highest rate that a service keeps up with: raised until a threshold breaks, then halved.
+//! Search for the highest rate that a service can keep: doubled until a threshold breaks, then
+//! halved.
 
 use std::time::Duration;
 
@@ -9,18 +10,18 @@ use crate::report::{RateStep, TestResult, Verdict, number};
 use crate::verdict::expectation::Expectation;
 use crate::worker::pace::Pace;
 
-/// How the highest rate is searched.
+/// The parameters of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FindLimit {
-    /// Where the search begins, in requests a second.
+    /// The first rate, in requests per second.
     pub from_per_s: f64,
-    /// Where it ends, if nothing breaks before.
+    /// The highest rate, if nothing breaks before.
     pub to_per_s: f64,
     /// How long each rate is kept.
     pub step: Duration,
-    /// The search ends when the rates that held and broke differ by no more than this part.
+    /// The search ends when the rates that held and broke differ by at most this part.
     pub resolution: f64,
-    /// At random times, and not evenly.
+    /// At random times, not evenly.
     pub is_poisson: bool,
 }
 
@@ -36,7 +37,7 @@ impl Default for FindLimit {
     }
 }
 
-/// Which rate comes next; a pure function of what held.
+/// The next rate; a pure function of the rates that held.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Search {
     held: Option<f64>,
@@ -68,7 +69,7 @@ impl Search {
 }
 
 impl Loading<'_> {
-    /// Searches the highest rate; the result is that of the highest that held.
+    /// Searches for the highest rate; the result is that of the highest rate that held.
     pub(super) fn find_limit(&mut self, limits: &FindLimit) -> Result<Vec<TestResult>, LoadError> {
         let expectations = match self.plan.expectations.is_empty() {
             true => default_expectations(),
@@ -132,7 +133,7 @@ impl Loading<'_> {
     }
 }
 
-/// Whether a rate was kept and everything is as expected.
+/// Whether a rate was kept and every expectation holds.
 fn holds(result: &TestResult) -> bool {
     let is_expected = result.load.expectations.iter().all(|one| one.kept);
     let is_kept = !result
@@ -142,8 +143,8 @@ fn holds(result: &TestResult) -> bool {
     is_expected && is_kept
 }
 
-/// Whether the generator did not send what it was to. That it was late now and then is in the latencies, which the
-/// expectations judge.
+/// Whether the generator did not send the planned requests. Occasional delays are part of the
+/// latencies, which the expectations judge.
 fn fell_behind(result: &TestResult) -> bool {
     result.doubts.iter().any(|doubt| doubt == "pace_missed")
 }
@@ -167,7 +168,7 @@ fn describe(
     worst: Option<&TestResult>,
     steps: &[RateStep],
 ) {
-    let shown = |rate: f64| format!("{} requests a second", number::si(rate));
+    let shown = |rate: f64| format!("{} requests per second", number::si(rate));
     let by_generator = worst.is_some_and(fell_behind);
     match (search.held, search.broke) {
         (Some(held), Some(broke)) => {
@@ -183,7 +184,10 @@ fn describe(
         }
         (Some(held), None) => result.notes.insert(
             0,
-            format!("{} held, the highest rate that was tried.", shown(held)),
+            format!(
+                "{} held; it is the highest rate that was tried.",
+                shown(held)
+            ),
         ),
         (None, _) => {
             result.verdict = Verdict::Failed;
@@ -204,13 +208,13 @@ fn describe(
     }
 }
 
-/// Why a rate did not hold.
+/// The reason for which a rate did not hold.
 fn why(result: &TestResult) -> String {
     let broken = result.load.expectations.iter().filter(|one| !one.kept);
     let mut reasons: Vec<String> = broken
         .map(|one| match &one.seen {
             Some(seen) => format!("`{}` was {seen}", one.text),
-            None => format!("`{}` cannot be told", one.text),
+            None => format!("`{}` is not known", one.text),
         })
         .collect();
     if result.doubts.iter().any(|doubt| doubt == "pace_not_taken") {
@@ -222,7 +226,7 @@ fn why(result: &TestResult) -> String {
     reasons.join(", ")
 }
 
-/// Without any, few errors are what a user expects.
+/// The default expectation: users expect few errors.
 fn default_expectations() -> Vec<Expectation> {
     "errors<1%".parse().into_iter().collect()
 }
@@ -236,7 +240,7 @@ const STEPS_MAX: usize = 40;
 mod tests {
     use super::*;
 
-    /// The rates that a search tries for a service that holds up to `limit`, and what it finds.
+    /// The rates that a search tries for a service that can keep up to `limit`, and its result.
     fn search(limit: f64, limits: &FindLimit) -> (Vec<f64>, Search) {
         let mut search = Search {
             held: None,

@@ -1,4 +1,4 @@
-//! A load of a service: connects its users, sends as planned, judges what came of it, and reports.
+//! A load of a service: connects its users, sends as planned, judges the results, and reports.
 
 mod assess;
 mod conclude;
@@ -31,82 +31,83 @@ use conclude::Concluding;
 pub use limit::FindLimit;
 use watch::Watcher;
 
-/// What to load, how, and what to expect.
+/// The service to load, the plan and the expectations.
 #[derive(Debug, Clone)]
 pub struct LoadPlan {
     /// The name of the result: `http` or `websocket`.
     pub test: &'static str,
-    /// The URL as it can be shown.
+    /// The URL without secrets.
     pub url: String,
-    /// The users, where they connect to, and what they send.
+    /// The users, their target, and their requests.
     pub setup: ServiceSetup,
-    /// How fast they send.
+    /// The rate.
     pub rhythm: Rhythm,
-    /// How long they send; `None` until the requests are sent.
+    /// The duration; `None` until the requests are sent.
     pub longest: Option<Duration>,
-    /// How many requests they send at most.
+    /// The largest number of requests.
     pub requests: Option<u64>,
-    /// Sending before the measurement, which counts nowhere.
+    /// Duration of the load before the measurement, which no figure includes.
     pub warm_up: Duration,
-    /// What is expected of the figures.
+    /// The expectations of the figures.
     pub expectations: Vec<Expectation>,
     /// Ends the load when an expectation has been broken for this long.
     pub abort_after: Option<Duration>,
-    /// Ends the load when a figure is known so well.
+    /// Ends the load when a figure is known this precisely.
     pub precision: Option<Precision>,
-    /// Searches the highest rate at which every expectation is kept.
+    /// Searches for the highest rate at which every expectation holds.
     pub find_limit: Option<FindLimit>,
-    /// Weighs both sides: memory of each connection, and of the server after they are closed.
+    /// Measures the memory of both sides: per connection, and of the server after they are closed.
     pub memory: bool,
-    /// The server's process, if its listening port does not tell.
+    /// The server's process, if its listening port does not identify it.
     pub server_pid: Option<u32>,
     /// The command line, for the report.
     pub command: Option<String>,
 }
 
-/// Who looks on while a load runs.
+/// Observer of a running load.
 pub trait LoadProgress {
-    /// A part of the load begins, such as `connecting` or `10000/s`, which takes about this long.
+    /// A part of the load begins, such as `connecting` or `10000/s`, with its approximate duration.
     fn phase_started(&mut self, what: &str, expected: Option<Duration>) {
         let (_, _) = (what, expected);
     }
 
-    /// About twenty times a second.
+    /// Called about twenty times per second.
     fn tick(&mut self, live: &LoadLive) {
         let _ = live;
     }
 
-    /// A result is there.
+    /// A result is complete.
     fn finished(&mut self, result: &TestResult) {
         let _ = result;
     }
 }
 
-/// Shows nobody anything.
+/// An observer that shows nothing.
 impl LoadProgress for () {}
 
 /// The figures of a load at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct LoadLive {
-    /// What the workers have counted in this phase.
+    /// The counts of the workers in this phase.
     pub service: ServiceLive,
-    /// Successful requests a second, over the last second.
+    /// Successful requests per second, over the last second.
     pub rate_per_s: f64,
-    /// What the generator used of its processor time in the last second; `None` if that is not known.
+    /// The used share of the generator's processor time in the last second; `None` if it is not
+    /// known.
     pub client_share: Option<f64>,
-    /// The same of the server.
+    /// The same for the server.
     pub server_share: Option<f64>,
     /// Resident memory of the server.
     pub server_rss_bytes: Option<u64>,
 }
 
-/// Why there is no report of a load.
+/// The reason for which there is no report of a load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// This machine cannot carry the load out.
     #[error("{0}")]
     Impossible(Shortage),
-    /// The process that was named as the server's is not.
+    /// The process that was named as the server's does not serve the target.
     #[error(transparent)]
     ServerPid(#[from] ServerPidError),
     /// The generator itself failed.
@@ -116,7 +117,7 @@ pub enum LoadError {
 
 /// Runs a load and reports. When `stop` is set, it ends soon with a partial report.
 ///
-/// A service that refuses, lies or is not there makes requests fail, not the load.
+/// A service that refuses, lies or does not exist makes requests fail, not the load.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -188,12 +189,12 @@ fn begin_report(plan: &LoadPlan) -> Report {
     report
 }
 
-/// What this machine's limits forbid is said before the start.
+/// Reports limits of this machine before the start.
 fn check_possible(plan: &LoadPlan) -> Result<(), LoadError> {
     let setup = &plan.setup;
     let (address, sources) = match setup.endpoint.address {
         Address::Tcp(address) => (Some(address.ip()), setup.sources.len() as u64),
-        // A Unix socket needs no port, as a loopback address whose sources are free.
+        // A Unix socket needs no port, like a loopback address with free sources.
         Address::Unix(_) => (Some(Ipv4Addr::LOCALHOST.into()), 0),
     };
     match preflight::shortage(setup.users as u64, address, sources) {
@@ -238,7 +239,7 @@ struct Loading<'a> {
     empty: EmptyMemory,
     progress: &'a mut dyn LoadProgress,
     stop: &'a AtomicBool,
-    /// What came of connecting.
+    /// The result of connecting.
     connected: Tally,
 }
 
@@ -305,7 +306,7 @@ impl Loading<'_> {
         Ok(())
     }
 
-    /// Runs a phase and looks at both sides of it.
+    /// Runs a phase and measures both sides.
     fn measure(&mut self, phase: &PhasePlan, may_abort: bool) -> Result<Concluding, LoadError> {
         self.server.look(self.connected.peak);
         let before = self.server.sample();

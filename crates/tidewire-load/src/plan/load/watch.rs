@@ -1,4 +1,4 @@
-//! Watching a load: what is shown, whether it ends early, and what both sides use second by second.
+//! Observation of a load: display, early end, and the resources of both sides second by second.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::accounting::server::{ServerSample, ServerWatch};
 use crate::fleet::service::Wish;
 use crate::report::ResourceSample;
 
-/// Looks at a phase about twenty times a second.
+/// Observes a phase about twenty times per second.
 pub(super) struct Watcher<'a> {
     stop: &'a AtomicBool,
     progress: &'a mut dyn LoadProgress,
@@ -26,20 +26,20 @@ pub(super) struct Watcher<'a> {
     ending: Ending,
 }
 
-/// What both sides had used at one moment.
+/// The resources that both sides had used at one moment.
 struct Look {
     at: Instant,
     client_cpu: Option<Duration>,
     server: Option<ServerSample>,
 }
 
-/// What a watcher has seen.
+/// The results of the observation.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) samples: Vec<ResourceSample>,
-    /// The expectation for which the load was ended early.
+    /// The expectation that ended the load early.
     pub(super) aborted: Option<String>,
-    /// How well the figure is known that was to end the load, in a sentence.
+    /// The precision of the figure that was to end the load, in a sentence.
     pub(super) precision: Option<String>,
 }
 
@@ -63,7 +63,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// What may end the phase before its time.
+    /// The conditions for an early end of the phase.
     pub(super) fn ending(&mut self) -> &mut Ending {
         &mut self.ending
     }
@@ -114,7 +114,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Once a second, and the more seldom the longer the load.
+    /// Once per second, and less often the longer the load.
     fn sample(&mut self, service: &ServiceLive) {
         let now = Instant::now();
         if let Some(last) = &self.last
@@ -152,7 +152,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Every other sample is enough of a long load.
+    /// In a long load every other sample is enough.
     fn thin_out(&mut self) {
         if self.samples.len() > SAMPLES_MAX {
             let mut is_kept = false;

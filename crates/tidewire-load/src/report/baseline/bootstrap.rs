@@ -1,4 +1,5 @@
-//! The bootstrap over windows: how much the ratio of a figure of two runs would vary if they were repeated.
+//! The bootstrap over windows: the variation of the ratio of a figure of two runs if they were
+//! repeated.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -8,14 +9,14 @@ use super::super::model::LatencyWindow;
 use super::super::statistics::{NORMAL_97_5, student_97_5};
 use super::series::{Figure, Series};
 
-/// The ends of an interval, as factors of the ratio that was measured: 0.95 and 1.05 are 5 % to both sides.
+/// The ends of an interval, as factors of the measured ratio: 0.95 and 1.05 are 5 % to both sides.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Interval {
     pub(super) low: f64,
     pub(super) high: f64,
 }
 
-/// The interval of each figure, or why there is none.
+/// The interval of each figure, or the reason why there is none.
 pub(super) fn intervals(
     before: &Series,
     after: &Series,
@@ -44,7 +45,7 @@ pub(super) fn intervals(
     figures.iter().map(next).collect()
 }
 
-/// The windows of both sides, few enough to draw from them again and again.
+/// The windows of both sides, few enough to draw from them repeatedly.
 struct Pair<'a, W> {
     before: &'a [W],
     after: &'a [W],
@@ -55,7 +56,7 @@ impl<'a, W> Pair<'a, W> {
         Self { before, after }
     }
 
-    /// The interval of each figure that `compute` makes of the weighted windows.
+    /// The interval of each figure that `compute` derives from the weighted windows.
     fn intervals<T>(
         &self,
         figures: &[Figure],
@@ -76,7 +77,7 @@ impl<'a, W> Pair<'a, W> {
             .collect()
     }
 
-    /// Why there are too few windows.
+    /// The reason if there are too few windows.
     fn shortage(&self) -> Option<String> {
         let sides = [
             ("the earlier result", self.before.len()),
@@ -86,13 +87,13 @@ impl<'a, W> Pair<'a, W> {
         Some(match count {
             0 => format!("{which} has no windows of this figure"),
             _ => format!(
-                "{which} has {count} windows of a second, and {WINDOWS_MIN} are needed: measure for longer"
+                "{which} has {count} one-second windows, and {WINDOWS_MIN} are needed: measure for longer"
             ),
         })
     }
 }
 
-/// Ratios of each figure in each resample, divided by the ratio of what was measured.
+/// Ratios of each figure in each resample, divided by the measured ratio.
 fn ratios<W, T>(
     pair: &Pair<'_, W>,
     figures: usize,
@@ -117,7 +118,7 @@ fn ratios<W, T>(
     ratios
 }
 
-/// How often each window was drawn. Neighbours of a long run are drawn together.
+/// The number of times each window was drawn. Neighbours of a long run are drawn together.
 fn drawn(windows: usize, random: &mut SmallRng) -> Vec<f64> {
     let groups = groups_of(windows);
     let mut counts = vec![0.0; groups];
@@ -144,7 +145,8 @@ fn interval(ratios: &[f64], windows: usize) -> Result<Interval, String> {
     let at = |share: f64| logs[((logs.len() - 1) as f64 * share).round() as usize];
     let n = windows as f64;
     let widening = (n / (n - 1.0)).sqrt() * student_97_5(n - 1.0) / NORMAL_97_5;
-    // For skewed ratios neither the percentiles of the resamples nor their mirror image hold the truth often enough.
+    // For skewed ratios neither the percentiles of the resamples nor their mirror image contain the
+    // true value often enough.
     let (low, high) = (at(0.025).min(-at(0.975)), at(0.975).max(-at(0.025)));
     Ok(Interval {
         low: (low * widening).exp(),
@@ -162,10 +164,10 @@ fn weighted_mean(values: &[f64], weights: &[f64]) -> f64 {
         / total
 }
 
-/// The latencies of each window, by buckets that all windows have in common.
+/// The latencies of each window, in buckets that all windows share.
 struct Times {
     uppers_us: Vec<f64>,
-    /// For each bucket the index and count of the windows that have it.
+    /// For each bucket the index and count of the windows that contain it.
     counts: Vec<Vec<(usize, f64)>>,
     /// The sum of the latencies of each window, and their number.
     sums: Vec<(f64, f64)>,
@@ -237,9 +239,9 @@ impl Times {
     }
 }
 
-/// Fewer windows tell too little of how much they vary.
+/// With fewer windows their variation is not known well enough.
 pub(super) const WINDOWS_MIN: usize = 10;
-/// Windows of a long run are drawn in as many groups of neighbours.
+/// Windows of a long run are drawn in this number of groups of neighbours.
 const GROUPS_MAX: usize = 120;
 const RESAMPLES: usize = 2_000;
 /// The same reports always give the same findings.

@@ -1,10 +1,12 @@
-//! A report against an earlier one: faster, slower, or cannot tell, for each result that both have.
+//! Comparison of a report with an earlier one: faster, slower, or cannot tell, for each result that
+//! both have.
 //!
-//! Two runs of the same program never agree to the last digit. What a difference is worth is told by the windows
-//! of each run: they are drawn again with replacement (the bootstrap of Efron), the figure is computed from what
-//! was drawn, and the middle 95 % of the ratios are the interval. It is widened as for a sample of that size
-//! (Student's t for the smaller number of windows). Neighbouring windows of a long run are put together first, which
-//! keeps what lasts longer than one of them.
+//! Two runs of the same program never agree to the last digit. The windows of each run show the
+//! significance of a difference: they are drawn again with replacement (the bootstrap of Efron),
+//! the figure is computed from the drawn windows, and the interval is the middle 95 % of the
+//! ratios. It is widened as for a sample of that size (Student's t for the smaller number of
+//! windows). Neighbouring windows of a long run are combined first, which preserves variations that
+//! last longer than one window.
 
 mod bootstrap;
 mod series;
@@ -15,8 +17,8 @@ use super::{buckets, table};
 use bootstrap::Interval;
 use series::{Figure, Series};
 
-/// Compares each result of `report` with those of the same set-up in `before`, and notes what came of it in
-/// `report`. `file` is what the earlier report is called.
+/// Compares each result of `report` with those of the same set-up in `before`, and adds the
+/// findings to `report`. `file` is the name of the earlier report.
 pub fn compare(report: &mut Report, before: &Report, file: &str, fail_if_slower: bool) {
     let keys: Vec<Key> = report
         .results
@@ -54,7 +56,8 @@ fn name(result: &TestResult) -> String {
     format!("{}, {}", result.test, table::label(result))
 }
 
-/// The figures that both sides have, each compared. Several earlier results of one set-up are one long run.
+/// The figures that both sides have, each compared. Several earlier results of one set-up count as
+/// one long run.
 fn figures(before: &[&TestResult], after: &TestResult) -> Vec<BaselineFigure> {
     let old = Series::of(before);
     let new = Series::of(&[after]);
@@ -79,7 +82,7 @@ fn figures(before: &[&TestResult], after: &TestResult) -> Vec<BaselineFigure> {
     .collect()
 }
 
-/// What speaks against every figure of either side.
+/// Reasons that make every figure of either side incomparable.
 fn doubt(before: &[&TestResult], after: &TestResult) -> Option<String> {
     let has_failed = |result: &TestResult| result.verdict == Verdict::Failed;
     match (
@@ -114,7 +117,7 @@ fn row(
             };
         }
     };
-    // Windows tell the times of one bucket apart no better than by its width.
+    // Windows distinguish the times of one bucket only up to its width.
     let blur = if figure.is_percentile() {
         buckets::RESOLUTION / 2.0
     } else {
@@ -132,7 +135,7 @@ fn row(
     };
     let reason = (finding == BaselineFinding::CannotTell).then(|| {
         let share = SAME * 100.0;
-        format!("the interval holds changes of less than {share:.0} %")
+        format!("the interval contains changes of less than {share:.0} %")
     });
     BaselineFigure {
         interval: Some((neat(low), neat(high))),
@@ -147,7 +150,7 @@ fn neat(share: f64) -> f64 {
     (share * 1e4).round() / 1e4
 }
 
-/// A change that is smaller says nothing: the same program started twice differs by as much.
+/// A smaller change is not significant: two starts of the same program differ by as much.
 pub const SAME: f64 = 0.01;
 
 #[cfg(test)]

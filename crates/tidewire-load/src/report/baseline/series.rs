@@ -1,8 +1,8 @@
-//! The windows of a result, as the comparison of two runs needs them.
+//! The windows of a result, in the form that the comparison of two runs needs.
 
 use super::super::model::{LatencyWindow, TestResult, Verdict};
 
-/// A figure that is compared.
+/// A compared figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Figure {
     Rate,
@@ -59,7 +59,7 @@ impl Figure {
         }
     }
 
-    /// The middle of several results of one set-up.
+    /// The median of several results of one set-up.
     pub(super) fn median(self, results: &[&TestResult]) -> Option<f64> {
         let mut values: Vec<f64> = results
             .iter()
@@ -74,7 +74,7 @@ impl Figure {
         }
     }
 
-    /// How many latencies of a result are above the percentile.
+    /// The number of latencies of a result above the percentile.
     fn values_above(self, result: &TestResult) -> u64 {
         match (self, &result.latency_us) {
             (Self::Percentile(_, percentile), Some(latency)) => {
@@ -84,7 +84,7 @@ impl Figure {
         }
     }
 
-    /// What makes this figure of the two sides incomparable.
+    /// The reason why this figure of the two sides is not comparable.
     pub(super) fn doubt(self, before: &[&TestResult], after: &TestResult) -> Option<String> {
         let origin = |result: &TestResult| result.latency_us.as_ref().map(|latency| latency.origin);
         if self != Self::Rate {
@@ -105,15 +105,16 @@ impl Figure {
     }
 }
 
-/// With fewer values above it, a percentile is more chance than the interval from windows shows.
+/// With fewer values above it, a percentile varies more by chance than the interval from windows
+/// shows.
 const ABOVE_MIN: u64 = 30;
 
-/// The windows of a result, or of several that are taken as one.
+/// The windows of a result, or of several results that count as one.
 #[derive(Debug, Default)]
 pub(super) struct Series {
-    /// What succeeded in a second, for each window.
+    /// Successful requests per second, for each window.
     pub(super) rates: Vec<f64>,
-    /// Those windows that have a histogram.
+    /// The windows that have a histogram.
     pub(super) latencies: Vec<LatencyWindow>,
 }
 
@@ -135,7 +136,7 @@ impl Series {
             let with_times = windows.filter(|window| !window.histogram.is_empty());
             series.latencies.extend(with_times.cloned());
         }
-        // A report is a file that anyone may have written.
+        // A report is an untrusted file.
         series.rates.retain(|rate| rate.is_finite() && *rate >= 0.0);
         series
     }

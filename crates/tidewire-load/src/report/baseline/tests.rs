@@ -7,8 +7,8 @@ use crate::report::model::{
 };
 use BaselineFinding::{CannotTell, Faster, Slower};
 
-/// A run of one-second windows with known truth: a rate that varies by `spread` of itself, and exponential
-/// latencies around `mean_us`.
+/// A run of one-second windows with known parameters: a rate that varies by `spread` of itself, and
+/// exponential latencies around `mean_us`.
 struct Truth {
     rate: f64,
     spread: f64,
@@ -117,7 +117,7 @@ fn finding(figures: &[BaselineFigure], name: &str) -> BaselineFinding {
         .finding
 }
 
-/// How many of the seeds say so, of each figure.
+/// The number of seeds with this finding, for each figure.
 fn counts(
     before: &Truth,
     after: &Truth,
@@ -219,7 +219,7 @@ fn what_cannot_be_told_says_why() {
     let said = reason(&usual, short.report(2), "rate");
     assert_eq!(
         said,
-        "this result has 5 windows of a second, and 10 are needed: measure for longer"
+        "this result has 5 one-second windows, and 10 are needed: measure for longer"
     );
     let mut old = usual.clone();
     old.results[0].load = LoadFigures::default();

@@ -1,4 +1,5 @@
-//! One line for each report: what wrote it, and the highest figures of its generator and server together.
+//! One line per report: the program that wrote it, and the highest figures of its generator and
+//! server together.
 
 use crate::report::model::{
     CONNECTION_STORM, FORMAT_COMPARISON, Report, SUSTAINED_THROUGHPUT, THROUGHPUT, TestResult,
@@ -17,7 +18,7 @@ pub(super) const HEADER: [&str; 7] = [
     "Most connections",
 ];
 
-/// The columns that hold text.
+/// The columns with text.
 pub(super) const TEXT_COLUMNS: usize = 2;
 
 /// The lines; none for a single report, and none if no report has a figure of this table.
@@ -51,8 +52,8 @@ fn line(name: &str, report: &Report) -> Vec<String> {
     ]
 }
 
-/// The highest rate of some results, and how many connections it had. A result that failed counts only if there is no
-/// other.
+/// The highest rate of some results, and its number of connections. A failed result counts only if
+/// there is no other.
 fn highest_rate(report: &Report, is_wanted: impl Fn(&TestResult) -> bool) -> String {
     let results = report.results.iter().filter(|result| is_wanted(result));
     let rates = results.filter_map(|result| Some((result.rate_per_s?, result)));
@@ -76,7 +77,7 @@ fn highest_rate(report: &Report, is_wanted: impl Fn(&TestResult) -> bool) -> Str
     )
 }
 
-/// The largest number of connections that was open in a test that did not fail.
+/// The largest number of open connections in a test that did not fail.
 fn most_connections(report: &Report) -> String {
     let passed = report
         .results

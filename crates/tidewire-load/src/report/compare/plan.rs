@@ -1,18 +1,20 @@
-//! What of a report's plan makes its figures others, and what is to be told beside them.
+//! Plans in comparisons: the parts of a plan that distinguish figures, and the parts that are
+//! listed beside them.
 
 use super::Difference;
 use crate::report::model::{LoopKind, Report, TestResult};
 use crate::report::number;
 use crate::report::summary;
 
-/// How the messages of a result were paced, in words that are the same for the same pace; `None` for a test
-/// that sends none. Reports of before tell it for the whole run, and in a note.
+/// The pace of the messages of a result, in words that are equal for equal paces; `None` for a test
+/// that sends no messages. Older reports state it for the whole run, and in a note.
 pub(super) fn pace(report: &Report, result: &TestResult) -> Option<String> {
     if let Some(pace) = &result.pace {
         return Some(match (pace.kind, pace.planned_per_s) {
             (LoopKind::Open, Some(rate)) if pace.poisson => format!("{rate}/s, Poisson"),
             (LoopKind::Open, Some(rate)) => format!("{rate}/s"),
-            // How far the publisher of a fan-out may be ahead is another figure's matter than its speed.
+            // The limit of a fan-out's publisher does not belong to its speed; another figure shows
+            // it.
             _ => closed(pace.in_flight.filter(|_| result.fan_out.is_none())),
         });
     }
@@ -43,7 +45,7 @@ fn closed(in_flight: Option<u64>) -> String {
     }
 }
 
-/// Everything in which the reports differ that is not in the set-up of a row.
+/// All differences between the reports that are not part of the set-up of a row.
 pub(super) fn differences(reports: &[(String, Report)]) -> Vec<Difference> {
     let columns: Vec<Vec<(&'static str, String)>> =
         reports.iter().map(|(_, report)| told(report)).collect();
@@ -68,7 +70,7 @@ pub(super) fn differences(reports: &[(String, Report)]) -> Vec<Difference> {
         .collect()
 }
 
-/// What a reader would like to know of a report when a figure surprises.
+/// Properties of a report that help to explain an unexpected figure.
 fn told(report: &Report) -> Vec<(&'static str, String)> {
     let tool = &report.tool;
     let server = report.target.server.clone().unwrap_or_default();

@@ -114,7 +114,7 @@ fn only_results_with_the_same_plan_are_compared() {
         rates(with(open(9.0, true), "raw"), with(open(9.0, false), "raw")),
         2
     );
-    // A report of before, which told its pace for the whole run and the rest in a note.
+    // A report of an older version, which states its pace for the whole run and the rest in a note.
     let mut old = plan();
     old.results[0].pace = None;
     old.results[0].format = Some("json".into());

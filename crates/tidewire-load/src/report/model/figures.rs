@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 pub struct Messages {
     /// Written by the generator.
     pub offered: u64,
-    /// Proven read by a pong or an answer, and not refused.
+    /// Read by the server, as a pong or an answer proves, and not refused.
     pub confirmed: u64,
-    /// Given to the application, by the server's own counter.
+    /// Passed to the application, by the server's own counter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<u64>,
-    /// Refused with a reason, by the server's own counter or else as it told the connections.
+    /// Refused with a reason, by the server's own counter or otherwise by its reports to the
+    /// connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<u64>,
     /// Offered and neither confirmed nor refused.
@@ -25,39 +26,40 @@ pub struct Pace {
     /// Whether a message waits for the answer to another, or for its time.
     #[serde(rename = "loop")]
     pub kind: LoopKind,
-    /// Closed loop with replies: messages on their way on each connection.
+    /// Closed loop with replies: messages in flight on each connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
-    /// Closed loop at full speed: what each connection could have on its way unconfirmed.
+    /// Closed loop at full speed: unconfirmed bytes that each connection could have in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unconfirmed_bytes_max: Option<u64>,
-    /// Open loop: messages a second that were asked for.
+    /// Open loop: planned messages per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned_per_s: Option<f64>,
-    /// Open loop: messages a second that were written. It says what the generator did, and is no throughput.
+    /// Open loop: written messages per second. This figure describes the generator; it is not a
+    /// throughput.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered_per_s: Option<f64>,
-    /// Open loop: at random times as independent users send.
+    /// Open loop: at random times, as independent users send.
     #[serde(default)]
     pub poisson: bool,
 }
 
-/// What a message waits for.
+/// The event for which a message waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LoopKind {
-    /// For room: an answer or a confirmation.
+    /// Room: an answer or a confirmation.
     #[default]
     Closed,
-    /// For its time.
+    /// Its planned time.
     Open,
 }
 
-/// Whose word a confirmation is.
+/// The evidence of a confirmation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmedBy {
-    /// A pong that the server sent after it had read the message, as it says.
+    /// A pong that the server sent after it had read the message.
     Pong,
     /// A reply with the content of the message, compared by the generator.
     Reply,
@@ -77,7 +79,7 @@ impl ConfirmedBy {
     }
 }
 
-/// Pings written, of the application or of WebSocket, and what came of them.
+/// Pings written, of the application or of WebSocket, and their results.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pings {
     /// Pings written.
@@ -95,9 +97,9 @@ pub enum LatencyOrigin {
     /// When the message was written.
     #[default]
     Sent,
-    /// When the plan wanted the message written, so that a stall of the generator's own queue counts.
+    /// When the message was due, so that a stall of the generator's own queue counts.
     Intended,
-    /// When the first of all receivers had it.
+    /// When the first of all receivers had received it.
     FirstReceived,
 }
 
@@ -136,7 +138,7 @@ pub struct Latency {
 /// How a rate is divided among the processes of a generator.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Processes {
-    /// How many there are.
+    /// The number of processes.
     pub count: u64,
     /// The rate of each.
     pub rates_per_s: Vec<f64>,
@@ -145,12 +147,12 @@ pub struct Processes {
     /// The rate of one process alone with its share of the connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alone_per_s: Option<f64>,
-    /// The sum as a percentage of what as many processes would reach if each did as well as one alone.
+    /// The sum as a percentage of `count` times `alone_per_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling_percent: Option<f64>,
 }
 
-/// How many connections lasted.
+/// The connections that survived a hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Survival {
     /// Connections still open and answering at the end.
@@ -184,10 +186,10 @@ pub enum StoppedBy {
     Plan,
 }
 
-/// What a fan-out was, and what its subscribers found.
+/// The publications of a fan-out and the errors that its subscribers found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FanOut {
-    /// Publications that were due in a second; absent at full speed.
+    /// Publications due per second; absent at full speed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publications_per_s: Option<f64>,
     /// Publications that could be ahead of the slowest subscriber; only at full speed.
@@ -195,13 +197,14 @@ pub struct FanOut {
     pub in_flight: Option<u64>,
     /// Publications written.
     pub publications: u64,
-    /// Publications that a subscriber had not got when it got a later one, over all subscribers.
+    /// Publications that a subscriber had not received when it received a later one, over all
+    /// subscribers.
     pub gaps: u64,
-    /// Publications that a subscriber got again, or after a later one.
+    /// Publications that a subscriber received again, or after a later one.
     pub duplicates: u64,
-    /// Messages with another content than was published, or with an offset that does not follow.
+    /// Messages whose content differs from the publication, or whose offset is not consecutive.
     pub wrong: u64,
-    /// From the first to the last subscriber of a publication; at full speed, of one in so many.
+    /// From the first to the last subscriber of a publication; at full speed, of a sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skew_us: Option<Latency>,
 }
@@ -211,19 +214,20 @@ pub struct FanOut {
 pub struct Cpu {
     /// Seconds used by the generator's threads.
     pub client_s: f64,
-    /// The part of `client_s` that was spent in a loop before the next message's time, which is no work.
+    /// The part of `client_s` that was spent in a loop before the next message's time, which is not
+    /// work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_spin_s: Option<f64>,
-    /// What the generator used of the processor time that it could have, from 0 to about 1.
+    /// The used share of the generator's available processor time, from 0 to about 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_share: Option<f64>,
-    /// Cores that the generator may use, less where a quota leaves it less.
+    /// Cores that the generator may use, fewer if a quota limits it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_cores: Option<f64>,
     /// Seconds used by the server's processes, when they run on the same machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_s: Option<f64>,
-    /// What the server used of the processor time that it could have.
+    /// The used share of the server's available processor time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_share: Option<f64>,
     /// Cores that the server may use.
@@ -239,16 +243,16 @@ pub struct Cpu {
 pub struct Memory {
     /// Resident memory with all connections open.
     pub server_rss_bytes: u64,
-    /// The most resident memory that was seen during the test, ten times a second.
+    /// The highest resident memory during the test, sampled ten times per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_rss_peak_bytes: Option<u64>,
     /// Growth over the server without connections, divided by the number of connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per_connection_bytes: Option<f64>,
-    /// Resident memory at the end of a hold less that at its beginning.
+    /// Resident memory at the end of a hold minus that at its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift_bytes: Option<i64>,
-    /// The least resident memory that was seen during a load.
+    /// The lowest resident memory during a load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_rss_min_bytes: Option<u64>,
     /// Resident memory after all connections of a load were closed.

@@ -1,8 +1,8 @@
-//! What a report says about its figures: verdict, bottleneck, faults of replies, and how the generator fared.
+//! Judgement of a report: verdict, bottleneck, errors of replies, and the health of the generator.
 
 use serde::{Deserialize, Serialize};
 
-/// Whether a figure can be believed; ordered from best to worst.
+/// Whether a figure is reliable; ordered from best to worst.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -13,9 +13,9 @@ pub enum Verdict {
     Valid,
     /// The rate varied too much.
     Noisy,
-    /// The generator shaped the figures: they are bounds of what the server can do.
+    /// The generator determined the figures: they are bounds of the server's capacity.
     GeneratorBound,
-    /// Something was lost or failed.
+    /// Messages or connections were lost or failed.
     Failed,
 }
 
@@ -32,7 +32,7 @@ impl Verdict {
     }
 
     /// Exit code of a run with this verdict: 0 valid, 1 failed, 3 generator bound, 4 noisy.
-    /// [`EXIT_USAGE`], [`EXIT_BROKEN`] and [`EXIT_INTERRUPTED`] are those that no verdict has.
+    /// [`EXIT_USAGE`], [`EXIT_BROKEN`] and [`EXIT_INTERRUPTED`] belong to no verdict.
     #[must_use]
     pub fn exit_code(self) -> u8 {
         match self {
@@ -72,17 +72,17 @@ impl Bottleneck {
     }
 }
 
-/// Replies that are not what an echo sends.
+/// Replies that an echo does not send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReplyFaults {
-    /// Replies whose kind or content is that of no message on its way.
+    /// Replies whose kind or content matches no message in flight.
     pub wrong: u64,
-    /// Messages that were passed over: the reply to a later one came, and theirs never did.
+    /// Messages without a reply, although the reply to a later one arrived.
     pub missing: u64,
-    /// Replies to messages that had been answered.
+    /// Replies to messages that had been answered before.
     pub doubled: u64,
-    /// Replies that came after the reply to a later message.
+    /// Replies that arrived after the reply to a later message.
     pub reordered: u64,
     /// Replies to messages that had not been sent.
     pub unsent: u64,
@@ -99,28 +99,31 @@ impl ReplyFaults {
     }
 }
 
-/// Whether the generator had the processor, and was on time. What the system does not tell is absent.
+/// Whether the generator had the processor and sent in time. A value that the system does not
+/// provide is absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GeneratorHealth {
-    /// Seconds in which the thread that waited longest was ready to run and had no core.
+    /// Seconds in which a thread was ready to run and had no core, of the thread that waited
+    /// longest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_s: Option<f64>,
-    /// The part of `waited_s` in which other programs than the server had the cores.
+    /// The part of `waited_s` in which programs other than the server used the cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waited_for_others_s: Option<f64>,
     /// Seconds in which a processor quota held the process back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub throttled_s: Option<f64>,
-    /// Seconds in which the whole process stood still though it was not waiting for a core.
+    /// Seconds in which the whole process did not run although it was not waiting for a core.
     pub stopped_s: f64,
     /// How late messages of a given rate left the generator; absent in a closed loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub late_us: Option<Lateness>,
 }
 
-/// How long after their intended time messages were handed to their sockets, in microseconds. A socket that
-/// takes nothing is the server's doing and not in it.
+/// The delay from the planned time of messages until they were written to their sockets, in
+/// microseconds. It does not include the time in which a socket accepts nothing, which the server
+/// causes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Lateness {
@@ -138,13 +141,14 @@ pub struct Lateness {
 
 /// Exit code for a mistake in the command line or the configuration, and for a load that is impossible here.
 pub const EXIT_USAGE: u8 = 2;
-/// Exit code of a run with a broken expectation, or slower than its baseline where that was not to be.
+/// Exit code of a run with a broken expectation, or with a figure that is slower than the
+/// baseline's where this fails the run.
 pub const EXIT_BROKEN: u8 = 5;
 /// Exit code of a run that was interrupted.
 pub const EXIT_INTERRUPTED: u8 = 130;
 
-/// The one of several exit codes that a program ends with: an interruption counts before an impossible load, then
-/// a failure, a generator that was the limit, a broken expectation, and noise. 0 without any.
+/// The exit code of a program if several apply: an interruption counts before an impossible load,
+/// then a failure, a generator that was the limit, a broken expectation, and noise. 0 without any.
 #[must_use]
 pub fn exit_code_of(codes: impl IntoIterator<Item = u8>) -> u8 {
     let rank = |code: &u8| EXIT_ORDER.iter().position(|known| known == code);

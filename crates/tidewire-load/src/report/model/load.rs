@@ -1,4 +1,5 @@
-//! The figures that only a load of a service has: requests, statuses, errors, and how everything went over time.
+//! The figures that only a load of a service has: requests, statuses, errors, and their development
+//! over time.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +8,21 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Latency;
 use crate::report::buckets;
 
-/// What a load of an HTTP or WebSocket service adds to a result. Its fields stand beside those of the result
-/// in the JSON form; what does not apply is absent.
+/// The additional figures of a load of an HTTP or WebSocket service. In the JSON form its fields
+/// are beside those of the result; a field that does not apply is absent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadFigures {
-    /// Requests and what became of them.
+    /// Requests and their outcomes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
-    /// Whole responses by status.
+    /// Complete responses by status.
     #[serde(
         default,
         deserialize_with = "numbered",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
     pub statuses: BTreeMap<u16, u64>,
-    /// Failed requests and connections by the name of what went wrong.
+    /// Failed requests and connections by the name of the error.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
     /// Bytes on the wire.
@@ -36,55 +37,56 @@ pub struct LoadFigures {
     /// From the first byte of a request to the first byte of its response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<Latency>,
-    /// Latency of the requests that failed with a response, which is in no other latency.
+    /// Latency of the requests that failed with a response; no other latency includes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_latency_us: Option<Latency>,
-    /// How much the rates of equal windows differed.
+    /// The differences between the rates of equal windows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub windows: Option<Windows>,
-    /// What each window had.
+    /// The figures of each window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_over_time: Option<LatencyOverTime>,
     /// All latencies of `latency_us`: the upper end of a bucket in microseconds and its count, ascending,
     /// without empty buckets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(f64, u64)>,
-    /// One entry for each offered rate, where the load had several, in the order they ran.
+    /// One entry per offered rate, if the load had several, in the order in which they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latency_by_rate: Vec<RateStep>,
-    /// Processor and memory of both sides, about once a second.
+    /// Processor and memory of both sides, about once per second.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources_over_time: Vec<ResourceSample>,
-    /// The requests of a scenario, each by itself.
+    /// The figures of each request of a scenario.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetFigures>,
-    /// What was expected of the figures.
+    /// The expectations and their results.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expectations: Vec<ExpectationResult>,
-    /// This result against that of an earlier report.
+    /// The comparison of this result with that of an earlier report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baseline: Vec<BaselineFigure>,
-    /// What the figures mean for the users of the service.
+    /// The meaning of the figures for the users of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assessment: Option<Assessment>,
 }
 
-/// Requests and what became of each. `sent` is the sum of `succeeded`, `failed` and `unfinished`.
+/// Requests and their outcomes. `sent` is the sum of `succeeded`, `failed` and `unfinished`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requests {
     /// Requests of which at least one byte was written.
     pub sent: u64,
-    /// Whole responses that passed every check.
+    /// Complete responses that passed every check.
     pub succeeded: u64,
-    /// Requests without a whole response, and responses that did not pass a check.
+    /// Requests without a complete response, and responses that did not pass a check.
     pub failed: u64,
-    /// The part of `failed` whose time was over.
+    /// The part of `failed` that timed out.
     #[serde(default)]
     pub timeouts: u64,
-    /// Requests that were open when the load ended.
+    /// Requests without an outcome when the load ended.
     #[serde(default)]
     pub unfinished: u64,
-    /// Requests that were sent again because their reused connection was closed before a byte of the response.
+    /// Requests that were sent again because their reused connection was closed before the first
+    /// byte of the response.
     #[serde(default)]
     pub retried: u64,
     /// Responses that led to another request.
@@ -147,11 +149,11 @@ impl ByteCounts {
 /// Connections over the whole load.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connecting {
-    /// Connections that became ready, those that replaced others included.
+    /// Connections that became ready, including those that replaced others.
     pub opened: u64,
     /// Attempts that failed.
     pub failed: u64,
-    /// The most that were open at once.
+    /// The largest number that was open at once.
     pub peak: u64,
     /// From the start of a connection until it was ready, TLS and the opening handshake included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,14 +165,14 @@ pub struct Connecting {
 pub struct Received {
     /// All of them.
     pub messages: u64,
-    /// In one second.
+    /// Per second.
     pub per_s: f64,
     /// Those that answer no message of the generator.
     #[serde(default)]
     pub unsolicited: u64,
 }
 
-/// How much the rates of equal windows differed; whole windows only.
+/// The differences between the rates of equal windows; whole windows only.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Windows {
     /// Seconds of one window.
@@ -276,9 +278,9 @@ pub struct LatencyWindow {
 /// One offered rate of a load that had several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateStep {
-    /// Requests that were due in a second.
+    /// Requests due per second.
     pub offered_per_s: f64,
-    /// Requests that succeeded in a second.
+    /// Successful requests per second.
     pub achieved_per_s: f64,
     /// Median latency in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -290,7 +292,7 @@ pub struct RateStep {
     pub errors: u64,
     /// Seconds at this rate.
     pub duration_s: f64,
-    /// Whether every threshold was kept; absent where there was none.
+    /// Whether every threshold was kept; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<bool>,
 }
@@ -300,10 +302,10 @@ pub struct RateStep {
 pub struct ResourceSample {
     /// Seconds since the start of the measurement.
     pub at_s: f64,
-    /// What the generator used of the processor time that it could have had since the sample before.
+    /// The used share of the generator's available processor time since the previous sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_share: Option<f64>,
-    /// What the server used of its own.
+    /// The used share of the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_share: Option<f64>,
     /// Resident memory of the generator.
@@ -322,9 +324,9 @@ pub struct ResourceSample {
 pub struct TargetFigures {
     /// Its name, or its method and path.
     pub name: String,
-    /// What became of it.
+    /// Its outcomes.
     pub requests: Requests,
-    /// Whole responses by status.
+    /// Complete responses by status.
     #[serde(
         default,
         deserialize_with = "numbered",
@@ -336,7 +338,7 @@ pub struct TargetFigures {
     pub latency_us: Option<Latency>,
 }
 
-/// One expectation and what was seen.
+/// One expectation and its measured figure.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectationResult {
     /// The expectation as it was given, such as `p99<20ms`.
@@ -346,33 +348,34 @@ pub struct ExpectationResult {
     pub seen: Option<String>,
     /// Whether it was kept.
     pub kept: bool,
-    /// Why it is broken although no figure says so, such as too few values.
+    /// The reason if it is broken for another reason than its figure, such as too few values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One figure of this result against the same figure of an earlier report.
+/// One figure of this result in comparison with the same figure of an earlier report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BaselineFigure {
     /// `rate`, `mean`, `p50`, `p90`, `p99` or `p99.9`.
     pub figure: String,
-    /// The earlier value: of a rate in one second, else in microseconds.
+    /// The earlier value: of a rate per second, otherwise in microseconds.
     pub before: f64,
     /// The value of this result.
     pub after: f64,
-    /// `after` divided by `before`, less one: 0.1 is 10 % more.
+    /// `after` divided by `before`, minus one: 0.1 is 10 % more.
     pub change: f64,
-    /// The 95 % confidence interval of `change`, its lower and its upper end; absent if it cannot be told.
+    /// The 95 % confidence interval of `change`, its lower and its upper end; absent if it is not
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// What that means.
+    /// The meaning of the interval.
     pub finding: BaselineFinding,
-    /// Why it cannot be told.
+    /// Why it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a comparison with an earlier figure has found.
+/// The finding of a comparison with an earlier figure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BaselineFinding {
@@ -397,7 +400,7 @@ impl BaselineFinding {
     }
 }
 
-/// The earlier report that this one was compared with.
+/// The earlier report with which this one was compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BaselineSource {
     /// The file.
@@ -405,7 +408,7 @@ pub struct BaselineSource {
     /// When that run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
-    /// Whether the program was to end with an exit code of its own if a figure is slower.
+    /// Whether a slower figure causes an exit code of its own.
     #[serde(default)]
     pub fail_if_slower: bool,
     /// Results of either report that the other one lacks, in sentences.
@@ -413,15 +416,15 @@ pub struct BaselineSource {
     pub unmatched: Vec<String>,
 }
 
-/// What the figures mean for the users of the service.
+/// The meaning of the figures for the users of the service.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assessment {
     /// The word of the worst threshold.
     pub word: AssessmentWord,
-    /// How many connections or requests the figures allow, in a sentence.
+    /// The number of connections or requests that the figures allow, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<String>,
-    /// What decided the word.
+    /// The thresholds that decided the word.
     pub thresholds: Vec<AssessmentThreshold>,
 }
 
@@ -456,7 +459,7 @@ impl AssessmentWord {
 /// A figure of an assessment with its thresholds, all in the same unit; smaller is better.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssessmentThreshold {
-    /// What is assessed, such as `p99`.
+    /// The assessed figure, such as `p99`.
     pub figure: String,
     /// The unit of the numbers: `ms`, `%` or none.
     pub unit: String,
@@ -466,7 +469,7 @@ pub struct AssessmentThreshold {
     pub good: f64,
     /// Degraded up to this, poor above.
     pub degraded: f64,
-    /// What was measured.
+    /// The measured value.
     pub seen: f64,
     /// The word for it.
     pub word: AssessmentWord,
@@ -478,7 +481,7 @@ fn numbered<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, 
     let numbers = named.into_iter().map(|(name, count)| {
         let number = name.parse().map_err(|_| {
             serde::de::Error::custom(format!(
-                "`{name}` is no status: expected a number, such as 200"
+                "`{name}` is not a status: expected a number, such as 200"
             ))
         })?;
         Ok((number, count))
@@ -513,7 +516,10 @@ mod tests {
     fn a_status_that_is_no_number_is_an_error_that_names_it() {
         let text = r#"{"test":"http","connections":1,"verdict":"valid","statuses":{"ok":1}}"#;
         let error = serde_json::from_str::<TestResult>(text).unwrap_err();
-        assert!(error.to_string().contains("`ok` is no status"), "{error}");
+        assert!(
+            error.to_string().contains("`ok` is not a status"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Expectations: what a figure has to be, as one writes it on a command line: `p99<20ms`, `errors<0.1%`,
-//! `rate>10k`.
+//! Expectations: the required value of a figure, in the form of a command line: `p99<20ms`,
+//! `errors<0.1%`, `rate>10k`.
 //!
 //! ```text
 //! expectation = figure comparison value
@@ -11,11 +11,12 @@
 //! value       = number [unit]
 //! ```
 //!
-//! Spaces may stand between all parts. A latency has the unit `ns`, `us`, `ms` or `s`; a rate may have `k` or `M`
-//! and `/s`; `bytes` (received in a second) has `B`, `KB`, `MB` or `GB` and may have `/s`; the others are a number,
-//! or a share with `%`: of all requests, of all responses, of the connections that were asked for. `late` is how late
-//! the generator was, its 99th percentile unless another figure follows. The spellings of k6 are understood, too, and
-//! its numbers without a unit are milliseconds: `p(99)<20`, `avg<5`, `med<3`.
+//! Spaces may separate all parts. A latency has the unit `ns`, `us`, `ms` or `s`; a rate may have
+//! `k` or `M` and `/s`; `bytes` (received per second) has `B`, `KB`, `MB` or `GB` and may have
+//! `/s`; the others are a number, or a share with `%`: of all requests, of all responses, of the
+//! requested connections. `late` is the delay of the generator, its 99th percentile unless another
+//! figure follows. The spellings of k6 work too, and its numbers without a unit are milliseconds:
+//! `p(99)<20`, `avg<5`, `med<3`.
 
 mod parse;
 mod patience;
@@ -40,7 +41,7 @@ pub struct Expectation {
     is_share: bool,
 }
 
-/// What is compared.
+/// The compared figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Figure {
     Latency(Span, Statistic),
@@ -52,7 +53,7 @@ enum Figure {
     Failed,
 }
 
-/// Which time is meant.
+/// The measured time span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Span {
     Response,
@@ -87,7 +88,7 @@ enum Comparison {
     Equal,
 }
 
-/// A distribution of times, whoever keeps it.
+/// A distribution of times, in whatever type.
 pub trait Distribution {
     /// Number of values.
     fn count(&self) -> u64;
@@ -101,10 +102,10 @@ pub trait Distribution {
     fn max_us(&self) -> Option<f64>;
 }
 
-/// The figures that expectations are about; those that are not known are `None`.
+/// The figures that expectations can name; those that are not known are `None`.
 #[derive(Clone, Copy, Default)]
 pub struct Figures<'a> {
-    /// Latency from the origin that the plan chose.
+    /// Latency from the origin that the plan defines.
     pub latency: Option<&'a dyn Distribution>,
     /// Latency from the actual send.
     pub service: Option<&'a dyn Distribution>,
@@ -112,32 +113,32 @@ pub struct Figures<'a> {
     pub connect: Option<&'a dyn Distribution>,
     /// From the first byte of a request to the first byte of its response.
     pub first_byte: Option<&'a dyn Distribution>,
-    /// How late the generator was.
+    /// The delay of the generator.
     pub late: Option<&'a dyn Distribution>,
-    /// Successful requests in one second.
+    /// Successful requests per second.
     pub rate_per_s: Option<f64>,
-    /// Received bytes in one second.
+    /// Received bytes per second.
     pub bytes_per_s: Option<f64>,
     /// Failed requests, and all that have ended.
     pub errors: Option<Part>,
-    /// Whole responses by status.
+    /// Complete responses by status.
     pub statuses: Option<&'a BTreeMap<u16, u64>>,
-    /// Connections that became ready, of those that were asked for.
+    /// Connections that became ready, of those requested.
     pub connected: Option<Part>,
-    /// Connections that failed, of those that were asked for.
+    /// Connections that failed, of those requested.
     pub failed: Option<Part>,
 }
 
-/// Some of a number.
+/// A part of a total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Part {
-    /// How many.
+    /// The part.
     pub count: u64,
-    /// Of how many.
+    /// The total.
     pub of: u64,
 }
 
-/// What came of one expectation.
+/// The result of one expectation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// The figure is as expected.
@@ -149,7 +150,7 @@ pub enum Outcome {
 }
 
 impl Expectation {
-    /// Whether it says how many requests may fail.
+    /// Whether it limits the number of failed requests.
     #[must_use]
     pub fn allows_errors(&self) -> bool {
         self.figure == Figure::Errors
@@ -165,13 +166,13 @@ impl Expectation {
         }
     }
 
-    /// The same for a report. What cannot be told is not kept.
+    /// The same for a report. An expectation whose figure is not known is not kept.
     #[must_use]
     pub fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
         let (seen, kept, reason) = match self.check(figures) {
             Outcome::Kept(seen) => (Some(self.shown(seen)), true, None),
             Outcome::Broken(seen) => (Some(self.shown(seen)), false, None),
-            Outcome::Unknown(reason) => (None, false, Some(format!("cannot be told: {reason}"))),
+            Outcome::Unknown(reason) => (None, false, Some(format!("not known: {reason}"))),
         };
         ExpectationResult {
             text: self.text.clone(),
@@ -209,7 +210,7 @@ impl Expectation {
         };
         match (self.is_share, part.of) {
             (false, _) => Ok(part.count as f64),
-            (true, 0) => Err("there was nothing to take a share of".to_owned()),
+            (true, 0) => Err("a share needs at least one value, and there was none".to_owned()),
             (true, of) => Ok(part.count as f64 / of as f64 * 100.0),
         }
     }
@@ -249,7 +250,7 @@ impl StatusClass {
 fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, String> {
     let (distribution, name) = match span {
         Span::Response => (figures.latency, "latency"),
-        // In a closed loop both latencies are one.
+        // In a closed loop both latencies are the same.
         Span::Service => (
             figures.service.or(figures.latency),
             "latency from the actual send",
@@ -280,7 +281,8 @@ fn time(figures: &Figures<'_>, span: Span, statistic: Statistic) -> Result<f64, 
     found.ok_or_else(|| missing(name))
 }
 
-/// With fewer values a percentile is the largest of them, and says nothing of its own: 10,000 for 99.99.
+/// With fewer values a percentile is the largest of them and carries no information of its own:
+/// 10,000 for 99.99.
 #[must_use]
 pub fn values_needed(percentile: f64) -> u64 {
     let above = 100.0 - percentile;
@@ -295,7 +297,7 @@ fn missing(name: &str) -> String {
     format!("the load has no {name}")
 }
 
-/// A part of 100 that rounding does not turn into nothing or everything.
+/// A part of 100 that rounding changes neither to zero nor to everything.
 fn share(percent: f64) -> String {
     if percent > 0.0 && percent < 0.01 {
         return format!("{percent:.4} %");

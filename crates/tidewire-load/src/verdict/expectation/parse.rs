@@ -1,10 +1,10 @@
-//! From the text of an expectation to its parts, or to one line that says what to write instead.
+//! Parser of expectations: from text to parts, or to one line that says what to write instead.
 
 use std::str::FromStr;
 
 use super::{Comparison, Expectation, Figure, Span, Statistic, StatusClass};
 
-/// Why a text is no expectation, and what to write instead; always the caller's fault.
+/// Why a text is not an expectation, and what to write instead; always the caller's fault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}`: {advice}")]
 pub struct ExpectationError {
@@ -54,7 +54,7 @@ fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
     ];
     let at = text
         .find(['<', '>', '=', '!'])
-        .ok_or_else(|| format!("it lacks a comparison: {EXAMPLES}"))?;
+        .ok_or_else(|| format!("a comparison is missing: {EXAMPLES}"))?;
     let (name, rest) = text.split_at(at);
     let found = SIGNS
         .iter()
@@ -67,7 +67,7 @@ fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
         } else {
             "a value after"
         };
-        return Err(format!("it lacks {side} the comparison: {EXAMPLES}"));
+        return Err(format!("{side} the comparison is missing: {EXAMPLES}"));
     }
     if value.contains(['<', '>', '=', '!', ',', '&']) {
         return Err("one expectation has one comparison: give --expect several times".to_owned());
@@ -75,7 +75,7 @@ fn split(text: &str) -> Result<(&str, Comparison, &str), String> {
     Ok((name, comparison, value))
 }
 
-/// The figure of a name, and whether it is k6's name, whose numbers are milliseconds.
+/// The figure of a name, and whether the name is k6's, whose numbers are milliseconds.
 fn figure(name: &str) -> Result<(Figure, bool), String> {
     let simple = match name {
         "rate" => Some(Figure::Rate),
@@ -109,7 +109,7 @@ fn span(name: &str) -> Result<Span, String> {
         "first_byte" => Ok(Span::FirstByte),
         "late" | "lag" => Ok(Span::Late),
         _ => Err(format!(
-            "before the point stands service, connect, first_byte or late, not `{name}`: write service.p99<20ms"
+            "`{name}` is unknown before the point: write service, connect, first_byte or late, as in service.p99<20ms"
         )),
     }
 }
@@ -149,7 +149,7 @@ fn status_class(text: &str) -> Result<StatusClass, String> {
     let is_class = text.len() == 3
         && (1..=3).contains(&digits.len())
         && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let advice = || format!("`{text}` is no status: write status:5xx<1% or status:503==0");
+    let advice = || format!("`{text}` is not a status: write status:5xx<1% or status:503==0");
     let known: u16 = digits
         .parse()
         .ok()
@@ -174,12 +174,12 @@ fn time_us(name: &str, text: &str, is_foreign: bool) -> Result<f64, String> {
         "" if is_foreign => 1e3,
         "" => {
             return Err(format!(
-                "a time has a unit, ns, us, ms or s: write {name}<{value}ms"
+                "a time needs a unit, ns, us, ms or s: write {name}<{value}ms"
             ));
         }
         _ => {
             return Err(format!(
-                "`{unit}` is no unit of a time: write ns, us, ms or s, as in {name}<20ms"
+                "`{unit}` is not a unit of time: write ns, us, ms or s, as in {name}<20ms"
             ));
         }
     };
@@ -194,7 +194,7 @@ fn rate(text: &str) -> Result<f64, String> {
         "M" => 1e6,
         _ => {
             return Err(format!(
-                "`{unit}` is no unit of a rate: write a number of requests in one second, as in rate>500, rate>10k or rate>1.5M"
+                "`{unit}` is not a unit of a rate: write a number of requests per second, as in rate>500, rate>10k or rate>1.5M"
             ));
         }
     };
@@ -202,7 +202,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn bytes(text: &str) -> Result<f64, String> {
-    let (value, unit) = value(text, "bytes in one second, such as 10MB/s")?;
+    let (value, unit) = value(text, "bytes per second, such as 10MB/s")?;
     let factor = match unit.strip_suffix("/s").unwrap_or(unit).trim_end() {
         "B" => 1.0,
         "kB" | "KB" => 1e3,
@@ -212,13 +212,13 @@ fn bytes(text: &str) -> Result<f64, String> {
         "MiB" => 1024.0 * 1024.0,
         "GiB" => 1024.0 * 1024.0 * 1024.0,
         _ => {
-            return Err("bytes have a unit, B, KB, MB or GB: write bytes>10MB/s".to_owned());
+            return Err("bytes need a unit, B, KB, MB or GB: write bytes>10MB/s".to_owned());
         }
     };
     Ok(value * factor)
 }
 
-/// A number, or a share; and whether it is one.
+/// A number, or a share; and whether it is a share.
 fn counted(name: &str, text: &str) -> Result<(f64, bool), String> {
     let (value, unit) = value(text, "a number or a share")?;
     match unit {
@@ -231,12 +231,12 @@ fn counted(name: &str, text: &str) -> Result<(f64, bool), String> {
         "k" => Ok((value * 1e3, false)),
         "M" => Ok((value * 1e6, false)),
         _ => Err(format!(
-            "`{unit}` is no unit of a count: write {name}<1% for a share, or {name}<10 for a number"
+            "`{unit}` is not a unit of a count: write {name}<1% for a share, or {name}<10 for a number"
         )),
     }
 }
 
-/// A number that is not negative, and what follows it.
+/// A number that is not negative, and the text after it.
 fn value<'a>(text: &'a str, wanted: &str) -> Result<(f64, &'a str), String> {
     let end = text
         .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_')))

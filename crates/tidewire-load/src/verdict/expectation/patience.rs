@@ -1,8 +1,8 @@
-//! How long an expectation may be broken before a load is aborted.
+//! Patience: how long an expectation may be broken before a load is aborted.
 
 use super::{Expectation, Figures, Outcome};
 
-/// What was seen in a part of a load.
+/// The figures of a part of a load.
 pub trait Piece {
     /// Adds a later part.
     fn extend(&mut self, later: &Self);
@@ -12,9 +12,9 @@ pub trait Piece {
     fn figures(&self) -> Figures<'_>;
 }
 
-/// Watches expectations while a load goes on, part by part.
+/// Checks expectations during a load, part by part.
 ///
-/// A part with too few values to tell is put together with those after it, until there are enough.
+/// A part with too few values is combined with the following parts, until there are enough.
 #[derive(Debug, Clone)]
 pub struct Patience<P> {
     abort_after_s: f64,
@@ -24,13 +24,13 @@ pub struct Patience<P> {
 #[derive(Debug, Clone)]
 struct Watched<P> {
     expectation: Expectation,
-    /// What could not be judged yet.
+    /// The parts that have too few values so far.
     pending: Option<P>,
     broken_s: f64,
 }
 
 impl<P: Piece + Clone> Patience<P> {
-    /// Aborts when one of the expectations is broken for so many seconds without a break.
+    /// Aborts when one of the expectations is broken for this number of consecutive seconds.
     #[must_use]
     pub fn new(expectations: &[Expectation], abort_after_s: f64) -> Self {
         let watched = expectations.iter().map(|expectation| Watched {
@@ -44,7 +44,8 @@ impl<P: Piece + Clone> Patience<P> {
         }
     }
 
-    /// Takes the next part; returns the expectation that has been broken for too long, if there is one.
+    /// Adds the next part; returns the expectation that has been broken for too long, if there is
+    /// one.
     pub fn observe(&mut self, piece: &P) -> Option<&Expectation> {
         let abort_after_s = self.abort_after_s;
         for watched in &mut self.watched {

@@ -1,4 +1,5 @@
-//! Inspection of a response: what its checks and captures need, kept until it is whole.
+//! Inspection of a response: the parts that its checks and captures need, kept until it is
+//! complete.
 
 use std::io::Read;
 
@@ -7,12 +8,12 @@ use tidewire_http::response::Head;
 
 use crate::worker::script::{CaptureFrom, ScriptState, Step};
 
-/// What is kept of a response.
+/// The kept parts of a response.
 #[derive(Debug, Default)]
 pub(super) struct Inspection {
-    /// Values of the headers that are captured, in the order of the captures.
+    /// Values of the captured headers, in the order of the captures.
     headers: Vec<Option<Vec<u8>>>,
-    /// Where a redirect leads.
+    /// The target of a redirect.
     pub(super) location: Option<Vec<u8>>,
     coding: Coding,
     /// The body, if it is needed.
@@ -57,7 +58,7 @@ impl Inspection {
         }
     }
 
-    /// What is wrong with the whole response; captures its values if nothing is.
+    /// The error of the complete response; captures its values if there is none.
     pub(super) fn judge(self, step: &Step, state: &mut ScriptState) -> Option<&'static str> {
         if self.is_too_long {
             return Some("body-too-long-to-check");
@@ -130,7 +131,7 @@ fn read_all(decoder: impl Read) -> Option<Vec<u8>> {
     (content.len() <= BODY_BYTES_MAX).then_some(content)
 }
 
-/// A value as a template puts it: a string without its quotes, anything else as JSON.
+/// A value in the form for a template: a string without its quotes, anything else as JSON.
 fn text_of(value: &serde_json::Value) -> Option<Vec<u8>> {
     match value {
         serde_json::Value::Null => None,
@@ -143,5 +144,5 @@ fn contains(body: &[u8], part: &[u8]) -> bool {
     part.is_empty() || body.windows(part.len()).any(|window| window == part)
 }
 
-/// What is kept of a body, before and after decoding.
+/// The largest kept body, before and after decoding.
 const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;

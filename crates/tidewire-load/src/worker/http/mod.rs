@@ -1,4 +1,4 @@
-//! HTTP as a user of a service load speaks it: requests answered in their order.
+//! HTTP of a user of a service load: requests that are answered in their order.
 
 mod inspect;
 mod redirect;
@@ -22,11 +22,11 @@ pub(crate) struct Http {
     heads: ResponseHeads,
 }
 
-/// What is remembered of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct HttpSession {
     reader: ResponseReader,
-    /// What a check or a capture needs of the response at hand.
+    /// The parts of the current response that a check or a capture needs.
     inspection: Option<Box<Inspection>>,
 }
 
@@ -60,7 +60,7 @@ impl Dialogue for Http {
         data: &mut [u8],
     ) -> usize {
         let used = self.read(core, io, user, data);
-        // What is left comes again.
+        // The rest is passed again.
         core.tally.traffic.received.wire += used as u64;
         used
     }
@@ -80,8 +80,8 @@ impl Dialogue for Http {
             (_, ConnectionEnd::TimedOut) => fail_oldest(core, user, name),
             (Ok(Some(response)), _) => finish(core, user, &response, now_ns),
             (Err(error), _) => fail_oldest(core, user, error.name()),
-            // A connection that was never of use is the server's fault; one that was may have been closed
-            // while the request was on its way (RFC 9112, section 9.3.1).
+            // If a connection was never usable, the server is responsible; a usable one may have
+            // been closed while the request was in transit (RFC 9112, section 9.3.1).
             (Ok(None), _) if is_between && is_first => fail_oldest(core, user, name),
             (Ok(None), _) => {}
         }
@@ -90,7 +90,7 @@ impl Dialogue for Http {
 }
 
 impl Http {
-    /// Reads what has arrived; how many bytes of it are of no more use.
+    /// Reads the received bytes; returns how many of them are consumed.
     #[inline]
     fn read(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, data: &[u8]) -> usize {
         let now_ns = core.now_ns();
@@ -127,7 +127,7 @@ impl Http {
         }
     }
 
-    /// What arrives while nothing is awaited is the end of a line at best.
+    /// Bytes that arrive while no response is awaited are at best the end of a line.
     fn skip_stray(
         &mut self,
         core: &mut Core,
@@ -142,7 +142,7 @@ impl Http {
         data.len()
     }
 
-    /// The response cannot be read, so nobody knows where the next one begins.
+    /// The response cannot be read, so that the start of the next one is not known.
     fn break_off(&mut self, core: &mut Core, io: &mut Io, user: &mut HttpUser, name: &'static str) {
         fail_oldest(core, user, name);
         give_up_rest(core, user, "closed-before-response");
@@ -166,7 +166,7 @@ fn note_head(core: &mut Core, user: &mut HttpUser, head: &Head<'_>) {
     }
 }
 
-/// A response is whole.
+/// Handles a complete response.
 #[inline]
 fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64) {
     let Some(pending) = user.pending.pop_front() else {
@@ -210,7 +210,7 @@ fn finish(core: &mut Core, user: &mut HttpUser, response: &Response, now_ns: u64
     }
 }
 
-/// Follows a redirect; an error is the name of what speaks against it.
+/// Follows a redirect; an error is the name of the reason against it.
 fn detour(
     core: &mut Core,
     user: &mut HttpUser,
@@ -244,7 +244,7 @@ fn detour(
     let (exchange, status) = (&pending.exchange, response.status);
     core.tally
         .succeed(exchange, status, response.wire_bytes, now_ns);
-    // The way on is a request of its own, and begins now.
+    // The next hop is a request of its own, and begins now.
     user.owed.push_front(Pending {
         exchange: Exchange {
             intended_ns: now_ns,
@@ -263,8 +263,8 @@ fn fail_oldest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
     }
 }
 
-/// Requests behind one that ended the connection, and those on a connection that was closed while it was
-/// idle: they are sent again if that cannot do harm.
+/// Requests behind one that ended the connection, and those on a connection that was closed while
+/// it was idle: they are sent again if that does no harm.
 fn give_up_rest(core: &mut Core, user: &mut HttpUser, name: &'static str) {
     while let Some(mut pending) = user.pending.pop_front() {
         let step = &core.setup.script.steps[pending.exchange.step as usize];

@@ -1,33 +1,34 @@
-//! Redirects: where a response leads, and the request that follows it (RFC 9110, section 15.4).
+//! Redirects: the target of a response, and the request that follows it (RFC 9110, section 15.4).
 
 use crate::worker::service::user::WholeRequest;
 
-/// What a redirect asks for.
+/// The consequence of a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Detour {
     /// This request, on the same server.
     Follow(WholeRequest),
-    /// Another origin, which is not loaded.
+    /// Another origin, which must not be loaded.
     Elsewhere,
-    /// A request that cannot be made of the one before.
+    /// A request that cannot be derived from the previous one.
     Impossible,
 }
 
-/// Whether the status sends a user on.
+/// Whether the status is a redirect.
 pub(super) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-/// Whether a request may be sent again when nobody knows what became of it (RFC 9110, section 9.2.2).
+/// Whether a request may be sent again when its outcome is not known (RFC 9110, section 9.2.2).
 pub(super) fn is_idempotent(request: &WholeRequest) -> bool {
     let method = request.bytes.split(|byte| *byte == b' ').next();
     let methods: [&[u8]; 6] = [b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"PUT", b"DELETE"];
     method.is_some_and(|method| methods.contains(&method))
 }
 
-/// The request that follows a redirect with this status from `request` to `location`: on the same origin, with the
-/// same headers. What becomes of the method and the body is what browsers do: after 303 it is a GET without a body,
-/// unless it was a HEAD, and after 301 and 302 that is so of a POST; all others keep both.
+/// The request that follows a redirect with this status from `request` to `location`: on the same
+/// origin, with the same headers. Method and body change as in browsers: after 303 it is a GET
+/// without a body, unless it was a HEAD; after 301 and 302 the same applies to a POST; all others
+/// keep both.
 pub(super) fn follow(
     request: &[u8],
     head_bytes: usize,
@@ -78,7 +79,7 @@ fn parts(request: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     ))
 }
 
-/// What a proxy wants before the path, and the path.
+/// The prefix for a proxy, and the path.
 fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     let Some(authority) = after_scheme(target) else {
         return (b"", target);
@@ -88,7 +89,7 @@ fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(target.len() - path_bytes)
 }
 
-/// Whether an absolute URL is of HTTPS, and what follows its scheme.
+/// Whether an absolute URL is of HTTPS, and the part after its scheme.
 fn after_scheme(url: &[u8]) -> Option<(bool, &[u8])> {
     [("http://", false), ("https://", true)]
         .into_iter()
@@ -112,8 +113,9 @@ fn host(rest: &[u8]) -> &[u8] {
     &rest[start..start + length.unwrap_or(0)]
 }
 
-/// The path and query of a location on the same origin; `None` if it is on another one: another scheme, host or port.
-/// A relative one counts from the target's folder (RFC 3986, section 5.2).
+/// The path and query of a location on the same origin; `None` if it is on another one: another
+/// scheme, host or port. A relative location is resolved against the target's folder (RFC 3986,
+/// section 5.2).
 fn path_of(location: &[u8], target: &[u8], host: &[u8], is_secure: bool) -> Option<Vec<u8>> {
     let location = location.split(|byte| *byte == b'#').next().unwrap_or(b"");
     let absolute = match location.strip_prefix(b"//") {
@@ -206,7 +208,7 @@ fn without_dots(path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends a path; what no URL may have is percent-encoded, as browsers do.
+/// Appends a path; characters that are not valid in a URL are percent-encoded, as browsers do.
 fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
         if byte.is_ascii_graphic() {
@@ -217,7 +219,7 @@ fn push_encoded(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a head without the headers that are about a body.
+/// Appends a head without the headers that describe a body.
 fn push_without_body_headers(rest: &[u8], out: &mut Vec<u8>) {
     for line in rest.split_inclusive(|byte| *byte == b'\n') {
         let name = line.split(|byte| *byte == b':').next().unwrap_or(b"");

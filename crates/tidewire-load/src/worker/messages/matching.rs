@@ -1,14 +1,15 @@
-//! Which message from the server answers which of the user's, and when it was made.
+//! Matching of a server's messages to a user's messages, and their time of creation.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-/// How a message is known to have arrived.
+/// The evidence that a message has arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Matching {
-    /// By a WebSocket ping behind it: the pong proves that it was read. Nothing answers it.
+    /// A WebSocket ping after it: the pong proves that it was read. Nothing answers the message
+    /// itself.
     #[default]
     None,
     /// The next message from the server answers the oldest that is open.
@@ -36,7 +37,7 @@ impl Pointer {
         whole.pointer_mut(&self.0).map(Value::take)
     }
 
-    /// What a message is known by: the same number for equal values.
+    /// The identification of a message: the same number for equal values.
     pub(super) fn key(&self, message: &[u8]) -> Option<u64> {
         let value = self.value(message)?;
         let mut hasher = DefaultHasher::new();
@@ -47,7 +48,7 @@ impl Pointer {
         Some(hasher.finish())
     }
 
-    /// A time in microseconds since 1970. Its unit is told by its size.
+    /// A time in microseconds since 1970. Its size determines its unit.
     pub(super) fn time_us(&self, message: &[u8]) -> Option<u64> {
         let time = self.value(message)?.as_f64().filter(|time| *time > 0.0)?;
         let us = if time < SECONDS_BELOW {

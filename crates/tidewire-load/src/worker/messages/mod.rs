@@ -8,11 +8,13 @@ use rand::Rng;
 use rand::rngs::SmallRng;
 use tidewire_net::{Closed, Io};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::Control;
 use tidewire_wire::deflate::{Compressor, Decompressor, WINDOW_BITS_MAX};
-use tidewire_wire::frame::{OpCode, Role, write_close, write_compressed_frame, write_frame};
+use tidewire_wire::frame::{OpCode, Role, write_compressed_frame, write_frame};
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::{Compressed, Event, Input, MessageReader};
 
+use super::control::ControlFrames;
 use super::service::user::{Pending, User, UserState};
 use super::service::{ConnectionEnd, Core, Dialogue};
 use super::target::{TokenPlace, TokenSource};
@@ -56,6 +58,7 @@ pub struct MessagesSetup {
 #[derive(Debug)]
 pub(crate) struct Messages {
     setup: Arc<MessagesSetup>,
+    /// A frame under construction; empty between two calls.
     frame: Vec<u8>,
     deflate: Option<Deflate>,
 }
@@ -101,6 +104,7 @@ impl Deflate {
 #[derive(Debug, Default)]
 pub(crate) struct MessagesSession {
     reader: Option<MessageReader>,
+    control: Control,
     key: [u8; 16],
     is_upgraded: bool,
     /// Messages that the ping on its way confirms; none is on its way if 0.
@@ -124,16 +128,26 @@ impl Messages {
     /// Writes a frame of its own.
     fn write_frame(&mut self, core: &mut Core, io: &mut Io, user: &MessagesUser, frame: Frame<'_>) {
         let Some(id) = user.socket else { return };
-        self.frame.clear();
         let mask = core.draw();
         match frame {
             Frame::Of(opcode, payload) => write_frame(&mut self.frame, opcode, payload, Some(mask)),
-            Frame::Close(code) => write_close(&mut self.frame, Some(code), "", Some(mask)),
             Frame::Hello => write_hello(&mut self.frame, mask),
             Frame::AppPong => write_pong(&mut self.frame, io.now().unix_ms, mask, None),
         }
         core.tally.traffic.sent.wire += self.frame.len() as u64;
         io.send(id, &self.frame);
+        self.frame.clear();
+    }
+
+    /// Sends the control frames that the connection has written, and clears the buffer.
+    fn send_control_frames(&mut self, core: &mut Core, io: &mut Io, user: &MessagesUser) {
+        if let Some(id) = user.socket
+            && !self.frame.is_empty()
+        {
+            core.tally.traffic.sent.wire += self.frame.len() as u64;
+            io.send(id, &self.frame);
+        }
+        self.frame.clear();
     }
 
     fn upgrade(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
@@ -271,13 +285,10 @@ impl Messages {
             Event::Text(text) => self.take_message(core, io, user, OpCode::Text, text.as_bytes()),
             Event::Binary(bytes) => self.take_message(core, io, user, OpCode::Binary, bytes),
             Event::Pong(payload) => self.take_pong(core, io, user, payload),
-            Event::Ping(payload) => {
-                self.write_frame(core, io, user, Frame::Of(OpCode::Pong, payload));
-            }
+            Event::Ping(_) => {}
             Event::Compressed(message) => self.take_compressed(core, io, user, message),
             Event::Close(..) => {
                 user.session.closed_by = Some("closed-by-server");
-                self.write_frame(core, io, user, Frame::Close(CloseCode::NORMAL));
                 user.is_spent = true;
             }
         }
@@ -427,7 +438,11 @@ impl Dialogue for Messages {
         };
         let mut input = Input::new(&mut data[at..]);
         loop {
-            match reader.read(&mut input) {
+            let mut frames = ControlFrames::new(&mut core.random, &mut self.frame);
+            let control = &mut user.session.control;
+            let event = control.receive(&mut reader, &mut input, &mut frames);
+            self.send_control_frames(core, io, user);
+            match event {
                 Ok(Some(event)) => self.take_event(core, io, user, event),
                 Ok(None) => break,
                 Err(_) => {
@@ -461,7 +476,10 @@ impl Dialogue for Messages {
     }
 
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser) {
-        self.write_frame(core, io, user, Frame::Close(CloseCode::NORMAL));
+        let mut frames = ControlFrames::new(&mut core.random, &mut self.frame);
+        let control = &mut user.session.control;
+        control.close(Some(CloseCode::NORMAL), "", &mut frames);
+        self.send_control_frames(core, io, user);
         if let Some(id) = user.socket {
             io.close(id);
         }
@@ -471,7 +489,6 @@ impl Dialogue for Messages {
 /// A frame that is no message of the load.
 enum Frame<'a> {
     Of(OpCode, &'a [u8]),
-    Close(CloseCode),
     Hello,
     AppPong,
 }

@@ -1,4 +1,4 @@
-//! Everything of a worker but its users: counts, queues and the phase that runs.
+//! Core of a worker: counts, queues and the current phase, without the users.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -21,10 +21,10 @@ use crate::worker::meter::Spin;
 use crate::worker::script::Encoded;
 use crate::worker::template::{Template, Values};
 
-/// Makes a frame of a message.
+/// Creates the frame of a message.
 pub(crate) type Wrap<'a> = &'a mut dyn FnMut(&mut SmallRng, &[u8], &mut Vec<u8>);
 
-/// What users share.
+/// The state that users share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) setup: Arc<ServiceSetup>,
@@ -34,27 +34,27 @@ pub(crate) struct Core {
     pub(crate) random: SmallRng,
     /// The next number for `{{seq}}`.
     sequence: u64,
-    /// The place of the user that has the socket with this index.
+    /// The index of the user that has the socket with this index.
     pub(super) by_socket: Vec<u32>,
     pub(crate) tally: Box<Tally>,
     pub(super) phase: Option<Phase>,
     /// All users are being connected before a phase.
     pub(super) is_connecting_all: bool,
-    /// Users that have begun.
+    /// Users that have started.
     pub(super) begun: usize,
     pub(super) handshakes: usize,
-    /// What the readers of a proxy's responses share.
+    /// The state that the readers of a proxy's responses share.
     pub(super) proxy_heads: ResponseHeads,
     /// Users that wait until fewer connections are being opened.
     pub(super) waiting: VecDeque<u32>,
     /// Users that are free, at given times.
     pub(super) free: VecDeque<u32>,
-    /// When users want to be looked at.
+    /// The times at which users must be handled.
     pub(super) wakes: BinaryHeap<Reverse<(u64, u32)>>,
     pub(super) connected: u64,
-    /// Requests that are pending or owed.
+    /// Pending and waiting requests.
     pub(super) outstanding: u64,
-    /// Outside of a call for one connection: what is sent then leaves at once.
+    /// Outside of a call for one connection: messages then leave at once.
     pub(super) is_in_turn: bool,
     pub(super) spin: Spin,
     pub(super) published_ns: u64,
@@ -101,7 +101,8 @@ impl Core {
         }
     }
 
-    /// Looks at the clock: once in each call of the shard, as what a call does takes a microsecond or two.
+    /// Reads the clock: once in each call of the shard, because a call takes only a microsecond or
+    /// two.
     #[inline]
     pub(super) fn look_at_clock(&mut self) {
         self.called_ns = self.setup.now_ns();
@@ -113,7 +114,7 @@ impl Core {
         self.called_ns
     }
 
-    /// The dialogue's own handshake is done: the user may send.
+    /// The dialogue's own handshake is complete: the user may send.
     pub(crate) fn ready<S: Default>(&mut self, user: &mut User<S>) {
         let now_ns = self.now_ns();
         user.state = UserState::Open;
@@ -128,7 +129,7 @@ impl Core {
             .record_ns(now_ns.saturating_sub(user.connect_ns));
     }
 
-    /// The connection cannot be used as the dialogue wants it.
+    /// The connection does not meet the requirements of the dialogue.
     pub(crate) fn refuse<S: Default>(
         &mut self,
         io: &mut Io,
@@ -141,13 +142,14 @@ impl Core {
         self.fail_to_connect(user, name);
     }
 
-    /// Whether another request may be put on the user's connection.
+    /// Whether another request may be sent on the user's connection.
     #[inline]
     pub(super) fn has_room<S>(&self, user: &User<S>) -> bool {
         user.pending.len() < self.setup.in_flight as usize
     }
 
-    /// Writes the bytes of a request's step, and counts it. `wrap` makes a frame of them, if they are to be one.
+    /// Writes the bytes of a request's step, and counts it. `wrap` creates a frame of them, if they
+    /// need one.
     #[inline]
     pub(crate) fn write_request<S: Default>(
         &mut self,
@@ -159,7 +161,7 @@ impl Core {
         let Some(id) = user.socket else { return };
         let step = pending.exchange.step as usize;
         if self.is_in_turn {
-            // Many may have been sent before it in this call.
+            // This call may have sent many requests before it.
             self.look_at_clock();
         }
         pending.exchange.sent_ns = self.now_ns();
@@ -238,7 +240,7 @@ impl Core {
         counts
     }
 
-    /// Appends a text of the user's that is no request.
+    /// Appends a text of the user's that is not a request.
     pub(crate) fn render_template<S>(
         &mut self,
         io: &Io,
@@ -274,8 +276,8 @@ impl Core {
         sequence
     }
 
-    /// Writes at once where there is one write for each request anyway, so that the time of sending is
-    /// known; several that leave together are one write.
+    /// Writes at once where there is one write per request anyway, so that the time of sending is
+    /// known; several requests that leave together are one write.
     #[inline]
     fn write(&self, io: &mut Io, id: ConnectionId, bytes: &[u8]) {
         if !self.is_in_turn && self.setup.in_flight > 1 {
@@ -288,7 +290,7 @@ impl Core {
         }
     }
 
-    /// Nothing more is to come for a request.
+    /// A request expects nothing more.
     #[inline]
     pub(crate) fn settle<S: Default>(&mut self, user: &mut User<S>, now_ns: u64) {
         self.outstanding -= 1;
@@ -306,7 +308,7 @@ impl Core {
         let now_ns = self.now_ns();
         self.tally.fail(&pending.exchange, name, status, now_ns);
         self.settle(user, now_ns);
-        // A journey is not gone on with after a step that failed.
+        // A journey does not continue after a failed step.
         user.script.at = 0;
     }
 
@@ -320,7 +322,7 @@ impl Core {
         });
     }
 
-    /// Lets a connection go, if there is one.
+    /// Releases a connection, if there is one.
     pub(crate) fn drop_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         if let Some(id) = user.socket {
             io.abort(id);
@@ -328,7 +330,7 @@ impl Core {
         }
     }
 
-    /// The connection of a user is gone.
+    /// The connection of a user has ended.
     pub(super) fn note_gone<S: Default>(&mut self, user: &mut User<S>) {
         match user.state {
             UserState::Connecting | UserState::Greeting => self.handshakes -= 1,
@@ -337,7 +339,8 @@ impl Core {
         user.forget_connection();
     }
 
-    /// Whether the oldest request of a user has waited too long. Sets the timer anew if it has not.
+    /// Whether the oldest request of a user has waited too long. Sets the timer again if it has
+    /// not.
     pub(super) fn is_overdue<S: Default>(&self, io: &mut Io, user: &mut User<S>) -> bool {
         user.is_timed = false;
         let (Some(id), Some(oldest)) = (user.socket, user.pending.front()) else {
@@ -352,7 +355,8 @@ impl Core {
         left_ms == 0
     }
 
-    /// A time to rest after so many failures in a row, drawn so that users do not try all at once.
+    /// The waiting time after this number of consecutive failures, drawn so that users do not all
+    /// retry at once.
     pub(super) fn rest_ns(&mut self, failures: u32) -> u64 {
         let longest = REST_NS_MIN << failures.min(REST_DOUBLINGS_MAX);
         self.random.random_range(longest / 2..=longest)

@@ -22,15 +22,16 @@ use order::{ServiceCommand, ServiceOutcome, ServiceSetup};
 use tunnel::ProxyAnswer;
 use user::{Pending, User, UserState};
 
-/// What users and a service say to each other on a connection.
+/// The protocol between users and a service on a connection.
 pub(crate) trait Dialogue: Send + 'static {
-    /// What is remembered of one connection.
+    /// The state of one connection.
     type Session: Default + Debug + Send;
 
-    /// TCP and TLS are there. Calls [`Core::ready`] now or when its own handshake is done.
+    /// TCP and TLS are established. Calls [`Core::ready`] now or when its own handshake is
+    /// complete.
     fn greet(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>);
 
-    /// Writes a request. It is among the pending ones afterwards, unless nothing answers it.
+    /// Writes a request. It is then one of the pending requests, unless nothing answers it.
     fn send(
         &mut self,
         core: &mut Core,
@@ -39,7 +40,7 @@ pub(crate) trait Dialogue: Send + 'static {
         pending: Pending,
     );
 
-    /// Bytes have arrived on the user's connection; returns how many of them are of no more use.
+    /// Handles received bytes of the user's connection; returns how many of them are consumed.
     fn receive(
         &mut self,
         core: &mut Core,
@@ -51,16 +52,16 @@ pub(crate) trait Dialogue: Send + 'static {
     /// The connection of a user has ended, and the requests on it with it.
     fn end(&mut self, core: &mut Core, user: &mut User<Self::Session>, end: ConnectionEnd<'_>);
 
-    /// The load is over: a user says goodbye.
+    /// The load is over: closes the connection of a user.
     fn part(&mut self, core: &mut Core, io: &mut Io, user: &mut User<Self::Session>) {
         core.drop_connection(io, user);
     }
 }
 
-/// Why a connection that was ready has ended.
+/// The reason for which a ready connection has ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ConnectionEnd<'a> {
-    /// The socket says so.
+    /// The socket has ended.
     Closed(&'a Closed),
     /// The oldest request on it was not answered in time.
     TimedOut,
@@ -94,7 +95,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
     }
 
-    /// The user of a connection, unless it has let it go.
+    /// The user of a connection, unless the user has released it.
     fn user_of(&self, id: ConnectionId) -> Option<usize> {
         let place = *self.core.by_socket.get(id.index())? as usize;
         let user = self.users.get(place)?;
@@ -109,7 +110,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         self.serve(io, place);
     }
 
-    /// Reads the proxy's response; how many bytes are consumed.
+    /// Reads the proxy's response; returns how many bytes are consumed.
     fn receive_from_proxy(&mut self, io: &mut Io, place: usize, data: &[u8]) -> usize {
         let user = &mut self.users[place];
         match self.core.receive_from_proxy(user, data) {
@@ -132,7 +133,8 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
     }
 
-    /// Sends what the user may send now, and sees to it that it has a connection for it.
+    /// Sends the requests that the user may send now, and ensures that it has a connection for
+    /// them.
     fn serve(&mut self, io: &mut Io, place: usize) {
         let (core, user) = (&mut self.core, &mut self.users[place]);
         if user.is_spent && user.pending.is_empty() {
@@ -150,7 +152,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
     }
 
-    /// Connections begin while others end, and users while the load grows.
+    /// Opens connections while others end, and starts users while the load grows.
     fn open_more(&mut self, io: &mut Io) {
         self.core.connect_waiting(io, &mut self.users);
         while let Some(place) = self.core.next_to_begin(&mut self.users) {
@@ -158,13 +160,13 @@ impl<D: Dialogue> ServiceWorker<D> {
         }
         while let Some(place) = self.core.next_to_retire(&mut self.users) {
             let user = &mut self.users[place];
-            // What it had is counted by its state, so that comes first.
+            // Its state determines how its requests are counted, so this comes first.
             self.core.drop_connection(io, user);
             user.state = UserState::Retired;
         }
     }
 
-    /// Requests whose time has come.
+    /// Sends requests whose time has come.
     fn dispatch(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         while let Some(place) = self.core.next_awake(&mut self.users, now_ns) {
@@ -208,13 +210,14 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
         }
         let used = self.dialogue.receive(&mut self.core, io, user, data);
         self.serve(io, place);
-        // A turn may bring data for many connections: what is due does not wait for its end.
+        // A turn may bring data for many connections: requests that are due do not wait for its
+        // end.
         if self.core.is_due(self.core.now_ns()) {
             self.core.is_in_turn = true;
             self.dispatch_due(io);
             self.core.is_in_turn = false;
         }
-        // What the connection had left is of no use once it is given up.
+        // The remaining data of an abandoned connection is useless.
         match self.users[place].socket {
             Some(socket) if socket == id => used,
             _ => data.len(),
@@ -320,7 +323,7 @@ impl<D: Dialogue> Handler for ServiceWorker<D> {
     }
 }
 
-/// The name of the reason for which a connection was not made.
+/// The name of the reason for which a connection was not opened.
 fn connect_error(closed: &Closed) -> &'static str {
     use crate::accounting::failure::{Failure, tls_error_name};
     match closed {

@@ -17,7 +17,7 @@ impl Core {
         self.restart_tally(self.now_ns());
     }
 
-    /// Answers when each user has a connection or has failed to get one.
+    /// Answers when each user has a connection or its attempt has failed.
     pub(super) fn end_connecting<S>(&mut self, users: &[User<S>]) {
         let is_done = self.begun >= users.len() && self.handshakes == 0 && self.waiting.is_empty();
         if is_done {
@@ -25,7 +25,7 @@ impl Core {
         }
     }
 
-    /// Answers with what has been connected so far.
+    /// Answers with the connections so far.
     pub(super) fn finish_connecting(&mut self) {
         if std::mem::take(&mut self.is_connecting_all) {
             let now_ns = self.now_ns();
@@ -54,7 +54,7 @@ impl Core {
         Some(next)
     }
 
-    /// The last user, if the load has shrunk below it and nothing of it is on its way.
+    /// The last user, if the load has shrunk below it and it has nothing in flight.
     pub(super) fn next_to_retire<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
         let target = self.users_now()?;
         let last = self.begun.checked_sub(1)?;
@@ -66,12 +66,12 @@ impl Core {
         Some(last)
     }
 
-    /// Whether the user has to go, as the load shrinks.
+    /// Whether the user must leave, because the load shrinks.
     pub(super) fn is_leaving<S>(&self, user: &User<S>) -> bool {
         self.users_now().is_some_and(|target| user.number >= target)
     }
 
-    /// Users of all workers that are to be there now; `None` while nothing runs.
+    /// The current number of users over all workers; `None` while nothing runs.
     fn users_now(&self) -> Option<usize> {
         if self.is_connecting_all {
             return Some(self.setup.users);
@@ -82,7 +82,7 @@ impl Core {
         Some(self.setup.growth.users_at(elapsed, self.setup.users))
     }
 
-    /// When the number of users is to be looked at again, in nanoseconds since the epoch.
+    /// The next time to check the number of users, in nanoseconds since the epoch.
     pub(super) fn next_growth_ns(&self) -> Option<u64> {
         let phase = self.phase.as_ref().filter(|phase| !phase.is_stopped)?;
         let elapsed_ns = self.now_ns().saturating_sub(phase.order.start_ns);
@@ -95,7 +95,7 @@ impl Core {
         (self.setup.handshakes_in_flight_max / self.setup.workers.max(1)).max(1)
     }
 
-    /// Gives a connection to a user without one, now or when fewer are being opened.
+    /// Opens a connection for a user without one, now or when fewer are being opened.
     pub(super) fn want_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         if self.handshakes < self.handshakes_max() {
             self.connect(io, user);
@@ -104,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Connects users that have waited for it.
+    /// Connects users that were waiting for a connection.
     pub(super) fn connect_waiting<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
         while self.handshakes < self.handshakes_max() {
             let Some(place) = self.waiting.pop_front() else {
@@ -144,7 +144,7 @@ impl Core {
     fn destination(&self, number: usize) -> Connect {
         let setup = &self.setup;
         let tls = setup.endpoint.tls.as_ref().and_then(|tls| {
-            // Checked when the target was read.
+            // Checked when the target was parsed.
             let name = tls::server_name(&tls.host).ok()?;
             Some((std::sync::Arc::clone(&tls.config), name))
         });
@@ -159,7 +159,8 @@ impl Core {
         }
     }
 
-    /// A user gets no connection. The request that waited for it has failed with it.
+    /// The connection of a user could not be opened. The request that waited for it has failed with
+    /// it.
     pub(crate) fn fail_to_connect<S: Default>(&mut self, user: &mut User<S>, name: &'static str) {
         self.handshakes -= 1;
         self.tally.not_opened += 1;
@@ -177,7 +178,7 @@ impl Core {
         self.wake_at(user.rests_until_ns, user.index);
     }
 
-    /// What a user without a connection does: it gets one if there is a use for it.
+    /// Handles a user without a connection: it gets a connection if there is a use for it.
     pub(super) fn serve_absent<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
         let now_ns = self.now_ns();
         if user.rests_until_ns > now_ns || user.socket.is_some() {

@@ -1,4 +1,4 @@
-//! Orders of a service load: what its workers share, what they are told to do, and what they answer with.
+//! Orders of a service load: the shared state of its workers, their commands, and their answers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,36 +13,36 @@ use crate::worker::pace::Share;
 use crate::worker::script::Script;
 use crate::worker::target::TargetTls;
 
-/// What all workers of a service load share.
+/// The state that all workers of a service load share.
 #[derive(Debug, Clone)]
 pub struct ServiceSetup {
-    /// Where connections go.
+    /// The destination of the connections.
     pub endpoint: Endpoint,
-    /// What users and the service say to each other.
+    /// The protocol between users and the service.
     pub dialogue: DialogueKind,
-    /// What is sent, and what its answer has to be.
+    /// The requests, and the checks of their answers.
     pub script: Arc<Script>,
     /// Users: each has one connection at a time.
     pub users: usize,
-    /// Threads that they are spread over.
+    /// The threads among which they are divided.
     pub workers: usize,
-    /// When each user begins.
+    /// The start of each user.
     pub growth: Growth,
-    /// Whether a connection is used again. Otherwise each request has one of its own.
+    /// Whether a connection is reused. Otherwise each request has one of its own.
     pub keeps_alive: bool,
     /// A connection is replaced after this many requests.
     pub requests_per_connection: Option<u64>,
-    /// Requests on their way on each connection.
+    /// Requests in flight on each connection.
     pub in_flight: u32,
-    /// Redirects that are followed for one request.
+    /// Redirects to follow per request.
     pub redirects_max: u32,
-    /// How long to wait for what.
+    /// Timeouts.
     pub timeouts: ServiceTimeouts,
-    /// Connections being opened at once, over all workers.
+    /// Connections that are opened at the same time, over all workers.
     pub handshakes_in_flight_max: usize,
     /// Source addresses in turn; empty for the system's choice.
     pub sources: Arc<[IpAddr]>,
-    /// What random choices are drawn from.
+    /// The seed of random choices.
     pub seed: u64,
     /// The zero of every time in nanoseconds.
     pub epoch: Instant,
@@ -57,7 +57,7 @@ impl ServiceSetup {
     }
 }
 
-/// What users and a service say to each other.
+/// The protocol between users and a service.
 #[derive(Debug, Clone)]
 pub enum DialogueKind {
     /// HTTP/1.1.
@@ -66,31 +66,31 @@ pub enum DialogueKind {
     Messages(Arc<MessagesSetup>),
 }
 
-/// Where connections go, and how they begin.
+/// The destination of connections, and their start.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The address.
     pub address: Address,
     /// TLS; `None` for plain TCP.
     pub tls: Option<TargetTls>,
-    /// What is asked of a proxy before TLS or the first request: a whole CONNECT request.
+    /// The request to a proxy before TLS or the first request: a complete CONNECT request.
     pub tunnel: Option<Arc<[u8]>>,
 }
 
-/// When each user begins, counted from the start of the phase.
+/// The start of each user, counted from the start of the phase.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Growth {
     /// All of them before the phase begins.
     #[default]
     Before,
-    /// This many each second.
+    /// This number per second.
     PerS(f64),
-    /// Towards one number of users after the other, each in its time, in a straight line.
+    /// Towards one number of users after another, each in its time, in a straight line.
     Stages(Arc<[(Duration, usize)]>),
 }
 
 impl Growth {
-    /// Users that are to be connected this long after the start.
+    /// The number of users that should be connected this long after the start.
     #[must_use]
     pub fn users_at(&self, elapsed: Duration, most: usize) -> usize {
         match self {
@@ -112,13 +112,13 @@ impl Growth {
         }
     }
 
-    /// Whether all users are there from the beginning.
+    /// Whether all users exist from the beginning.
     #[must_use]
     pub fn is_constant(&self) -> bool {
         *self == Self::Before
     }
 
-    /// When it is time to look at the number of users again, `elapsed` after the start.
+    /// The next time to check the number of users, `elapsed` after the start.
     pub(crate) fn next_look(&self, elapsed: Duration, most: usize) -> Option<Duration> {
         match self {
             Self::Before => None,
@@ -134,14 +134,14 @@ impl Growth {
     }
 }
 
-/// How long a service load waits before it gives up.
+/// The timeouts of a service load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceTimeouts {
     /// For a connection, with TLS and the opening handshake. Default 10 s.
     pub connect_ms: u64,
-    /// For a whole response, from the time of sending. Default 30 s.
+    /// For a complete response, from the time of sending. Default 30 s.
     pub request_ms: u64,
-    /// After the end of the sending, for what is on its way. Default 2 s.
+    /// After the end of sending, for requests in flight. Default 2 s.
     pub drain_ms: u64,
 }
 
@@ -155,32 +155,32 @@ impl Default for ServiceTimeouts {
     }
 }
 
-/// When requests leave.
+/// The times at which requests leave.
 #[derive(Debug, Clone)]
 pub enum Tempo {
-    /// The next when the one before is answered.
+    /// The next when the previous one is answered.
     Closed,
     /// At given times, each on a connection that is free.
     Open(Share),
     /// At given times on each connection.
     Each {
-        /// Requests in a second on one connection.
+        /// Requests per second on one connection.
         per_s: f64,
     },
 }
 
-/// Requests that are left, over all workers.
+/// The remaining requests, over all workers.
 #[derive(Debug)]
 pub struct Budget(AtomicU64);
 
 impl Budget {
-    /// This many.
+    /// This number.
     #[must_use]
     pub fn new(requests: u64) -> Self {
         Self(AtomicU64::new(requests))
     }
 
-    /// Takes one, if any is left.
+    /// Takes one request from the budget, if any is left.
     pub(crate) fn take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -194,22 +194,22 @@ impl Budget {
     }
 }
 
-/// One phase, as each worker gets it.
+/// One phase, in the form for each worker.
 #[derive(Debug, Clone)]
 pub struct ServicePhase {
-    /// When requests leave.
+    /// The times at which requests leave.
     pub tempo: Tempo,
     /// The common start, in nanoseconds since the epoch.
     pub start_ns: u64,
-    /// Time from the start to the end of the sending.
+    /// Time from the start to the end of sending.
     pub longest: Option<Duration>,
     /// Requests of all workers together.
     pub budget: Option<Arc<Budget>>,
 }
 
 impl ServicePhase {
-    /// When the request of this number, counted from 0, is due, in nanoseconds since the epoch; `u64::MAX` if it has no
-    /// time of its own, or there is no such request.
+    /// The time at which the request of this number, counted from 0, is due, in nanoseconds since
+    /// the epoch; `u64::MAX` if it has no time of its own, or there is no such request.
     pub(crate) fn due_ns(&self, number: u64) -> u64 {
         match &self.tempo {
             Tempo::Open(share) => self.start_ns.saturating_add(share.intended_ns(number)),
@@ -224,7 +224,7 @@ pub(crate) enum ServiceCommand {
     /// Opens the connections of all users and answers when each is ready or has failed.
     Connect,
     Run(Box<ServicePhase>),
-    /// Ends the sending as if its time had come.
+    /// Ends sending as if its time were over.
     Stop,
     /// Ends everything at once.
     Abandon,
@@ -233,7 +233,7 @@ pub(crate) enum ServiceCommand {
     Quit,
 }
 
-/// What a worker answers when a command is done.
+/// The answer of a worker to a completed command.
 #[derive(Debug)]
 pub(crate) enum ServiceOutcome {
     Connected(Box<Tally>),
@@ -243,7 +243,7 @@ pub(crate) enum ServiceOutcome {
     Died(std::io::Error),
 }
 
-/// How often the number of users is looked at while it changes.
+/// The interval at which the number of users is checked while it changes.
 const STAGE_STEP: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

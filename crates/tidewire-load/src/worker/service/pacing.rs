@@ -1,4 +1,5 @@
-//! When users send: at once after an answer, at given times on whoever is free, or each at its own times.
+//! Pacing of users: at once after an answer, at given times on any free user, or each at its own
+//! times.
 
 use std::cmp::Reverse;
 
@@ -18,11 +19,11 @@ impl Core {
             return None;
         }
         let intended_ns = match &phase.order.tempo {
-            // The time of a connection for this request alone is a part of it.
+            // The time to open a connection for this request alone is part of its latency.
             Tempo::Closed => user.rests_until_ns.max(now_ns),
             Tempo::Each { .. } if user.next_ns > now_ns => return None,
             Tempo::Each { .. } => user.next_ns,
-            // Only a journey that was begun goes on by itself.
+            // Only a journey that has begun continues by itself.
             Tempo::Open(_) if user.script.at == 0 => return None,
             Tempo::Open(_) => now_ns,
         };
@@ -84,7 +85,7 @@ impl Core {
         !self.free.is_empty() && self.phase.as_ref().is_some_and(is_due)
     }
 
-    /// A user that is free, the one that has been for the longest time.
+    /// The user that has been free for the longest time.
     fn next_free<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
         while let Some(place) = self.free.pop_front() {
             let user = &mut users[place as usize];
@@ -107,7 +108,7 @@ impl Core {
         };
         match &phase.order.tempo {
             Tempo::Closed => {}
-            // One that is due and was not sent waits for something else than its time.
+            // A request that is due and was not sent waits for something other than its time.
             Tempo::Each { .. } if self.has_room(user) && user.next_ns > now_ns => {
                 let at_ns = user.next_ns;
                 self.wake_at(at_ns, user.index);
@@ -122,7 +123,7 @@ impl Core {
         }
     }
 
-    /// Looks at a user again at this time.
+    /// Handles a user again at this time.
     pub(crate) fn wake_at(&mut self, at_ns: u64, place: u32) {
         self.wakes.push(Reverse((at_ns, place)));
     }
@@ -152,7 +153,8 @@ impl Core {
         }
     }
 
-    /// How late the generator is with a request, where it and not the server is to blame.
+    /// The delay of the generator with a request, where the generator and not the server is
+    /// responsible.
     #[inline]
     pub(super) fn note_lateness<S>(&mut self, user: &User<S>, pending: &Pending) {
         let Some(phase) = &self.phase else { return };

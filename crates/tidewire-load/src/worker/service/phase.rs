@@ -7,17 +7,18 @@ use super::order::{ServiceOutcome, ServicePhase, Tempo};
 use super::user::{User, UserState};
 use crate::worker::meter::Meter;
 
-/// The phase that runs.
+/// The current phase.
 #[derive(Debug)]
 pub(super) struct Phase {
     pub(super) order: ServicePhase,
-    /// When the sending ends, in nanoseconds since the epoch.
+    /// The end of sending, in nanoseconds since the epoch.
     pub(super) end_ns: u64,
     /// Requests begun.
     pub(super) sent: u64,
-    /// With requests at given times: when the next is due, in nanoseconds since the epoch; `u64::MAX` after the last.
+    /// With requests at given times: the time at which the next is due, in nanoseconds since the
+    /// epoch; `u64::MAX` after the last.
     pub(super) due_ns: u64,
-    /// Nothing more is sent.
+    /// Sending has ended.
     pub(super) is_stopped: bool,
     stopped_ns: u64,
     meter: Meter,
@@ -86,7 +87,7 @@ impl Core {
         self.phase.as_ref().is_some_and(|phase| !phase.is_stopped)
     }
 
-    /// Nothing more is sent from now on.
+    /// Ends sending.
     pub(super) fn stop_phase(&mut self) {
         let now_ns = self.now_ns();
         self.finish_connecting();
@@ -96,7 +97,8 @@ impl Core {
         }
     }
 
-    /// Ends a phase when its time is over and everything is answered, or the time for that is over, too.
+    /// Ends a phase when its time is over and everything is answered, or the time for answers is
+    /// over, too.
     pub(super) fn end_phase<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
         let Some(phase) = &self.phase else { return };
         let now_ns = self.now_ns();
@@ -139,7 +141,7 @@ impl Core {
         if let Tempo::Open(share) = &phase.order.tempo {
             let window_ns = phase.stopped_ns.saturating_sub(phase.order.start_ns);
             self.tally.due = share.due_in(window_ns);
-            // What was due while a user was free is not the service's doing.
+            // The service is not responsible for a request that was due while a user was free.
             if self.free.is_empty() {
                 self.tally.starved += self.tally.due.saturating_sub(phase.sent);
             }
@@ -150,13 +152,13 @@ impl Core {
         self.report(ServiceOutcome::Done(tally));
     }
 
-    /// All connections have been told to end.
+    /// All connections have been told to close.
     pub(super) fn end_closing(&mut self) {
         let tally = self.restart_tally(self.now_ns());
         self.report(ServiceOutcome::Closed(tally));
     }
 
-    /// Gives up what is not answered.
+    /// Abandons unanswered requests.
     pub(super) fn abandon<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
         for user in users {
             let any = !user.pending.is_empty();
@@ -181,11 +183,12 @@ impl Core {
     }
 
     pub(super) fn report(&self, outcome: ServiceOutcome) {
-        // A fleet that is gone waits for nothing.
+        // A dropped fleet waits for nothing.
         let _ = self.outcomes.send((self.index, outcome));
     }
 
-    /// When something is to be done although nothing happens, in nanoseconds since the epoch.
+    /// The next time at which something must be done without an event, in nanoseconds since the
+    /// epoch.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let wake_ns = self.wakes.peek().map(|wake| wake.0.0);
         let phase = self.phase.as_ref();
@@ -197,7 +200,7 @@ impl Core {
         let due_ns = phase
             .filter(|phase| !phase.is_stopped && !self.free.is_empty())
             .map(|phase| phase.due_ns);
-        // Those who look at a load see that nothing comes back.
+        // Observers of a load see that no answers arrive.
         let publish_ns = phase.map(|_| self.published_ns + PUBLISH_NS);
         let times = [wake_ns, end_ns, due_ns, publish_ns, self.next_growth_ns()];
         times
@@ -207,7 +210,7 @@ impl Core {
             .filter(|at| *at < u64::MAX)
     }
 
-    /// Whether what comes next is a loop until the next request is due.
+    /// Whether the worker polls until the next request is due.
     pub(super) fn note_spin(&mut self) {
         let is_paced = self
             .phase
@@ -233,7 +236,7 @@ impl Core {
         }
     }
 
-    /// Writes the figures that others look at, now and then.
+    /// Publishes the current figures at intervals.
     #[inline]
     pub(super) fn publish(&mut self) {
         let now_ns = self.now_ns();

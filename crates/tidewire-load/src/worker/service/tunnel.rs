@@ -9,7 +9,7 @@ use super::Core;
 use super::user::User;
 use crate::accounting::failure::Failure;
 
-/// How far a connection is through the proxy.
+/// The progress of a connection through the proxy.
 #[derive(Debug, Default)]
 pub(crate) enum Tunnel {
     /// No tunnel has been requested.
@@ -21,10 +21,10 @@ pub(crate) enum Tunnel {
     Open,
 }
 
-/// What the bytes of a proxy mean.
+/// The meaning of the bytes of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProxyAnswer {
-    /// Its response is not whole; this many bytes of it are consumed.
+    /// Its response is incomplete; this many bytes of it are consumed.
     More(usize),
     /// The tunnel is open; the response had this many bytes.
     Open(usize),
@@ -39,7 +39,8 @@ impl Tunnel {
 }
 
 impl Core {
-    /// Requests a tunnel, if the load goes through a proxy and the connection has none yet; whether it did.
+    /// Requests a tunnel, if the load uses a proxy and the connection has no tunnel yet; returns
+    /// whether it did.
     pub(super) fn request_tunnel<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) -> bool {
         let (Some(request), Some(id)) = (&self.setup.endpoint.tunnel, user.socket) else {
             return false;

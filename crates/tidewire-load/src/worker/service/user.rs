@@ -8,42 +8,42 @@ use super::tunnel::Tunnel;
 use crate::accounting::tally::Exchange;
 use crate::worker::script::ScriptState;
 
-/// A user. `S` is what its dialogue remembers of the connection.
+/// A user. `S` is the state that its dialogue keeps for the connection.
 #[derive(Debug)]
 pub(crate) struct User<S> {
     /// Its number over all workers, counted from 0.
     pub(crate) number: usize,
-    /// Its place in its worker.
+    /// Its index in its worker.
     pub(crate) index: u32,
     pub(crate) state: UserState,
     pub(crate) socket: Option<ConnectionId>,
-    /// How far the connection is through a proxy.
+    /// The progress of the connection through a proxy.
     pub(crate) tunnel: Tunnel,
-    /// When the connection was begun.
+    /// The start of the connection.
     pub(crate) connect_ns: u64,
-    /// Requests without a whole response, oldest first.
+    /// Requests without a complete response, oldest first.
     pub(crate) pending: VecDeque<Pending>,
     /// Requests that leave as soon as a connection is ready.
     pub(crate) owed: VecDeque<Pending>,
     /// Requests sent on this connection.
     pub(crate) sent_here: u64,
-    /// Responses that were whole on it.
+    /// Complete responses on this connection.
     pub(crate) done_here: u64,
-    /// The request that follows a redirect, while that is on its way.
+    /// The request that follows a redirect, while it is in flight.
     pub(crate) detour: Option<WholeRequest>,
     /// The last request with values in it, if redirects are followed.
     pub(crate) rendered: WholeRequest,
-    /// No further request may be sent on it.
+    /// The connection accepts no further request.
     pub(crate) is_spent: bool,
-    /// Stands in the list of those that are free.
+    /// The user is in the list of free users.
     pub(crate) is_listed: bool,
-    /// Since when it is free.
+    /// The time since which it is free.
     pub(crate) free_ns: u64,
     /// The timer for requests is set.
     pub(crate) is_timed: bool,
-    /// With requests at given times of each connection: when the next is due.
+    /// With requests at given times of each connection: the time at which the next is due.
     pub(crate) next_ns: u64,
-    /// Nothing is sent before this time: the user thinks, or rests after a failure.
+    /// The time before which nothing is sent: the user thinks, or waits after a failure.
     pub(crate) rests_until_ns: u64,
     /// Attempts to connect that failed since the last success.
     pub(crate) failures: u32,
@@ -60,19 +60,19 @@ pub(crate) enum UserState {
     /// The dialogue's own handshake.
     Greeting,
     Open,
-    /// Has left for good.
+    /// Has left permanently.
     Retired,
 }
 
-/// A request that is on its way, or is to be.
+/// A request that is in flight, or will be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pending {
     pub(crate) exchange: Exchange,
-    /// It has been sent before, on a connection that ended before a byte of the response.
+    /// It was sent before, on a connection that ended before the first byte of the response.
     pub(crate) is_again: bool,
     /// Redirects that have led to it.
     pub(crate) redirects: u32,
-    /// What the reply is known by; only of messages that are matched by a field.
+    /// The identification of the reply; only for messages that are matched by a field.
     pub(crate) key: u64,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct Pending {
 pub(crate) struct WholeRequest {
     /// All of them.
     pub(crate) bytes: Vec<u8>,
-    /// How many are the head.
+    /// The length of the head.
     pub(crate) head_bytes: usize,
 }
 
@@ -112,7 +112,7 @@ impl<S: Default> User<S> {
         }
     }
 
-    /// Forgets the connection and what was about it.
+    /// Resets the connection and its state.
     pub(crate) fn forget_connection(&mut self) {
         self.socket = None;
         self.tunnel = Tunnel::None;

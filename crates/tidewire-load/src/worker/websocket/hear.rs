@@ -3,12 +3,13 @@
 use rand::Rng;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::frame::{OpCode, ProtocolError, write_close, write_frame};
+use tidewire_wire::frame::{OpCode, ProtocolError};
 use tidewire_wire::message::{Compressed, Event, Input};
 
 use super::Lab;
 use super::pings::TOKEN_BYTES;
 use crate::accounting::failure::Failure;
+use crate::worker::control::ControlFrames;
 use crate::worker::websocket::profile::{Heard, Profile, hear, learn, read_error, write_pong};
 use crate::worker::websocket::session::{Session, State, Talk};
 
@@ -60,7 +61,8 @@ impl Lab {
                 return at;
             }
             let mut input = Input::new(rest);
-            match reader.read(&mut input) {
+            let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
+            match talk.control.receive(reader, &mut input, &mut frames) {
                 Ok(Some(event)) => self.handle_event(io, talk, event),
                 Ok(None) => return at,
                 Err(error) => {
@@ -77,7 +79,8 @@ impl Lab {
         let all = data.len();
         let mut input = Input::new(data);
         loop {
-            match reader.read(&mut input) {
+            let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
+            match talk.control.receive(reader, &mut input, &mut frames) {
                 Ok(Some(event)) => {
                     let ends_message =
                         !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
@@ -106,8 +109,8 @@ impl Lab {
     /// Ends a connection whose peer has broken the rules.
     fn end_by_fault(&mut self, io: &mut Io, talk: &mut Talk, code: CloseCode) {
         talk.fate = Some(Failure::Protocol);
-        let mask = Some(self.random.random());
-        write_close(&mut talk.out.controls, Some(code), "", mask);
+        let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
+        talk.control.fail(code, "", &mut frames);
         talk.out.pump(io, talk.id, None, usize::MAX);
         io.close(talk.id);
     }
@@ -128,10 +131,7 @@ impl Lab {
             // A heartbeat that RFC 6455, section 5.5.3, allows: it answers nothing, and cannot seem to.
             Event::Pong([]) => {}
             Event::Pong(payload) => self.handle_pong(io, talk, token_of(payload)),
-            Event::Ping(payload) => {
-                let mask = Some(self.random.random());
-                write_frame(&mut talk.out.controls, OpCode::Pong, payload, mask);
-            }
+            Event::Ping(_) => {}
             Event::Close(code, _) => self.handle_close_frame(io, talk, code),
         }
     }
@@ -208,8 +208,6 @@ impl Lab {
             return;
         }
         talk.fate = Some(code.map_or(Failure::Closed, |code| Failure::ClosedWith(code.value())));
-        let mask = Some(self.random.random());
-        write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
         talk.out.pump(io, talk.id, None, usize::MAX);
         io.close(talk.id);
     }

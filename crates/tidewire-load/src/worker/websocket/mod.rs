@@ -20,16 +20,16 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
 use rand::rngs::{SmallRng, StdRng};
-use rand::{Rng, SeedableRng};
 use tidewire_net::{Closed, ConnectionId, Handler, Io, SPIN};
 use tidewire_wire::close::CloseCode;
-use tidewire_wire::frame::write_close;
 
 use crate::accounting::failure::{Failure, Failures};
 use crate::accounting::live::LiveCell;
 use crate::accounting::outcome::ServerFacts;
 use crate::worker;
+use crate::worker::control::ControlFrames;
 use crate::worker::meter::Spin;
 use crate::worker::order::{Command, Outcome, Setup};
 use crate::worker::websocket::session::{Pump, Session, State, Talk, Task};
@@ -175,8 +175,8 @@ impl Worker {
                 continue;
             }
             talk.state = State::Closing;
-            let mask = Some(self.lab.random.random());
-            write_close(&mut talk.out.controls, Some(CloseCode::NORMAL), "", mask);
+            let mut frames = ControlFrames::new(&mut self.lab.random, &mut talk.out.controls);
+            talk.control.close(Some(CloseCode::NORMAL), "", &mut frames);
             io.set_timer(
                 talk.id,
                 io.now().monotonic_ms + self.lab.setup.timeouts.close_ms,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::connection::Control;
 use tidewire_wire::message::MessageReader;
 
 use crate::accounting::failure::Failure;
@@ -25,6 +26,8 @@ pub(crate) struct Talk {
     /// Its number in the fleet, counted from 0.
     pub(crate) number: usize,
     pub(crate) state: State,
+    /// Answers control frames, and keeps the state of the closing handshake.
+    pub(crate) control: Control,
     /// Whether the reader has nothing to remember, so that replies can be taken without it.
     pub(crate) reads_plainly: bool,
     /// The key that both sides have agreed on.
@@ -290,6 +293,7 @@ impl Session {
             id,
             number: opening.number,
             state: State::Connecting,
+            control: Control::default(),
             reads_plainly: profile == Profile::Raw,
             channel: None,
             fate: None,
