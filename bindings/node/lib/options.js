@@ -46,32 +46,10 @@ function read(options) {
   return { text: JSON.stringify(engine), limits };
 }
 
-/** Refuses a name, with the nearest that exists. */
+/** The words that refuse a name, with the nearest that exists. */
 function unknown(name, known) {
-  let nearest;
-  let least = Math.max(2, name.length / 3);
-  for (const candidate of known) {
-    const distance = distanceOf(name, candidate);
-    if (distance <= least) {
-      least = distance - 1;
-      nearest = candidate;
-    }
-  }
-  return `unknown option ${name}${nearest === undefined ? "" : `: did you mean ${nearest}?`}`;
-}
-
-/** How many letters have to be changed, added or removed to come from one word to the other. */
-function distanceOf(one, other) {
-  const [a, b] = [one.toLowerCase().replaceAll("_", ""), other.toLowerCase()];
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next[j] = Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1));
-    }
-    row = next;
-  }
-  return row[b.length];
+  const nearest = native.nearestName(name, [...known]);
+  return `unknown option ${name}${nearest === null ? "" : `: did you mean ${nearest}?`}`;
 }
 
 /** Writes to the console. */

@@ -49,6 +49,10 @@ class Server {
   #ending;
   /** Who receives by `batches`. */
   #receiver;
+  /** Whether somebody has: then what arrives waits for the next one. */
+  #isManual = false;
+  /** What a loop over messages has left of its last batch. */
+  #rest = { batch: [], next: 0 };
   #isPumpDue = false;
   #yieldAt = 0;
   #payloads = new Payloads();
@@ -131,7 +135,7 @@ class Server {
     const left = await action();
     // The engine's threads may have called before they ended, or not.
     this.#wake();
-    if (this.#receiver === undefined) {
+    if (!this.#isManual) {
       await within(this.#finished.promise, this.#limits.stopTimeoutMs);
       await this.#settle();
     }
@@ -210,7 +214,7 @@ class Server {
   }
 
   #add(type, handler, replies) {
-    if (this.#receiver !== undefined) throw new TidewireError(BOTH, { code: "RECEIVING" });
+    if (this.#isManual) throw new TidewireError(BOTH, { code: "RECEIVING" });
     this.#handlers.add(type, handler, replies);
     if (this.state === "running") this.#route();
     return this;
@@ -229,6 +233,7 @@ class Server {
       throw new TidewireError("the batches of this server are received already", { code: "RECEIVING" });
     }
     this.#receiver = { waiting: undefined };
+    this.#isManual = true;
     return {
       next: () => this.#nextBatch(),
       return: async (value) => {
@@ -244,7 +249,22 @@ class Server {
 
   /** Each message, until the server has stopped. */
   async *[Symbol.asyncIterator]() {
-    for await (const batch of this.batches()) yield* batch;
+    const batches = this.batches();
+    try {
+      for (;;) {
+        // Who breaks off finds the rest of the batch the next time.
+        while (this.#rest.next < this.#rest.batch.length) {
+          const message = this.#rest.batch.at(this.#rest.next);
+          this.#rest.next += 1;
+          yield message;
+        }
+        const { done, value: batch } = await batches.next();
+        if (done) return;
+        this.#rest = { batch, next: 0 };
+      }
+    } finally {
+      await batches.return();
+    }
   }
 
   async #nextBatch() {
@@ -288,7 +308,7 @@ class Server {
 
   /** Receives and calls handlers, for a time. */
   #pump() {
-    if (this.#isPumpDue || this.#isFinished) return;
+    if (this.#isPumpDue || this.#isFinished || this.#isManual) return;
     const until = performance.now() + SLICE_MS;
     const outbox = this.#outbox;
     outbox.isHeld = true;

@@ -9,12 +9,19 @@ mod jwt;
 use crate::errors::invalid_message;
 use napi::bindgen_prelude::{Buffer, BufferSlice};
 use napi_derive::napi;
+use tidewire_engine::settings::nearest;
 use tidewire_wire::format::{json_to_msgpack, msgpack_to_json};
 
 /// The version of the package.
 #[napi]
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// The known name that is most like `name`, if one is alike.
+#[napi]
+pub fn nearest_name(name: String, known: Vec<String>) -> Option<String> {
+    nearest(&name, known.iter().map(String::as_str)).map(str::to_owned)
 }
 
 /// JSON text with the value of a MessagePack text.

@@ -3,6 +3,9 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import fs from "node:fs";
+import os from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -206,6 +209,40 @@ test("worker threads have servers of their own, and may be ended at any time", a
     console.log(ports.size);
   `);
   assert.deepEqual([stdout.trim(), stderr, code], ["3", "", 0]);
+});
+
+test("processes of a cluster cannot share a port, and say so", async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const file = path.join(folder, "cluster.mjs");
+  fs.writeFileSync(
+    file,
+    `import cluster from "node:cluster";
+    import { Server } from ${JSON.stringify(INDEX)};
+    const start = async (port) => {
+      const server = new Server({ port, noAuth: true, shards: 2 });
+      await server.start();
+      return server;
+    };
+    if (cluster.isPrimary) {
+      const first = cluster.fork({ PORT: "0" });
+      first.once("message", (port) => {
+        const second = cluster.fork({ PORT: String(port) });
+        second.once("message", (words) => {
+          console.log(words);
+          first.kill();
+          second.kill();
+        });
+      });
+    } else {
+      start(Number(process.env.PORT)).then(
+        (server) => process.send(server.address.port),
+        (error) => process.send(error.name),
+      );
+    }`,
+  );
+  const { stdout, code } = await program(undefined, { file });
+  assert.deepEqual([stdout.trim(), code], ["AddressError", 0]);
 });
 
 test("an unclosed server that nobody holds is collected if it was not started", async () => {

@@ -66,6 +66,21 @@ test("batches have what was received, in order", async (t) => {
   assert.deepEqual([...kinds].sort(), ["connect", "disconnect", "message"]);
 });
 
+test("who leaves a loop over batches finds the next ones the next time", async (t) => {
+  const server = await serve(t, { protocol: "raw" });
+  const client = await Client.connect(t, server.url);
+  const texts = [];
+  for (let number = 0; number < 20; number++) {
+    client.send(String(number));
+    for await (const message of server) {
+      if (message.kind !== "message") continue;
+      texts.push(message.text);
+      if (texts.length === number + 1) break;
+    }
+  }
+  assert.deepEqual(texts, [...Array(20).keys()].map(String));
+});
+
 test("messages that are kept stay what they were", async (t) => {
   const server = await serve(t, { protocol: "raw" });
   const kept = [];
