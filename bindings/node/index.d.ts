@@ -1,9 +1,9 @@
 // The types of the package; index.d.mts has the same for `import`.
 
 import * as jwt from "./jwt.js";
-import type { ServerOptions, TopicRule } from "./server-options.js";
+import type { EngineOptions, TopicRule } from "./server-options.js";
 
-export type { ServerOptions, TopicRule };
+export type { EngineOptions, TopicRule };
 export * from "./load.js";
 export { jwt };
 
@@ -155,6 +155,29 @@ export class Batch implements Iterable<Message> {
   entries(): IterableIterator<[number, Message]>;
   [Symbol.iterator](): IterableIterator<Message>;
 }
+
+/** The options of the handlers. `null` is the default of each. */
+export interface HandlerOptions {
+  /** Handlers that may wait at once; at the limit nothing more is received. Default 256. */
+  handlersMax?: number | null;
+  /** Messages that may wait for an earlier one of their connection. Default 1024. */
+  waitingMax?: number | null;
+  /** The same in bytes of these messages. Default 16 MiB. */
+  waitingBytesMax?: number | null;
+  /** A handler that waits for longer is given up, and its client is told. By default none is. */
+  handlerTimeoutMs?: number | null;
+  /** With `false` messages of one connection are handled at once, too. Default true. */
+  keepOrder?: boolean | null;
+  /** A handler that keeps the event loop for so long is told in the log; 0 for never. Default 250. */
+  blockedWarningMs?: number | null;
+  /** How long handlers have to end after the server has stopped. Default 5000. */
+  stopTimeoutMs?: number | null;
+  /** Where errors of handlers and warnings go. Default the console, without `debug`. */
+  log?: (level: "error" | "warn" | "debug", message: string, error?: unknown) => void;
+}
+
+/** The options of a server: those of the engine, and those of its handlers. */
+export interface ServerOptions extends EngineOptions, HandlerOptions {}
 
 export interface Published {
   /** Its number in its topic, from 1; `undefined` if the topic keeps no history. */

@@ -1,329 +1,418 @@
-// The types of the options of a server.
+// Generated from options/*.toml by `cargo xtask options`. Do not edit.
 
-import type { Priority } from "./index.js";
-
+/** What is kept of the topics that match a pattern. */
 export interface TopicRule {
   /** A topic's name, or a pattern such as `orders.*` and `orders.>`. */
   pattern: string;
-  /** Publications kept of each topic. */
-  historyPublications?: number;
-  /** The same in bytes. Default 4 MiB. */
-  historyBytes?: number;
-  /** Only publications younger than this are kept, in seconds; 0 for any age. Default 0. */
-  historyAgeS?: number;
-  /** Subscribers get the newest publication at once. Default false. */
-  lastValue?: boolean;
-  /** Subscribers are told who else is there. Default false. */
-  presence?: boolean;
-  /** What happens to a subscription that lags. Default `disconnect`. */
-  overload?: "disconnect" | "conflate" | "drop_oldest";
-  priority?: Priority;
+  /** Publications kept of each topic; 0 keeps none, but they are numbered. Default: no history. */
+  historyPublications?: number | null;
+  /** Size of the publications kept of each topic. Default: 4194304 (4 MiB). */
+  historyBytes?: number | null;
+  /** How long a publication is kept; 0 for any time. Default: 0. */
+  historyAgeS?: number | null;
+  /** A new subscriber gets the newest publication at once. Default: false. */
+  lastValue?: boolean | null;
+  /** Subscribers are told who else is present. Default: false. */
+  presence?: boolean | null;
+  /**
+   * The priority of publications: 1, 3, 5, 8 or 10. The highest one is sent first to a client
+   * that lags. Default: 5.
+   */
+  priority?: 1 | 3 | 5 | 8 | 10 | null;
+  /**
+   * What happens to a lagging subscription that does not choose a policy itself. Default:
+   * "disconnect".
+   */
+  overload?: "disconnect" | "conflate" | "drop_oldest" | null;
 }
 
-type Texts = string | string[];
-
 /**
- * The options of a server: those of `tidewire serve`, in camelCase, and of its handlers. `null` is the
- * default of each.
+ * The options of the engine, with the names and units of `tidewire serve` in camelCase. `null` is the default of each.
+ *
+ * Protocol version 1 needs a key to check tokens with (`jwtSecret`, `jwtSecretFile` or `jwtPublicKey`), or `noAuth: true`.
+ * Limits hold per connection unless their description says otherwise.
  */
-export interface ServerOptions {
-  /** Where clients connect, such as `0.0.0.0:5006`; instead of `host` and `port`. */
+export interface EngineOptions {
+  /** The address where clients connect; port 0 selects a free port. Default: "127.0.0.1:5006". */
   listen?: string | null;
-  /** The address to listen on, `0.0.0.0` for all. Default `127.0.0.1`. */
+  /** The address to listen on, `0.0.0.0` for all; instead of `listen`. Default: "127.0.0.1". */
   host?: string | null;
-  /** The port; 0 takes a free one. Default 5006. */
+  /** The port to listen on; 0 selects a free port. Instead of `listen`. Default: 5006. */
   port?: number | null;
-  /** Where /health, /ready, /metrics and /stats are answered, without authentication, and the HTTP API. */
+  /**
+   * The address of the operations listener: /health, /ready, /metrics and /stats without
+   * authentication, and the HTTP API. Default: no operations listener.
+   */
   opsListen?: string | null;
-  /** A file with the key of the HTTP API, at least 16 visible letters; without it the API is off. */
-  apiKeyFile?: string | null;
-  /** The key of the HTTP API itself. */
+  /**
+   * The key of the HTTP API, at least 16 visible ASCII characters. On the command line other
+   * users of the machine can see it. Default: no HTTP API.
+   */
   apiKey?: string | null;
-  /** Event loops, each with a thread of its own. Default one per core. */
+  /**
+   * A file with the key of the HTTP API, at least 16 visible ASCII characters. Default: no HTTP
+   * API.
+   */
+  apiKeyFile?: string | null;
+  /** Event loops, each on a thread of its own. Default: one per core. */
   shards?: number | null;
   /**
-   * What is spoken inside the WebSocket: Tidewire's protocol version 1, which wants a token unless
-   * `noAuth` is given, or plain messages for any client. Default `"v1"`.
+   * The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token
+   * unless `noAuth` is set, or plain messages for any client. Default: "v1".
    */
   protocol?: "v1" | "raw" | null;
-  /** Paths that take connections, or `any`. Default `/ws` and `/wse`. */
-  path?: Texts | null;
-  /** Origins of web pages that may connect besides those of the same host, or `any`. */
-  origin?: Texts | null;
-  /** Subprotocols that are confirmed to clients that offer them; the client's first if none is given. */
-  subprotocol?: Texts | null;
+  /** The paths that accept connections, or `any`. Default: ["/ws", "/wse"]. */
+  path?: string | string[] | null;
   /**
-   * Names by which the server may be called, such as `app.example.com` or `*.example.com`, or `any`.
-   * Default any, but none for web pages on a loopback address without authentication.
+   * Origins of web pages that may connect besides those of the same host, or `any`. Default:
+   * the same host.
    */
-  allowHost?: Texts | null;
-  /** Proxies that are believed when they tell whom they forward, such as `10.0.0.0/8`. */
-  trustedProxy?: Texts | null;
-  /** The header line that they write. Default `"x-forwarded-for"`. */
-  forwardedHeader?: "x-forwarded-for" | "forwarded" | null;
-  /** A file with the certificate chain, PEM; with `tlsKey` it turns TLS on. */
-  tlsCertificate?: string | null;
-  /** The certificate's private key, PEM. */
-  tlsKey?: string | null;
-  /** Sessions in all; the next one gets HTTP 503. Default 1000000. */
-  connectionsMax?: number | null;
+  origin?: string | string[] | null;
   /**
-   * Connections in the opening handshake that are read, in all; past it, the address with the most gives
-   * way. Default 512.
+   * Subprotocols of the application: the first one that a client offers is confirmed. Default:
+   * the client's first offer.
    */
-  handshakesMax?: number | null;
+  subprotocol?: string | string[] | null;
   /**
-   * The same of one address (IPv6: of a /64); further ones wait for those of their own address. Default
-   * 256.
+   * The secret of HS256 tokens, at least 32 bytes. On the command line other users of the
+   * machine can see it. Default: no secret.
    */
-  handshakesPerAddressMax?: number | null;
-  /** Connections that wait so, in all. Default 16384. */
-  handshakesParkedMax?: number | null;
-  /** Time for the opening handshake, TLS included. Default 10000. */
-  handshakeTimeoutMs?: number | null;
-  /** Size of the head of the upgrade request. Default 16384. */
-  requestHeadBytesMax?: number | null;
-  /** Size of a message, also when inflated. Default 1048576. */
-  messageBytesMax?: number | null;
-  /** Messages that may come at once; 0 for no rate limit. Default 100000. */
-  rateLimitCapacity?: number | null;
-  /** Messages a second that may come in the long run. Default 10000. */
-  rateLimitRefillPerS?: number | null;
-  /**
-   * Messages that may have to be refused in `errorsWindowMs` before the connection is closed; 0 for no
-   * limit. Default 50.
-   */
-  errorsMax?: number | null;
-  /** The time in which so many errors are forgotten. Default 10000. */
-  errorsWindowMs?: number | null;
-  /** What may wait to be sent before the connection is closed. Default 16777216. */
-  outboxBytesMax?: number | null;
-  /**
-   * What may wait for all connections together, in bytes; past it a connection for which more than 64
-   * KiB wait is closed. Default 1 GiB.
-   */
-  outboxesBytesMax?: number | null;
-  /** What may wait to be sent before nothing more is read. Default 1048576. */
-  outboxPauseBytes?: number | null;
-  /**
-   * What the kernel may hold unread of a connection that sends fast; 0 leaves it to the kernel. Default
-   * 4194304.
-   */
-  receiveBufferBytesMax?: number | null;
-  /**
-   * The same of all connections together; each gets an equal part, but at least 64 KiB. Default
-   * 1073741824.
-   */
-  receiveBuffersBytesMax?: number | null;
-  /** Time between the server's pings. Default 25000. */
-  pingIntervalMs?: number | null;
-  /** Silence after which a connection is closed. Default 60000. */
-  idleTimeoutMs?: number | null;
-  /** Time a peer has to answer a close. Default 5000. */
-  closeTimeoutMs?: number | null;
-  /** Time that an event loop may take for one turn before it counts as stuck. Default 5000. */
-  shardStallMs?: number | null;
-  /** Wait that a client is told that finds the server full. Default 5. */
-  retryAfterS?: number | null;
-  /** How long the application has to answer a call of a client. Default 10000. */
-  callTimeoutMs?: number | null;
-  /** Calls that may be open at once, in each direction. Default 100. */
-  callsPerConnectionMax?: number | null;
-  /**
-   * Milliseconds of each second that the requests of one user or, without tokens, of one address may
-   * keep an event loop busy; 0 for no limit. Default 500.
-   */
-  ownerWorkMsPerS?: number | null;
-  /** Drop messages for the application whose `id` has come before from the same user. */
-  deduplicate?: boolean | null;
-  /** Ids remembered for that, in all. Default 50000. */
-  intakeIdsMax?: number | null;
-  /** Producers (those who number their messages) that are remembered, in all. Default 10000. */
-  producersMax?: number | null;
-  /** How long a producer without a connection is remembered. Default 3600000. */
-  producerTtlMs?: number | null;
-  /**
-   * Sessions that each event loop closes in a second of a drain; 0 for all in half of
-   * `drain_timeout_ms`. Default 0.
-   */
-  drainRatePerS?: number | null;
-  /**
-   * Clients that have to leave are told to come back after a random time of up to so long; 0 to tell
-   * nothing. Default 5000.
-   */
-  reconnectSpreadMs?: number | null;
-  /** The secret of HS256 tokens, 32 bytes or more. */
   jwtSecret?: string | null;
-  /** A file with that secret. */
+  /** A file with the secret of HS256 tokens. Default: no file. */
   jwtSecretFile?: string | null;
-  /** A file with the public key of tokens, PEM; with `jwtAlgorithm`. */
+  /** A file with the public key of tokens, PEM; needs `jwtAlgorithm`. Default: no file. */
   jwtPublicKey?: string | null;
-  /** What the public key is for. */
+  /** The algorithm of the public key. Default: none. */
   jwtAlgorithm?: "rs256" | "es256" | "eddsa" | null;
-  /** Accept only tokens that name this key (`kid`). */
+  /** Accept only tokens that name this key (`kid`). Default: any key. */
   jwtKeyId?: string | null;
-  /** During rotation: the secret before, still accepted. */
+  /** During rotation: the previous secret, still accepted. Default: no secret. */
   jwtPreviousSecret?: string | null;
-  /** A file with that secret. */
+  /** During rotation: a file with the previous secret, still accepted. Default: no file. */
   jwtPreviousSecretFile?: string | null;
-  /** During rotation: a file with the public key before, still accepted. */
+  /**
+   * During rotation: a file with the previous public key, PEM, still accepted. Default: no
+   * file.
+   */
   jwtPreviousPublicKey?: string | null;
-  /** What that public key is for. */
+  /** The algorithm of the previous public key. Default: that of `jwt_algorithm`. */
   jwtPreviousAlgorithm?: "rs256" | "es256" | "eddsa" | null;
-  /** The `kid` of the previous key. */
+  /** The name of the previous key (`kid`). Default: any key. */
   jwtPreviousKeyId?: string | null;
-  /** What the claim `iss` has to be. */
+  /** The value that the claim `iss` must have. Default: not checked. */
   jwtIssuer?: string | null;
-  /** What the claim `aud` has to be or contain. */
+  /** The value that the claim `aud` must have or contain. Default: not checked. */
   jwtAudience?: string | null;
-  /** How far the clocks of signer and server may be apart. Default 5. */
+  /** The largest difference between the clocks of signer and server. Default: 5. */
   jwtLeewayS?: number | null;
   /**
-   * How long a session goes on after its token has expired, so that a new token that is late can still
-   * come; at least `jwtLeewayS`. Then it ends with close code 4401. Default 10.
+   * How long a session continues after its token has expired, so that a late new token can
+   * still arrive; at least `jwtLeewayS`. Then the session ends with the error TOKEN_EXPIRED and
+   * close code 4401. Default: 10.
    */
   tokenGraceS?: number | null;
   /**
-   * How long before that a client is told that its token expires; of a token that is good for less than
-   * twice as long, half of that. 0 for never. Default 60.
+   * How long before its token expires a client is warned; for a token that is valid for less
+   * than twice this time, half of the token's time. 0 for no warning. Default: 60.
    */
   tokenWarningS?: number | null;
-  /** Sessions go on when their token has expired. */
+  /** Sessions continue when their token has expired. Default: false. */
   keepExpiredSessions?: boolean | null;
-  /** The cookie that may hold the token. Default `access_token`. */
+  /** The cookie that may hold the token. Default: "access_token". */
   cookieName?: string | null;
-  /** The query parameter that may hold the token. */
+  /** The query parameter that may hold the token. Default: none. */
   tokenQueryParameter?: string | null;
-  /** A subprotocol with this prefix may hold the token in its rest. */
+  /** A subprotocol that begins with this prefix may hold the token in its rest. Default: none. */
   tokenSubprotocolPrefix?: string | null;
-  /** Let everyone in. */
+  /** Everybody may connect, without a token. Default: false. */
   noAuth?: boolean | null;
   /**
-   * Tell a bad token by an error message and close code 4401 after the upgrade, where a browser can read
-   * it, instead of HTTP 401.
+   * A bad token is reported by an error message and close code 4401 after the upgrade, where a
+   * browser can read it, instead of by HTTP 401. Default: false.
    */
   authFailureAfterUpgrade?: boolean | null;
+  /** A file with the certificate chain, PEM; with `tlsKey` it enables TLS. Default: no TLS. */
+  tlsCertificate?: string | null;
+  /** A file with the certificate's private key, PEM. Default: no TLS. */
+  tlsKey?: string | null;
   /**
-   * permessage-deflate for clients that offer it: with the event loops' own compressors, or with a
-   * memory of what each connection said before (340 to 430 KB of it). Default `"off"`.
+   * Names by which clients may address the server besides addresses and localhost, such as
+   * `app.example.com` or `*.example.com`, or `any`. Default: any; on a loopback address without
+   * authentication none for web pages.
    */
-  deflate?: "off" | "shared" | "per-connection" | null;
-  /** 1 (fastest) to 9 (smallest), also of messages sent as `C:`. Default 1. */
-  compressionLevel?: number | null;
-  /** Shorter messages are not compressed. Default 1024. */
-  compressionThresholdBytes?: number | null;
-  /** How far back compressed messages refer, as a power of two. Default 15. */
-  deflateWindowBits?: number | null;
-  /** Whether clients can encrypt their messages, or must. Default `"off"`. */
+  allowHost?: string | string[] | null;
+  /**
+   * Proxies, such as `10.0.0.0/8`, from which the server accepts the client's address: by a
+   * PROXY header (version 1 or 2) or by a header line. Default: none.
+   */
+  trustedProxy?: string | string[] | null;
+  /** The header line that trusted proxies write. Default: "x-forwarded-for". */
+  forwardedHeader?: "x-forwarded-for" | "forwarded" | null;
+  /** Whether clients can encrypt their messages, or must. Default: "off". */
   encryption?: "off" | "optional" | "required" | null;
   /**
-   * A file with the private key, PEM (PKCS#8, P-256), by which clients tell this server from somebody in
-   * between.
+   * A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
+   * recognize this server. Default: none.
    */
   identityKey?: string | null;
-  /** The secret that signatures of messages are checked with, at least 32 bytes. */
+  /**
+   * The secret that signatures of messages are checked with, at least 32 bytes. On the command
+   * line other users of the machine can see it. Default: signatures are not checked.
+   */
   signatureSecret?: string | null;
-  /** Check the signatures of messages with the secret in this file, at least 32 bytes. */
+  /**
+   * A file with the secret that signatures of messages are checked with, at least 32 bytes.
+   * Default: signatures are not checked.
+   */
   signatureSecretFile?: string | null;
-  /** A file with the ECDSA key, PEM (P-256), that signatures of messages are checked with. */
+  /**
+   * A file with the ECDSA public key, PEM (P-256), that signatures of messages are checked
+   * with. Default: signatures are not checked.
+   */
   signaturePublicKey?: string | null;
-  /** Refuse messages without a signature. */
+  /** Reject messages without a signature. Default: false. */
   requireSignatures?: boolean | null;
-  /** Clients may subscribe to everything, publish everywhere and see who is present. */
+  /**
+   * permessage-deflate for clients that offer it: `shared` uses one compressor per event loop
+   * and no memory per connection; `per-connection` refers to earlier messages and uses 340 to
+   * 430 KB per connection. Default: "off".
+   */
+  deflate?: "off" | "shared" | "per-connection" | null;
+  /**
+   * The compression level, from 1 (fastest) to 9 (smallest), also of messages sent as `C:`.
+   * Default: 1.
+   */
+  compressionLevel?: number | null;
+  /** Messages shorter than this are not compressed. Default: 1024 (1 KiB). */
+  compressionThresholdBytes?: number | null;
+  /** The size of the compression window as a power of two. Default: 15. */
+  deflateWindowBits?: number | null;
+  /**
+   * Drop messages for the application whose `id` was already received from the same user or,
+   * without authentication, on the same connection. Default: false.
+   */
+  deduplicate?: boolean | null;
+  /** Message ids remembered for `deduplicate`, for the whole server. Default: 50000. */
+  intakeIdsMax?: number | null;
+  /**
+   * Producers (clients that number their messages) that are remembered, for the whole server.
+   * Default: 10000.
+   */
+  producersMax?: number | null;
+  /** How long a producer without a connection is remembered. Default: 3600000. */
+  producerTtlMs?: number | null;
+  /**
+   * Sessions that each event loop closes per second of a drain; 0 to close all of them in the
+   * first half of the drain's timeout. Default: 0.
+   */
+  drainRatePerS?: number | null;
+  /**
+   * During a drain each client is told to reconnect after a random time of at most this length;
+   * 0 to tell it nothing. Default: 5000.
+   */
+  reconnectSpreadMs?: number | null;
+  /** Sessions of the whole server; the next client gets HTTP 503. Default: 1000000. */
+  connectionsMax?: number | null;
+  /**
+   * Pending handshakes that the whole server reads; past it, a new connection replaces the
+   * oldest one of the address that has the most. Default: 512.
+   */
+  handshakesMax?: number | null;
+  /**
+   * Pending handshakes that the server reads per address (IPv6: per /64); further ones wait for
+   * those of their own address. Default: 256.
+   */
+  handshakesPerAddressMax?: number | null;
+  /**
+   * Connections of the whole server that wait to begin their handshake; past it, the oldest one
+   * of the address that has the most is closed. Default: 16384.
+   */
+  handshakesParkedMax?: number | null;
+  /** Time for the opening handshake, TLS included. Default: 10000. */
+  handshakeTimeoutMs?: number | null;
+  /**
+   * Size of the head of the upgrade request; more than 32 KiB counts as 32 KiB. Default: 16384
+   * (16 KiB).
+   */
+  requestHeadBytesMax?: number | null;
+  /** Size of a received message, also after decompression. Default: 1048576 (1 MiB). */
+  messageBytesMax?: number | null;
+  /** Messages that a client may send in one burst; 0 for no rate limit. Default: 100000. */
+  rateLimitCapacity?: number | null;
+  /** Messages per second that a client may send in the long run. Default: 10000. */
+  rateLimitRefillPerS?: number | null;
+  /**
+   * Rejected messages within `errorsWindowMs` after which the connection is closed with code
+   * 4430; 0 for no limit. Default: 50.
+   */
+  errorsMax?: number | null;
+  /** The time in which the server forgets `errorsMax` rejected messages, evenly. Default: 10000. */
+  errorsWindowMs?: number | null;
+  /** Data that waits to be sent; past it the connection is closed. Default: 16777216 (16 MiB). */
+  outboxBytesMax?: number | null;
+  /**
+   * Data that waits to be sent, for the whole server; past it a connection for which more than
+   * 64 KiB wait is closed. Default: 1073741824 (1 GiB).
+   */
+  outboxesBytesMax?: number | null;
+  /**
+   * Data that waits to be sent; past it the server stops reading the connection. More than half
+   * of `outboxBytesMax` counts as half. Default: 1048576 (1 MiB).
+   */
+  outboxPauseBytes?: number | null;
+  /**
+   * Data that the kernel buffers for a connection that sends fast; 0 leaves it to the kernel.
+   * Default: 4194304 (4 MiB).
+   */
+  receiveBufferBytesMax?: number | null;
+  /**
+   * Data that the kernel buffers for all connections together; each gets an equal part, but at
+   * least 64 KiB. Default: 1073741824 (1 GiB).
+   */
+  receiveBuffersBytesMax?: number | null;
+  /**
+   * Time between two pings of the server: of RFC 6455 and, in protocol version 1, messages.
+   * Default: 25000.
+   */
+  pingIntervalMs?: number | null;
+  /** Silence after which a connection is closed. Default: 60000. */
+  idleTimeoutMs?: number | null;
+  /** Time that a peer has to answer a close. Default: 5000. */
+  closeTimeoutMs?: number | null;
+  /** Time that an event loop may take for one turn before it counts as stuck. Default: 5000. */
+  shardStallMs?: number | null;
+  /** When the server is full: how long a client is told to wait. Default: 5. */
+  retryAfterS?: number | null;
+  /**
+   * Time that the application has to answer a call of a client; more than a day counts as a
+   * day. Default: 10000.
+   */
+  callTimeoutMs?: number | null;
+  /** Open calls in each direction. Default: 100. */
+  callsPerConnectionMax?: number | null;
+  /**
+   * Milliseconds of each second for which the requests of one user or, without authentication,
+   * of one address may keep an event loop busy; 0 for no limit. Default: 500.
+   */
+  ownerWorkMsPerS?: number | null;
+  /**
+   * Clients may subscribe to every topic, publish to it and see who is present; for trials.
+   * Default: false.
+   */
   topicsOpen?: boolean | null;
   /**
-   * Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`, with
-   * `{sub}` for the user's name.
+   * Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
+   * with `{sub}` for the user's name. Default: none.
    */
-  clientSubscribeAllow?: Texts | null;
-  /** Topics that clients may not subscribe to, though they be allowed. */
-  clientSubscribeDeny?: Texts | null;
-  /** Topics that clients may publish to. */
-  clientPublishAllow?: Texts | null;
-  /** Topics that clients may not publish to, though they be allowed. */
-  clientPublishDeny?: Texts | null;
-  /** Topics of which clients may ask who is present. */
-  clientPresenceAllow?: Texts | null;
-  /** Topics of which clients may not ask who is present, though they be allowed. */
-  clientPresenceDeny?: Texts | null;
-  /** Topics of which clients may be members of queue groups, if they may subscribe to them. */
-  clientQueueGroupAllow?: Texts | null;
-  /** Topics of which clients may not be members of queue groups, though they be allowed. */
-  clientQueueGroupDeny?: Texts | null;
+  clientSubscribeAllow?: string | string[] | null;
   /**
-   * The claim of a token with rules for its user, in place of those above; empty to look at none.
-   * Default `topics`.
+   * Topics that clients may not subscribe to, even if they are allowed elsewhere. Default:
+   * none.
+   */
+  clientSubscribeDeny?: string | string[] | null;
+  /** Topics that clients may publish to. Default: none. */
+  clientPublishAllow?: string | string[] | null;
+  /** Topics that clients may not publish to, even if they are allowed elsewhere. Default: none. */
+  clientPublishDeny?: string | string[] | null;
+  /** Topics of which clients may ask who is present. Default: as for subscribing. */
+  clientPresenceAllow?: string | string[] | null;
+  /**
+   * Topics of which clients may not ask who is present, even if they are allowed elsewhere.
+   * Default: as for subscribing.
+   */
+  clientPresenceDeny?: string | string[] | null;
+  /**
+   * Topics of which clients may join queue groups, if they may subscribe to them. Default:
+   * none.
+   */
+  clientQueueGroupAllow?: string | string[] | null;
+  /**
+   * Topics of which clients may not join queue groups, even if they are allowed elsewhere.
+   * Default: none.
+   */
+  clientQueueGroupDeny?: string | string[] | null;
+  /**
+   * The claim of a token that holds its user's own access rules, which replace those above;
+   * empty to ignore claims. Default: "topics".
    */
   topicAccessClaim?: string | null;
-  /** Keep so many publications of each of these topics: `{ "orders.>": 1000 }`. */
+  /**
+   * Topics whose newest publications are kept, and how many of each topic, such as
+   * `orders.>=1000`. Default: none.
+   */
   history?: Record<string, number> | string[] | null;
-  /** Tell the subscribers of these topics who else is there. */
-  presence?: Texts | null;
-  /** What is kept of which topics, in detail; the first rule whose pattern matches counts. */
+  /** Topics whose subscribers are told who else is present. Default: none. */
+  presence?: string | string[] | null;
+  /**
+   * What is kept of which topics, in detail; the first rule whose pattern matches a topic
+   * applies. Default: none.
+   */
   topicRules?: TopicRule[] | null;
-  /** Topics and patterns that one connection may have. Default 10000. */
+  /** Topics and patterns that one connection may subscribe to. Default: 10000. */
   subscriptionsPerConnectionMax?: number | null;
-  /** Subscribers of one topic on one shard. Default 1000000. */
+  /** Estimated memory for the subscriptions of one connection. Default: 16777216 (16 MiB). */
+  subscriptionBytesPerConnectionMax?: number | null;
+  /**
+   * Estimated memory for the subscriptions of one user or, without authentication, of one
+   * address. Default: 268435456 (256 MiB).
+   */
+  subscriptionBytesPerOwnerMax?: number | null;
+  /** Estimated memory for all subscriptions. Default: 2147483648 (2 GiB). */
+  subscriptionBytesMax?: number | null;
+  /** Patterns that one connection may subscribe to. Default: 256. */
+  patternsPerConnectionMax?: number | null;
+  /** Subscribers of one topic per event loop. Default: 1000000. */
   subscribersPerTopicMax?: number | null;
-  /** The payload of a publication. Default 1048576. */
+  /** Size of the payload of a publication. Default: 1048576 (1 MiB). */
   payloadBytesMax?: number | null;
-  /** Publications that a shard has yet to deliver, before publishing fails. Default 16777216. */
+  /**
+   * Publications that an event loop has not delivered yet; past it publishing fails, and
+   * clients that publish are not read. Default: 16777216 (16 MiB).
+   */
   backlogBytesMax?: number | null;
-  /** All histories together. Default 268435456. */
+  /**
+   * Size of all histories together; past it the topic that was unused for the longest time
+   * loses its history first. Default: 268435456 (256 MiB).
+   */
   historyBytesMax?: number | null;
-  /** Topics whose position is remembered. Default 1000000. */
+  /** Topics whose position is remembered. Default: 1000000. */
   historyTopicsMax?: number | null;
-  /** What a subscriber may tell others about itself, as JSON. Default 4096. */
+  /** Size of what a subscriber tells others about itself, as JSON. Default: 4096 (4 KiB). */
   presenceDataBytesMax?: number | null;
-  /** Ids remembered to drop repeated publications. Default 50000. */
+  /** Publication ids remembered to drop repeated publications. Default: 50000. */
   rememberedIdsMax?: number | null;
-  /** Publications that may wait for a lagging subscription that conflates or drops. Default 1000. */
+  /**
+   * Publications that may wait for one lagging subscription that conflates or drops. Default:
+   * 1000.
+   */
   lagPublicationsMax?: number | null;
-  /** The same in bytes. Default 1048576. */
+  /**
+   * Size of the publications that may wait for one lagging subscription that conflates or
+   * drops. Default: 1048576 (1 MiB).
+   */
   lagBytesMax?: number | null;
-  /** Publications that wait for the members of a queue group. Default 100000. */
+  /** Publications that may wait for the members of one queue group. Default: 100000. */
   groupWaitingMax?: number | null;
-  /** The same in bytes. Default 16777216. */
+  /**
+   * Size of the publications that may wait for the members of one queue group. Default:
+   * 16777216 (16 MiB).
+   */
   groupWaitingBytesMax?: number | null;
-  /** Queue groups of one topic. Default 64. */
+  /** Queue groups of one topic. Default: 64. */
   groupsPerTopicMax?: number | null;
   /**
-   * What a full queue group drops: what has waited longest, or the new publication. Default
-   * `drop_oldest`.
+   * What a full queue group drops: the publication that has waited longest, or the new one.
+   * Default: "drop_oldest".
    */
   groupOverload?: "drop_oldest" | "drop_newest" | null;
-  /** Patterns that one connection may have. Default 256. */
-  patternsPerConnectionMax?: number | null;
-  /** What the subscriptions of one connection may take, in bytes as estimated. Default 16 MiB. */
-  subscriptionBytesPerConnectionMax?: number | null;
-  /** The same for one user or, without tokens, one address. Default 256 MiB. */
-  subscriptionBytesPerOwnerMax?: number | null;
-  /** The same for the whole server. Default 2 GiB. */
-  subscriptionBytesMax?: number | null;
   /**
-   * What may wait for `batches()` or `receive()`, in bytes; past it nothing is read from the
-   * connections. Default 64 MiB.
+   * Data that may wait for the application to receive it; past it the connections are not read.
+   * Default: 67108864 (64 MiB).
    */
   queueBytesMax?: number | null;
   /**
-   * Clients that ask for the state of topics are answered by the application (messages of the kind
-   * `snapshotRequest`), not with what the topics keep. Default false.
+   * The application answers clients that ask for the state of topics (messages of the kind
+   * `snapshot_request`); otherwise they get what the topics keep. Default: false.
    */
   snapshotRequests?: boolean | null;
-  /** Handlers that may wait at once; at the limit nothing more is received. Default 256. */
-  handlersMax?: number | null;
-  /** Messages that may wait for an earlier one of their connection. Default 1024. */
-  waitingMax?: number | null;
-  /** The same in bytes of these messages. Default 16 MiB. */
-  waitingBytesMax?: number | null;
-  /** A handler that waits for longer is given up, and its client is told. By default none is. */
-  handlerTimeoutMs?: number | null;
-  /** With `false` messages of one connection are handled at once, too. Default true. */
-  keepOrder?: boolean | null;
-  /** A handler that keeps the event loop for so long is told in the log; 0 for never. Default 250. */
-  blockedWarningMs?: number | null;
-  /** How long handlers have to end after the server has stopped. Default 5000. */
-  stopTimeoutMs?: number | null;
-  /** Where errors of handlers and warnings go. Default the console, without `debug`. */
-  log?: (level: "error" | "warn" | "debug", message: string, error?: unknown) => void;
 }

@@ -17,6 +17,7 @@ const native = require("./native.js");
 const { optionNames, read } = require("./options.js");
 const { Outbox } = require("./outbox.js");
 const { Payloads } = require("./payloads.js");
+const { deferred, pause, turn, within } = require("./waiting.js");
 
 const MEMORY_MIN = 64 * 1024;
 const MEMORY_MAX = 1024 * 1024;
@@ -583,27 +584,6 @@ function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unk
     excludeGeneration: exclude?._generation,
     snapshot: snapshot === undefined ? undefined : flag("snapshot", snapshot),
   };
-}
-
-function deferred() {
-  let resolve;
-  const promise = new Promise((settle) => {
-    resolve = settle;
-  });
-  return { promise, resolve };
-}
-
-const turn = () => new Promise((resolve) => setImmediate(resolve));
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Waits for a promise, at most for some time. */
-async function within(promise, ms) {
-  let timer;
-  const late = new Promise((resolve) => {
-    timer = setTimeout(resolve, ms);
-  });
-  await Promise.race([promise, late]);
-  clearTimeout(timer);
 }
 
 const BOTH = "a server has either handlers, or a loop over batches(): both would take each other's messages";
