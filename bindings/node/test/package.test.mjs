@@ -147,6 +147,7 @@ test("the archive holds a package that works, with its types", (t) => {
 test("no public name tells how the package is made", () => {
   for (const file of fs.readdirSync(folder).filter((name) => name.endsWith(".d.ts"))) {
     const text = fs.readFileSync(path.join(folder, file), "utf8");
-    assert.doesNotMatch(text, /\b(rust|napi|native|cargo)\w*/i, file);
+    const code = text.replace(/\/\*.*?\*\/|\/\/[^\n]*/gs, "");
+    assert.doesNotMatch(code, /\b(rust|napi|native|cargo)\w*/i, file);
   }
 });
