@@ -40,6 +40,7 @@ check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo xtask tidy
 	cargo xtask wasm
 	bindings/python/run check
+	bindings/node/run check
 	packages/run check
 
 conformance: ## Every case of the Autobahn suite, as server and as client
@@ -66,4 +67,5 @@ test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
 	conformance/interop/run
 	bindings/python/run test
+	bindings/node/run test
 	packages/run test

@@ -4,6 +4,7 @@
 
 mod client_page;
 mod json;
+mod node;
 mod page;
 mod python;
 mod rust;
@@ -63,6 +64,7 @@ fn made(text_of: impl Fn(&'static str) -> anyhow::Result<String>) -> anyhow::Res
             "bindings/python/python/tidewire/_options.py",
             python::options(&server),
         ),
+        ("bindings/node/server-options.d.ts", node::options(&server)),
         ("docs/options.md", page::reference(&server)),
         ("options/server.json", json::text(&server)),
         (

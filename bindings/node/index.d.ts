@@ -1,0 +1,331 @@
+// The types of the package; index.d.mts has the same for `import`.
+
+import * as jwt from "./jwt.js";
+import type { EngineOptions, TopicRule } from "./server-options.js";
+
+export type { EngineOptions, TopicRule };
+export * from "./load.js";
+export { jwt };
+
+/** The version of the package. */
+export const version: string;
+
+/** Who has to act on an error: this program, the other end, the server, or nobody (try later). */
+export type Fault = "caller" | "peer" | "server" | "nobody";
+
+export interface ErrorFields {
+  code?: string;
+  fault?: Fault;
+  /** When another try makes sense, in milliseconds. */
+  retryAfterMs?: number;
+  cause?: unknown;
+}
+
+/** The base of every error of this package. */
+export class TidewireError extends Error {
+  constructor(message: string, fields?: ErrorFields);
+  /** A stable name, such as `BUSY` or `CONFIGURATION`. */
+  readonly code: string;
+  readonly fault: Fault;
+  readonly retryAfterMs: number | undefined;
+}
+/** An option is unknown, or has a value that cannot be used. */
+export class ConfigurationError extends TidewireError {}
+/** An argument has a value that cannot be used. */
+export class InvalidArgumentError extends TidewireError {}
+/** An argument has a type that cannot be used. */
+export class WrongTypeError extends TidewireError {}
+/** The address is in use, not of this machine, or not permitted. */
+export class AddressError extends TidewireError {}
+/** A message that was received is not what it should be. */
+export class InvalidMessageError extends TidewireError {}
+/** A token is not accepted. */
+export class TokenError extends TidewireError {}
+/** The other side has not caught up; nothing was done, try again. */
+export class BusyError extends TidewireError {}
+/** The server has stopped, or was not started. */
+export class StoppedError extends TidewireError {}
+/** A request was not answered, or was answered with an error. A handler that throws it refuses its message. */
+export class CallError extends TidewireError {}
+/** No answer came in time. Whether the request was carried out is not known. */
+export class CallTimeoutError extends CallError {}
+/** The connection is gone. */
+export class ConnectionClosedError extends TidewireError {}
+/** A signature or an encrypted message is not what its key says. */
+export class SecurityError extends TidewireError {}
+
+/** JSON text that is sent as it is where a payload is wanted. */
+export class RawJson {
+  constructor(text: string);
+  readonly text: string;
+  toJSON(): unknown;
+}
+
+/** 1 (background) to 10 (critical); by default that of the topic. */
+export type Priority = 1 | 3 | 5 | 8 | 10;
+export type Bytes = ArrayBuffer | ArrayBufferView | SharedArrayBuffer;
+export type Kind = "message" | "request" | "snapshotRequest" | "connect" | "disconnect";
+
+export interface TypeAndPriority {
+  /** The type of the message. Default `message`. */
+  type?: string;
+  priority?: Priority;
+}
+
+/** Topics or patterns, such as `orders.eu`, `orders.*` or `orders.>`. */
+export type Topics = string | Iterable<string>;
+
+export interface AccessRules {
+  subscribeAllow?: Topics;
+  subscribeDeny?: Topics;
+  publishAllow?: Topics;
+  publishDeny?: Topics;
+  presenceAllow?: Topics;
+  presenceDeny?: Topics;
+  queueGroupAllow?: Topics;
+  queueGroupDeny?: Topics;
+}
+
+/** A client's connection: one object as long as it is open. */
+export class Connection {
+  private constructor();
+  readonly id: string;
+  /** The user that its token names. */
+  readonly user: string | undefined;
+  readonly address: { host: string; port: number } | undefined;
+  /** The application's own. */
+  attachment: unknown;
+  /** Whether it is open, as far as was received. */
+  get isOpen(): boolean;
+  /** Sends a message. If the connection is gone, the message is dropped without an error. */
+  send(payload: unknown, options?: TypeAndPriority): void;
+  /** Sends a string as a text message, bytes as a binary one, and a received message as it came. */
+  sendRaw(data: string | Bytes | Message): void;
+  /** Ends the connection. Codes: 1000, or 4000 to 4999. */
+  close(code?: number, reason?: string): void;
+  /** Subscribes it to a topic or pattern, whatever its access rules say. */
+  subscribe(topic: string): void;
+  unsubscribe(topic: string): void;
+  /** Gives it access rules of its own. What is not allowed is forbidden. */
+  setAccess(rules: AccessRules): void;
+  /** Asks its client something. `timeoutMs` is 10000 by default. Rejects with a `CallError`. */
+  request(payload: unknown, options: { type: string; timeoutMs?: number }): Promise<any>;
+  toString(): string;
+}
+
+/** Something that happened on a connection; `kind` says what. */
+export class Message {
+  private constructor();
+  get kind(): Kind;
+  get connection(): Connection;
+  get user(): string | undefined;
+  /** The size of `data` in bytes. */
+  get length(): number;
+  /** The bytes that were received, without a copy; empty for other kinds than `message`. */
+  get data(): Buffer;
+  get text(): string;
+  get encoding(): "text" | "binary" | "msgpack";
+  /** The whole message, decoded once. Throws an `InvalidMessageError` if it is no JSON. */
+  json(): any;
+  /** What it carries. */
+  get payload(): any;
+  /** What it is about, such as `chat`. */
+  get type(): string | undefined;
+  get topic(): string | undefined;
+  /** The topics that a `snapshotRequest` asks for. */
+  get topics(): string[];
+  /** Why a connection ended. */
+  get reason(): "peer" | "server" | "lost" | undefined;
+  get closeCode(): number | undefined;
+  /** How long the client waits for the answer to a `request`, in milliseconds. */
+  get timeoutMs(): number | undefined;
+  /** Answers a `request`; false if it was answered before, or too late. */
+  reply(payload: unknown): boolean;
+  /** Answers a `request` with an error; false if it was answered before, or too late. */
+  fail(code: string, message: string): boolean;
+  /** Answers a `snapshotRequest` for one of its topics. */
+  replySnapshot(topic: string, payload: unknown, options?: { type?: string }): void;
+}
+
+/** Messages of one turn of the engine, in the order in which they arrived. */
+export class Batch implements Iterable<Message> {
+  private constructor();
+  readonly length: number;
+  at(index: number): Message | undefined;
+  entries(): IterableIterator<[number, Message]>;
+  [Symbol.iterator](): IterableIterator<Message>;
+}
+
+/** The options of the handlers. `null` is the default of each. */
+export interface HandlerOptions {
+  /** Handlers that may wait at once; at the limit nothing more is received. Default 256. */
+  handlersMax?: number | null;
+  /** Messages that may wait for an earlier one of their connection. Default 1024. */
+  waitingMax?: number | null;
+  /** The same in bytes of these messages. Default 16 MiB. */
+  waitingBytesMax?: number | null;
+  /** A handler that waits for longer is given up, and its client is told. By default none is. */
+  handlerTimeoutMs?: number | null;
+  /** With `false` messages of one connection are handled at once, too. Default true. */
+  keepOrder?: boolean | null;
+  /** A handler that keeps the event loop for so long is told in the log; 0 for never. Default 250. */
+  blockedWarningMs?: number | null;
+  /** How long handlers have to end after the server has stopped. Default 5000. */
+  stopTimeoutMs?: number | null;
+  /** Where errors of handlers and warnings go. Default the console, without `debug`. */
+  log?: (level: "error" | "warn" | "debug", message: string, error?: unknown) => void;
+}
+
+/** The options of a server: those of the engine, and those of its handlers. */
+export interface ServerOptions extends EngineOptions, HandlerOptions {}
+
+export interface Published {
+  /** Its number in its topic, from 1; `undefined` if the topic keeps no history. */
+  offset: number | undefined;
+  /** The life of the topic that the number is of. */
+  epoch: string | undefined;
+  /** Whether it repeats the `id` of an earlier one, and was delivered to nobody. */
+  duplicate: boolean;
+}
+
+export interface PublishOptions extends TypeAndPriority {
+  /** A publication with the id of an earlier one is dropped. */
+  id?: string;
+  /** What a lagging subscription conflates by. */
+  key?: string;
+  ttlMs?: number;
+  /** Everybody but this connection. */
+  exclude?: Connection;
+  /** A snapshot of the topic instead of an update. */
+  snapshot?: boolean;
+}
+
+export interface HistoryPage {
+  epoch: string | null;
+  offset: number;
+  oldest: number | null;
+  /** The publications as clients receive them. */
+  publications: any[];
+  more: boolean;
+}
+
+export interface TopicPresence {
+  users: number;
+  connections: number;
+  members: { user: string | null; connections: number; data: any }[];
+}
+
+export interface HandlerStatistics {
+  /** Messages whose handler ended. */
+  handled: number;
+  /** Messages whose handler threw, took too long, or returned a value that has no form in JSON. */
+  errors: number;
+  /** Those of `errors` that took too long. */
+  timeouts: number;
+  /** Messages that a handler refused by throwing `CallError`. */
+  refused: number;
+  /** Messages for which there is no handler. */
+  unrouted: number;
+  /** How often a handler kept the event loop from running for too long. */
+  blocked: number;
+  /** Handlers that wait for something now. */
+  running: number;
+  /** Messages that wait for an earlier one of their connection. */
+  waiting: number;
+}
+
+export interface Address {
+  host: string;
+  port: number;
+}
+
+type Handler = (message: Message) => unknown;
+
+/** A WebSocket server. It runs on threads of its own; what clients do is received in batches. */
+export class Server implements AsyncIterable<Message> {
+  constructor(options?: ServerOptions);
+  /** The names of all options. */
+  static optionNames(): string[];
+  /** Starts to listen, and to call the handlers. */
+  start(): Promise<this>;
+  /** Ends every connection at once, and waits for the handlers, at most for `stopTimeoutMs`. */
+  stop(): Promise<void>;
+  /** Rejects new clients, sends the others away over time, and stops; how many were left. Default 10000 ms. */
+  drain(timeoutMs?: number): Promise<number>;
+  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
+  run(options?: { drainTimeoutMs?: number }): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+  /** Lets the process end though the server runs. */
+  unref(): this;
+  /** Keeps the process alive as long as the server runs; so it is by default. */
+  ref(): this;
+  /** Lets new clients in, or turns them away with 503 for a while. */
+  admit(isAdmitting: boolean): void;
+  get state(): "new" | "running" | "stopped";
+  get address(): Address;
+  get opsAddress(): Address | undefined;
+  /** Where clients of this machine connect. */
+  get url(): string;
+  /**
+   * Registers the handler of a type of messages; or of `connect`, `disconnect` or `snapshotRequest`; or of `*`, all other
+   * types. Later messages of a connection wait for the promise that its handler returns.
+   */
+  on(type: string, handler: Handler): this;
+  /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
+  handle(type: string, handler: Handler): this;
+  /** What happens, in batches, until the server has stopped and everything was received. */
+  batches(): AsyncIterableIterator<Batch>;
+  [Symbol.asyncIterator](): AsyncIterator<Message>;
+  /** Publishes to a topic: every subscriber gets it. Throws a `BusyError` if there is no room. */
+  publish(topic: string, payload: unknown, options?: PublishOptions): Published;
+  /** Publishes several payloads to one topic, in their order; how many were new. */
+  publishMany(
+    topic: string,
+    payloads: Iterable<unknown>,
+    options?: TypeAndPriority & { waitMs?: number },
+  ): Promise<number>;
+  /** Sends to every connection of a user. */
+  sendToUser(user: string, payload: unknown, options?: TypeAndPriority): void;
+  /** Sends to every connection. */
+  broadcast(payload: unknown, options?: TypeAndPriority): void;
+  /** Sends to every connection as it is: a string as text, bytes as binary. */
+  broadcastRaw(data: string | Bytes): void;
+  /** Sends pairs of a connection, or a message for the connection it came from, and data, as they are. */
+  sendRawMany(pairs: Iterable<readonly [Connection | Message, string | Bytes | Message]>): void;
+  subscribeUser(user: string, topic: string): void;
+  unsubscribeUser(user: string, topic: string): void;
+  disconnectUser(user: string, code?: number, reason?: string): void;
+  /** Ends the connection with this id. */
+  disconnect(id: string, code?: number, reason?: string): void;
+  /** Calls `action` again as long as it throws a `BusyError`, at most for `waitMs`. Default 1000. */
+  whenFree<T>(action: () => T, options?: { waitMs?: number }): Promise<T>;
+  /** How many connections there are. */
+  get connections(): number;
+  /** The counters of the server, by name. */
+  statistics(): Record<string, any>;
+  handlerStatistics(): HandlerStatistics;
+  /** Some connections: all of a user, or all of a topic, or all; `after` is the last `connection` of the page before. */
+  listConnections(query?: { user?: string; topic?: string; after?: string; limit?: number }): Record<string, any>[];
+  /** Some topics and patterns that have subscribers, in the order of their names. */
+  listTopics(query?: { prefix?: string; after?: string; limit?: number }): Record<string, any>[];
+  /** What a topic keeps: its position, and some of its publications. */
+  history(topic: string, query?: { since?: number; limit?: number; newestFirst?: boolean }): HistoryPage;
+  /** Forgets what a topic keeps; false if there was nothing. */
+  forgetHistory(topic: string): boolean;
+  /** Who is on a topic: how many, and some of them. */
+  presence(topic: string, query?: { limit?: number }): TopicPresence;
+}
+
+/** A filter of payloads, compiled once: the documents that subscriptions take. */
+export class Filter {
+  constructor(document: unknown);
+  matches(payload: unknown): boolean;
+  select<T>(payloads: Iterable<T>): T[];
+  /** The filter's document as JSON text, the same for equal documents. */
+  get document(): string;
+}
+
+/** MessagePack with the value of JSON text. */
+export function jsonToMsgpack(json: string): Buffer;
+/** JSON text with the value of MessagePack. */
+export function msgpackToJson(bytes: Buffer): string;

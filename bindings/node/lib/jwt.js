@@ -1,0 +1,151 @@
+"use strict";
+
+// JSON Web Tokens (RFC 7519), signed and checked by the server's own code.
+
+const { optionalText, shown, text, whole } = require("./arguments.js");
+const { InvalidArgumentError, TokenError, translated, WrongTypeError } = require("./errors.js");
+const { encode: json } = require("./json.js");
+const native = require("./native.js");
+
+const ALGORITHMS = ["HS256", "RS256", "ES256", "EdDSA"];
+/** The claims that are times (RFC 7519, section 4.1). */
+const TIMES = ["exp", "nbf", "iat"];
+
+/** A key for one algorithm: a secret (`HS256`, at least 32 bytes), or PEM text. */
+class TokenKey {
+  constructor(key, { algorithm, keyId } = {}) {
+    optionalText("algorithm", algorithm);
+    optionalText("keyId", keyId);
+    this._native = run(() => new native.NativeTokenKey(bytesOf(key), algorithm, keyId));
+  }
+
+  /** `HS256`, `RS256`, `ES256` or `EdDSA`. */
+  get algorithm() {
+    return this._native.algorithm;
+  }
+
+  /** The key's name in the header of tokens, or `undefined`. */
+  get keyId() {
+    return this._native.keyId ?? undefined;
+  }
+
+  /** A key does not show what it is. */
+  [Symbol.for("nodejs.util.inspect.custom")]() {
+    return `<TokenKey ${this.algorithm}>`;
+  }
+}
+
+/** Signs tokens with one key, which is read once. */
+class TokenSigner {
+  #signer;
+
+  constructor(key, options = {}) {
+    const own = oneKey(key, options);
+    this.#signer = run(() => new native.NativeTokenSigner(own._native));
+  }
+
+  /** The token with these claims. Times are seconds since 1970, or a `Date`. */
+  encode(claims) {
+    if (typeof claims !== "object" || claims === null || Array.isArray(claims)) {
+      throw new WrongTypeError(`the claims are an object, not ${shown(claims)}`);
+    }
+    return run(() => this.#signer.encode(json(inSeconds(claims))));
+  }
+}
+
+/** Checks tokens with some keys, which are read once. */
+class TokenVerifier {
+  #verifier;
+  #required;
+
+  constructor(keys, { algorithms, issuer, audience, leewayS = 5, required = ["sub", "exp"] } = {}) {
+    let own = severalKeys(keys);
+    if (algorithms !== undefined) {
+      for (const algorithm of algorithms) {
+        if (!ALGORITHMS.includes(algorithm)) {
+          throw new InvalidArgumentError(
+            `there is no algorithm ${shown(algorithm)}; there are ${ALGORITHMS.join(", ")}`,
+          );
+        }
+      }
+      own = own.filter((key) => algorithms.includes(key.algorithm));
+    }
+    if (own.length === 0) throw new InvalidArgumentError("at least one key of the algorithms is needed");
+    optionalText("issuer", issuer);
+    optionalText("audience", audience);
+    whole("leewayS", leewayS);
+    this.#required = [...required].map((name) => text("required", name));
+    const keysGiven = own.map((key) => key._native);
+    this.#verifier = run(() => new native.NativeTokenVerifier(keysGiven, issuer, audience, leewayS));
+  }
+
+  /** The claims of a good token. `now` is seconds since 1970, for tests. */
+  decode(token, { now = Date.now() / 1000 } = {}) {
+    if (typeof now !== "number" || !(now >= 0)) {
+      throw new InvalidArgumentError(`now is a number of seconds since 1970, not ${shown(now)}`);
+    }
+    const claims = JSON.parse(run(() => this.#verifier.decode(text("the token", token), now)));
+    for (const name of this.#required) {
+      // An empty subject names nobody.
+      if (!Object.hasOwn(claims, name) || (name === "sub" && !claims[name])) {
+        throw new TokenError(`the token has no \`${name}\``, { code: "MISSING_CLAIM" });
+      }
+    }
+    return claims;
+  }
+}
+
+/** A token with these claims, signed with `key`. */
+const encode = (claims, key, options) => new TokenSigner(key, options).encode(claims);
+
+/** The claims of a token that one of `keys` signed. */
+const decode = (token, keys, options) => new TokenVerifier(keys, options).decode(token, options);
+
+function oneKey(key, { algorithm, keyId } = {}) {
+  if (!(key instanceof TokenKey)) return new TokenKey(key, { algorithm, keyId });
+  if (algorithm !== undefined && algorithm !== key.algorithm) {
+    throw new InvalidArgumentError(`the key is for ${key.algorithm}, not for ${algorithm}`);
+  }
+  return key;
+}
+
+/** One key, some of them, or an object with keys by their ids. */
+function severalKeys(keys) {
+  if (typeof keys === "string" || keys instanceof TokenKey || ArrayBuffer.isView(keys)) return [oneKey(keys)];
+  if (Array.isArray(keys)) return keys.map((key) => oneKey(key));
+  if (typeof keys === "object" && keys !== null) {
+    return Object.entries(keys).map(([keyId, key]) => new TokenKey(key, { keyId }));
+  }
+  throw new WrongTypeError(
+    `keys are a key, an array of keys, or an object of them by their ids, not ${shown(keys)}`,
+  );
+}
+
+function bytesOf(key) {
+  if (typeof key === "string") return Buffer.from(key);
+  if (ArrayBuffer.isView(key)) return Buffer.from(key.buffer, key.byteOffset, key.byteLength);
+  throw new WrongTypeError(`a key is a string or bytes, not ${shown(key)}`);
+}
+
+/** The claims with times as tokens have them: in seconds. */
+function inSeconds(claims) {
+  const copy = { ...claims };
+  for (const name of TIMES) {
+    const value = copy[name];
+    if (value instanceof Date) copy[name] = Math.floor(value.getTime() / 1000);
+    else if (value !== undefined && typeof value !== "number") {
+      throw new WrongTypeError(`${name} is a Date or a number of seconds since 1970, not ${shown(value)}`);
+    }
+  }
+  return copy;
+}
+
+function run(action) {
+  try {
+    return action();
+  } catch (error) {
+    throw translated(error);
+  }
+}
+
+module.exports = { TokenError, TokenKey, TokenSigner, TokenVerifier, decode, encode };

@@ -1,0 +1,204 @@
+"use strict";
+
+// Loading any HTTP or WebSocket service, and what came of it.
+
+const { callable, shown, text } = require("./arguments.js");
+const { ConfigurationError, translated, WrongTypeError } = require("./errors.js");
+const native = require("./native.js");
+const { unknown } = require("./options.js");
+
+/** The options: the flags of `tidewire load`, in camelCase. */
+const NAMES = [
+  ...["abortAfterS", "binary", "body", "ca", "cert", "compressed", "confidence", "connectTimeoutMs"],
+  ...[
+    "connectionStages",
+    "connections",
+    "cookies",
+    "deflate",
+    "drainMs",
+    "durationS",
+    "expect",
+    "expectBody",
+  ],
+  ...["expectLength", "expectStatus", "findLimit", "form", "fromPerS", "headers", "inFlight", "insecure"],
+  ...[
+    "jsonBody",
+    "keepAlive",
+    "key",
+    "memory",
+    "message",
+    "messageFile",
+    "messagesPerS",
+    "method",
+    "poisson",
+  ],
+  ...["profile", "proxy", "rampPerS", "ratePerS", "redirects", "reply", "requests", "requestsPerConnection"],
+  ...[
+    "resolve",
+    "scenario",
+    "seed",
+    "serverPid",
+    "sni",
+    "sourceAddress",
+    "stages",
+    "stepS",
+    "subscribe",
+    "threads",
+  ],
+  ...["timeoutMs", "timestampField", "toPerS", "token", "unixSocket", "warmUpS"],
+];
+const KNOWN = new Set([...NAMES, "onProgress", "signal"]);
+
+/** What came of a load. `report` has everything; the other properties are what is asked for most. */
+class LoadResult {
+  #text;
+
+  constructor(reportText, exitCode) {
+    this.#text = reportText;
+    this.exitCode = exitCode;
+    this.report = JSON.parse(reportText);
+  }
+
+  get #result() {
+    return this.report.results[0] ?? {};
+  }
+
+  /** Successful requests or messages in a second. */
+  get ratePerS() {
+    return this.#result.rate_per_s ?? 0;
+  }
+
+  /** Requests or messages whose response passed every check. */
+  get succeeded() {
+    return this.#result.requests?.succeeded ?? 0;
+  }
+
+  /** Requests or messages without a whole response, or with one that did not pass a check. */
+  get failed() {
+    return this.#result.requests?.failed ?? 0;
+  }
+
+  /** Whole responses by status. */
+  get statuses() {
+    return { ...this.#result.statuses };
+  }
+
+  /** What went wrong, by name. */
+  get errors() {
+    return { ...this.#result.errors };
+  }
+
+  /** Latency of the successes in milliseconds: `p50`, `p90`, `p99`, `min`, `mean`, `max` and more. */
+  get latencyMs() {
+    const entries = Object.entries(this.#result.latency_us ?? {});
+    const numbers = entries.filter(([name, value]) => typeof value === "number" && name !== "count");
+    return Object.fromEntries(numbers.map(([name, value]) => [name, value / 1000]));
+  }
+
+  /** `valid`, `generator_bound`, `noisy` or `failed`. */
+  get verdict() {
+    return this.#result.verdict ?? "failed";
+  }
+
+  /** Whether every expectation was kept. */
+  get asExpected() {
+    return (this.#result.expectations ?? []).every(({ kept }) => kept);
+  }
+
+  /** Whether the load was ended early, such as by its signal. */
+  get interrupted() {
+    return this.report.partial === true;
+  }
+
+  /** What a reader should know, in sentences. */
+  get notes() {
+    return [...(this.#result.notes ?? [])];
+  }
+
+  /** The tables that `tidewire load` prints. */
+  tables() {
+    return run(() => native.reportTables(this.#text));
+  }
+
+  /** Writes report.json, report.html and report.md to a directory, which is made; the path of the page. */
+  save(directory) {
+    return run(() => native.saveReport(this.#text, text("directory", directory)));
+  }
+
+  toJSON() {
+    return this.report;
+  }
+}
+
+/**
+ * Loads an HTTP or WebSocket service, with the options of `tidewire load` in camelCase.
+ *
+ * `onProgress` is called about twenty times a second. `signal` ends the load early, with a result that is `interrupted`;
+ * what `onProgress` throws ends it, too, and rejects the promise. A service that refuses, lies or is not there is a result
+ * and no error.
+ */
+async function load(url, options = {}) {
+  if (url instanceof URL) url = url.href;
+  text("url", url);
+  if (typeof options !== "object" || options === null) {
+    throw new WrongTypeError(`the options of a load are an object, not ${shown(options)}`);
+  }
+  const { onProgress, signal, ...given } = options;
+  if (onProgress !== undefined) callable("onProgress", onProgress);
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw new WrongTypeError("signal is an AbortSignal");
+  const written = {};
+  for (const [name, value] of Object.entries(given)) {
+    if (!KNOWN.has(name)) throw new ConfigurationError(unknown(name, KNOWN));
+    if (value === undefined || value === null) continue;
+    const isList =
+      name === "expect" || name === "subscribe" || name === "sourceAddress" || name === "resolve";
+    written[snakeCase(name)] = isList && !Array.isArray(value) ? [value] : value;
+  }
+  signal?.throwIfAborted();
+  const job = run(() => new native.NativeLoad(url, JSON.stringify(written)));
+  let thrown;
+  const show = ([elapsedS, ratePerS, succeeded, failed, connected]) => {
+    if (onProgress === undefined || thrown !== undefined) return;
+    try {
+      onProgress({ elapsedS, ratePerS, succeeded, failed, connected });
+    } catch (error) {
+      thrown = { error };
+      job.stop();
+    }
+  };
+  const stop = () => job.stop();
+  signal?.addEventListener("abort", stop);
+  try {
+    const [report, exitCode] = await job.run(show);
+    if (thrown !== undefined) throw thrown.error;
+    return new LoadResult(report, exitCode);
+  } catch (error) {
+    throw camelCased(translated(error));
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+const snakeCase = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
+/** Errors of options say their names as they are written here. */
+function camelCased(error) {
+  if (error?.code === "INVALID_ARGUMENT") {
+    error.message = error.message.replace(/[a-z]+(?:_[a-z]+)+/g, (name) => {
+      const camel = name.replace(/_([a-z])/g, (_, letter) => letter.toUpperCase());
+      return KNOWN.has(camel) ? camel : name;
+    });
+  }
+  return error;
+}
+
+function run(action) {
+  try {
+    return action();
+  } catch (error) {
+    throw camelCased(translated(error));
+  }
+}
+
+module.exports = { LoadResult, load, loadOptionNames: NAMES };

@@ -1,0 +1,591 @@
+"use strict";
+
+// The server: the engine's threads take the sockets, and what clients do is received here in batches.
+
+const { performance } = require("node:perf_hooks");
+const { name, optionalText, optionalWhole, priorityNumber, closing, callable } = require("./arguments.js");
+const { text, whole, flag } = require("./arguments.js");
+const { Batch } = require("./batch.js");
+const { bytesOf, Connection } = require("./connection.js");
+const { Dispatcher } = require("./dispatcher.js");
+const { BusyError, InvalidArgumentError, TidewireError, WrongTypeError } = require("./errors.js");
+const { translated } = require("./errors.js");
+const { Handlers } = require("./handlers.js");
+const { encode } = require("./json.js");
+const { isMessage } = require("./message-mark.js");
+const native = require("./native.js");
+const { optionNames, read } = require("./options.js");
+const { Outbox } = require("./outbox.js");
+const { Payloads } = require("./payloads.js");
+const { deferred, pause, turn, within } = require("./waiting.js");
+
+const MEMORY_MIN = 64 * 1024;
+const MEMORY_MAX = 1024 * 1024;
+/** Memory that was filled in a shorter time is followed by twice as much. */
+const MEMORY_BUSY_MS = 250;
+/** After so long the rest of the program has a turn. */
+const SLICE_MS = 2;
+const BUSY_PAUSE_MIN_MS = 1;
+const BUSY_PAUSE_MAX_MS = 20;
+const TIMER_MAX_MS = 2_147_483_647;
+
+const FINISHED = Symbol("finished");
+
+/** A WebSocket server. Its options are those of `tidewire serve`, in camelCase. */
+class Server {
+  #core;
+  #limits;
+  #log;
+  #handlers;
+  #dispatcher;
+  #outbox;
+  #context;
+  #memory;
+  #filledAt = 0;
+  #keepAlive;
+  #isReferenced = true;
+  #started = deferred();
+  #finished = deferred();
+  #isFinished = false;
+  #ending;
+  /** Who receives by `batches`. */
+  #receiver;
+  /** Whether somebody has: then what arrives waits for the next one. */
+  #isManual = false;
+  /** What a loop over messages has left of its last batch. */
+  #rest = { batch: [], next: 0 };
+  #isPumpDue = false;
+  #yieldAt = 0;
+  #payloads = new Payloads();
+
+  constructor(options = {}) {
+    const { text: settings, limits } = read(options);
+    this.#core = run(() => new native.NativeServer(settings));
+    this.#limits = limits;
+    this.#log = (...line) => {
+      try {
+        limits.log(...line);
+      } catch {
+        // A logger that is broken is no reason to end.
+      }
+    };
+    this.#handlers = new Handlers(this.#log);
+    this.#dispatcher = new Dispatcher(this.#handlers, limits);
+    this.#dispatcher.onRoom = () => this.#pumpSoon();
+    this.#outbox = new Outbox(this.#core, this.#log);
+    this.#outbox.onRoom = () => this.#wake();
+    this.#context = { core: this.#core, outbox: this.#outbox, connectionsByPlace: [], messageTypes: [] };
+  }
+
+  /** The names of all options. */
+  static optionNames() {
+    return optionNames();
+  }
+
+  // The life of a server.
+
+  /** Starts to listen, and to call the handlers. */
+  async start() {
+    run(() => this.#core.start(() => this.#wake()));
+    this.#route();
+    this.#keepAlive = setInterval(() => {}, TIMER_MAX_MS);
+    if (!this.#isReferenced) this.#keepAlive.unref();
+    this.#started.resolve();
+    // Whoever calls `batches` now still receives everything.
+    this.#pumpSoon();
+    return this;
+  }
+
+  /** Ends every connection at once, and waits until the handlers have ended, at most for `stopTimeoutMs`. */
+  async stop() {
+    await this.#end(() => this.#core.stop());
+  }
+
+  /**
+   * Rejects new clients, sends the others away over time, and stops; how many were left after `timeoutMs`. Handlers are
+   * called meanwhile.
+   */
+  async drain(timeoutMs = 10_000) {
+    whole("timeoutMs", timeoutMs, 0);
+    return await this.#end(() => this.#core.drain(timeoutMs));
+  }
+
+  /** Starts, serves until SIGINT or SIGTERM, lets the clients leave, and stops: a whole program. */
+  async run({ drainTimeoutMs = 5_000 } = {}) {
+    whole("drainTimeoutMs", drainTimeoutMs, 0);
+    if (this.state === "new") await this.start();
+    const told = deferred();
+    const onSignal = () => told.resolve();
+    for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, onSignal);
+    try {
+      await Promise.race([told.promise, this.#finished.promise]);
+      await this.drain(drainTimeoutMs);
+    } finally {
+      for (const signal of ["SIGINT", "SIGTERM"]) process.off(signal, onSignal);
+    }
+  }
+
+  async #end(action) {
+    if (this.state === "new") return 0;
+    this.#ending ??= this.#endNow(action);
+    return await this.#ending;
+  }
+
+  async #endNow(action) {
+    this.#outbox.flush();
+    const left = await action();
+    // The engine's threads may have called before they ended, or not.
+    this.#wake();
+    if (!this.#isManual) {
+      await within(this.#finished.promise, this.#limits.stopTimeoutMs);
+      await this.#settle();
+    }
+    clearInterval(this.#keepAlive);
+    this.#handlers.logUnlogged();
+    return left;
+  }
+
+  /** Waits for the handlers that run. */
+  async #settle() {
+    const until = performance.now() + this.#limits.stopTimeoutMs;
+    while (this.#dispatcher.running > 0 && performance.now() < until) await pause(2);
+    if (this.#dispatcher.running > 0) {
+      this.#log("warn", `the server has stopped: ${this.#dispatcher.running} handlers have not ended`);
+    }
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    await this.stop();
+  }
+
+  /** Lets the process end though the server runs. */
+  unref() {
+    this.#isReferenced = false;
+    this.#keepAlive?.unref();
+    return this;
+  }
+
+  /** Keeps the process alive as long as the server runs; so it is by default. */
+  ref() {
+    this.#isReferenced = true;
+    this.#keepAlive?.ref();
+    return this;
+  }
+
+  /** Lets new clients in, or turns them away with 503 for a while. */
+  admit(isAdmitting) {
+    this.#core.admit(flag("isAdmitting", isAdmitting));
+  }
+
+  /** `new`, `running` or `stopped`. */
+  get state() {
+    return this.#core.state;
+  }
+
+  /** Where it listens. */
+  get address() {
+    const [host, port] = run(() => this.#core.addresses());
+    return { host, port };
+  }
+
+  /** Where the operations listener answers, or `undefined`. */
+  get opsAddress() {
+    const [, , host, port] = run(() => this.#core.addresses());
+    return host === null || host === undefined ? undefined : { host, port };
+  }
+
+  /** Where clients of this machine connect. */
+  get url() {
+    return run(() => this.#core.url);
+  }
+
+  // Receiving.
+
+  /**
+   * Registers the handler of a type of messages; or of `connect`, `disconnect` or `snapshotRequest`; or of `*`, all other
+   * types. What it returns does not matter; if it is a promise, later messages of the connection wait for it.
+   */
+  on(type, handler) {
+    return this.#add(type, handler, false);
+  }
+
+  /** Registers the handler of a type of requests, or of `*`. What it returns is the reply. */
+  handle(type, handler) {
+    return this.#add(type, handler, true);
+  }
+
+  #add(type, handler, replies) {
+    if (this.#isManual) throw new TidewireError(BOTH, { code: "RECEIVING" });
+    this.#handlers.add(type, handler, replies);
+    if (this.state === "running") this.#route();
+    return this;
+  }
+
+  #route() {
+    const types = this.#handlers.messageTypes;
+    this.#context.messageTypes = types;
+    run(() => this.#core.route(types, this.#handlers.requestTypes));
+  }
+
+  /** What happens, in batches, until the server has stopped and everything was received. */
+  batches() {
+    if (!this.#handlers.isEmpty) throw new TidewireError(BOTH, { code: "RECEIVING" });
+    if (this.#receiver !== undefined) {
+      throw new TidewireError("the batches of this server are received already", { code: "RECEIVING" });
+    }
+    this.#receiver = { waiting: undefined };
+    this.#isManual = true;
+    return {
+      next: () => this.#nextBatch(),
+      return: async (value) => {
+        this.#receiver?.waiting?.resolve();
+        this.#receiver = undefined;
+        return { done: true, value };
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
+  }
+
+  /** Each message, until the server has stopped. */
+  async *[Symbol.asyncIterator]() {
+    const batches = this.batches();
+    try {
+      for (;;) {
+        // Who breaks off finds the rest of the batch the next time.
+        while (this.#rest.next < this.#rest.batch.length) {
+          const message = this.#rest.batch.at(this.#rest.next);
+          this.#rest.next += 1;
+          yield message;
+        }
+        const { done, value: batch } = await batches.next();
+        if (done) return;
+        this.#rest = { batch, next: 0 };
+      }
+    } finally {
+      await batches.return();
+    }
+  }
+
+  async #nextBatch() {
+    await this.#started.promise;
+    if (performance.now() > this.#yieldAt) {
+      await turn();
+      this.#yieldAt = performance.now() + SLICE_MS;
+    }
+    while (this.#receiver !== undefined && !this.#isFinished) {
+      this.#outbox.flush();
+      const batch = this.#outbox.isStuck ? undefined : this.#receive();
+      if (batch === FINISHED) break;
+      if (batch !== undefined) return { done: false, value: batch };
+      const waiting = deferred();
+      this.#receiver.waiting = waiting;
+      await waiting.promise;
+    }
+    this.#receiver = undefined;
+    return { done: true, value: undefined };
+  }
+
+  /** There is something to receive, or room to send. */
+  #wake() {
+    if (this.#receiver === undefined) {
+      this.#pump();
+      return;
+    }
+    const { waiting } = this.#receiver;
+    this.#receiver.waiting = undefined;
+    waiting?.resolve();
+  }
+
+  #pumpSoon() {
+    if (this.#isPumpDue) return;
+    this.#isPumpDue = true;
+    setImmediate(() => {
+      this.#isPumpDue = false;
+      if (this.#receiver === undefined) this.#pump();
+    });
+  }
+
+  /** Receives and calls handlers, for a time. */
+  #pump() {
+    if (this.#isPumpDue || this.#isFinished || this.#isManual) return;
+    const until = performance.now() + SLICE_MS;
+    const outbox = this.#outbox;
+    outbox.isHeld = true;
+    try {
+      for (;;) {
+        const isTaken = this.#dispatcher.advance(until);
+        outbox.flush();
+        // When there is room again, this is called again.
+        if (outbox.isStuck || this.#dispatcher.isPaused) return;
+        if (!isTaken || performance.now() > until) {
+          this.#pumpSoon();
+          return;
+        }
+        const batch = this.#receive();
+        if (batch === undefined || batch === FINISHED) return;
+        this.#dispatcher.take(batch);
+      }
+    } catch (error) {
+      // The engine has ended by itself.
+      this.#log("error", "the server has failed", error);
+      this.#finish();
+    } finally {
+      outbox.isHeld = false;
+    }
+  }
+
+  /** The next batch; `undefined` if there is none now. */
+  #receive() {
+    for (;;) {
+      this.#memory ??= this.#newMemory(MEMORY_MIN);
+      const { buffer, numbers, at } = this.#memory;
+      const end = run(() => this.#core.receive(buffer, at));
+      if (end > 0) {
+        this.#memory.at = end;
+        return new Batch(this.#context, buffer, numbers, at);
+      }
+      if (end === 0) return undefined;
+      if (end === -1) {
+        this.#finish();
+        return FINISHED;
+      }
+      this.#memory = this.#newMemory(-end);
+    }
+  }
+
+  /** Memory for the batches to come. That of those before is kept as long as a message of it is. */
+  #newMemory(bytesMin) {
+    const now = performance.now();
+    const last = this.#memory?.buffer.length ?? 0;
+    const wanted = now - this.#filledAt < MEMORY_BUSY_MS ? 2 * last : MEMORY_MIN;
+    this.#filledAt = now;
+    const buffer = Buffer.allocUnsafeSlow(Math.max(bytesMin, Math.min(wanted, MEMORY_MAX), MEMORY_MIN));
+    return { buffer, numbers: new Uint32Array(buffer.buffer), at: 0 };
+  }
+
+  #finish() {
+    this.#isFinished = true;
+    this.#memory = undefined;
+    clearInterval(this.#keepAlive);
+    this.#finished.resolve();
+  }
+
+  // Sending.
+
+  /** Publishes to a topic: every subscriber gets it. */
+  publish(topic, payload, options) {
+    text("topic", topic);
+    const type = name("type", options?.type ?? "message");
+    const chosen = options === undefined ? undefined : publication(options);
+    this.#outbox.flush();
+    const [offset, epoch, duplicate] = run(() => this.#core.publish(topic, type, encode(payload), chosen));
+    return { offset: offset ?? undefined, epoch: epoch ?? undefined, duplicate };
+  }
+
+  /** Publishes several payloads to one topic, in their order; how many were new. */
+  async publishMany(topic, payloads, options = {}) {
+    text("topic", topic);
+    const type = name("type", options.type ?? "message");
+    const priority = priorityNumber(options.priority);
+    const waitMs = whole("waitMs", options.waitMs ?? 1_000);
+    if (typeof payloads?.[Symbol.iterator] !== "function" || typeof payloads === "string") {
+      throw new WrongTypeError("the payloads are an array, or another iterable");
+    }
+    const packed = this.#payloads.pack(payloads);
+    this.#outbox.flush();
+    let [at, published] = run(() =>
+      this.#core.publishMany(topic, type, priority, packed.buffer, 0, packed.end),
+    );
+    if (at < packed.end) {
+      // Others publish meanwhile, so these need a place of their own.
+      const rest = Buffer.from(packed.buffer.subarray(0, packed.end));
+      const carryOn = () => {
+        const [next, more] = this.#core.publishMany(topic, type, priority, rest, at, rest.length);
+        at = next;
+        published += more;
+        if (at < rest.length)
+          throw new BusyError(`${published} payloads are published, there is no room for the rest`);
+      };
+      await this.whenFree(carryOn, { waitMs });
+    }
+    return published;
+  }
+
+  /** Sends to every connection of a user. */
+  sendToUser(user, payload, options) {
+    text("user", user);
+    const [type, priority] = kindOf(options);
+    this.#do(() => this.#core.sendToUser(user, type, encode(payload), priority));
+  }
+
+  /** Sends to every connection. */
+  broadcast(payload, options) {
+    const [type, priority] = kindOf(options);
+    this.#do(() => this.#core.broadcast(type, encode(payload), priority));
+  }
+
+  /** Sends to every connection as it is: a string as text, bytes as binary. */
+  broadcastRaw(data) {
+    if (typeof data === "string") {
+      this.#do(() => this.#core.broadcastText(data));
+      return;
+    }
+    const bytes = bytesOf(data);
+    const { buffer, byteOffset, byteLength } = bytes;
+    this.#do(() => this.#core.broadcastBinary(Buffer.from(buffer, byteOffset, byteLength)));
+  }
+
+  /** Sends pairs of a connection, or a message for the connection it came from, and data, as they are. */
+  sendRawMany(pairs) {
+    for (const [to, data] of pairs) {
+      const connection = isMessage(to) ? to.connection : to;
+      if (!(connection instanceof Connection)) {
+        throw new WrongTypeError("sendRawMany takes pairs of a connection or a message, and data");
+      }
+      connection.sendRaw(data);
+    }
+  }
+
+  /** Subscribes every connection that a user has now to a topic or pattern. */
+  subscribeUser(user, topic) {
+    text("user", user);
+    text("topic", topic);
+    this.#do(() => this.#core.subscribeUser(user, topic, true));
+  }
+
+  /** Ends a subscription of every connection of a user. */
+  unsubscribeUser(user, topic) {
+    text("user", user);
+    text("topic", topic);
+    this.#do(() => this.#core.subscribeUser(user, topic, false));
+  }
+
+  /** Ends every connection of a user. */
+  disconnectUser(user, code = 1000, reason = "") {
+    text("user", user);
+    closing(code, reason);
+    this.#do(() => this.#core.disconnectUser(user, code, reason));
+  }
+
+  /** Ends the connection with this id. */
+  disconnect(id, code = 1000, reason = "") {
+    text("id", id);
+    closing(code, reason);
+    this.#do(() => this.#core.disconnect(id, code, reason));
+  }
+
+  /** Calls `action`, such as `() => server.publish(...)`, again as long as it throws `BusyError`, for `waitMs`. */
+  async whenFree(action, { waitMs = 1_000 } = {}) {
+    callable("the action", action);
+    whole("waitMs", waitMs);
+    const until = performance.now() + waitMs;
+    for (let pauseMs = BUSY_PAUSE_MIN_MS; ; pauseMs = Math.min(2 * pauseMs, BUSY_PAUSE_MAX_MS)) {
+      try {
+        return action();
+      } catch (error) {
+        if (!(error instanceof BusyError) || performance.now() >= until) throw error;
+      }
+      await pause(pauseMs);
+    }
+  }
+
+  #do(action) {
+    this.#outbox.flush();
+    run(action);
+  }
+
+  // Questions.
+
+  /** How many connections there are. */
+  get connections() {
+    return run(() => this.#core.connections);
+  }
+
+  /** The counters of the server, by name. */
+  statistics() {
+    return JSON.parse(run(() => this.#core.statistics()));
+  }
+
+  /** What the handlers have done since the server was made. */
+  handlerStatistics() {
+    const { handled, errors, timeouts, refused, unrouted, blocked } = this.#handlers;
+    const { running, waiting } = this.#dispatcher;
+    return { handled, errors, timeouts, refused, unrouted, blocked, running, waiting };
+  }
+
+  /** Some connections, in the order of their ids: all of a user, or all of a topic, or all. */
+  listConnections({ user, topic, after, limit = 1_000 } = {}) {
+    const given = [optionalText("user", user), optionalText("topic", topic), optionalText("after", after)];
+    whole("limit", limit);
+    return JSON.parse(run(() => this.#core.listConnections(...given, limit)));
+  }
+
+  /** Some topics and patterns that have subscribers, in the order of their names. */
+  listTopics({ prefix = "", after, limit = 1_000 } = {}) {
+    const start = optionalText("after", after);
+    whole("limit", limit);
+    return JSON.parse(run(() => this.#core.listTopics(text("prefix", prefix), start, limit)));
+  }
+
+  /** What a topic keeps: its position, and some of its publications. */
+  history(topic, { since, limit = 100, newestFirst = false } = {}) {
+    text("topic", topic);
+    const offset = optionalWhole("since", since, 0, Number.MAX_SAFE_INTEGER);
+    whole("limit", limit);
+    return JSON.parse(run(() => this.#core.history(topic, offset, limit, flag("newestFirst", newestFirst))));
+  }
+
+  /** Forgets what a topic keeps; false if there was nothing. */
+  forgetHistory(topic) {
+    return run(() => this.#core.forgetHistory(text("topic", topic)));
+  }
+
+  /** Who is on a topic: how many, and some of them. */
+  presence(topic, { limit = 1_000 } = {}) {
+    text("topic", topic);
+    return JSON.parse(run(() => this.#core.presence(topic, whole("limit", limit))));
+  }
+
+  [Symbol.for("nodejs.util.inspect.custom")]() {
+    if (this.state !== "running") return `<Server ${this.state}>`;
+    return `<Server ${this.url} connections=${this.connections}>`;
+  }
+}
+
+/** Calls the native module; its errors become those of this package. */
+function run(action) {
+  try {
+    return action();
+  } catch (error) {
+    throw translated(error);
+  }
+}
+
+/** The type and the number of the priority among some options. */
+function kindOf(options) {
+  return [name("type", options?.type ?? "message"), priorityNumber(options?.priority)];
+}
+
+/** What `publish` may be told, as the native module takes it. */
+function publication({ type, priority, id, key, ttlMs, exclude, snapshot, ...unknown }) {
+  const [first] = Object.keys(unknown);
+  if (first !== undefined) throw new InvalidArgumentError(`publish has no option ${first}`);
+  if (exclude !== undefined && !(exclude instanceof Connection)) {
+    throw new WrongTypeError("exclude is a connection");
+  }
+  return {
+    priority: priorityNumber(priority),
+    id: optionalText("id", id),
+    key: optionalText("key", key),
+    ttlMs: optionalWhole("ttlMs", ttlMs, 0, Number.MAX_SAFE_INTEGER),
+    excludePlace: exclude?._place,
+    excludeGeneration: exclude?._generation,
+    snapshot: snapshot === undefined ? undefined : flag("snapshot", snapshot),
+  };
+}
+
+const BOTH = "a server has either handlers, or a loop over batches(): both would take each other's messages";
+
+module.exports = { Server };

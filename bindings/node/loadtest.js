@@ -1,0 +1,33 @@
+"use strict";
+
+// The interface of the npm module `loadtest`, on this package's load generator.
+
+const engineRun = require("./lib/loadtest/engine-run.js");
+const { callsScript, prepare, read } = require("./lib/loadtest/options.js");
+const { Result } = require("./lib/loadtest/result.js");
+const scriptRun = require("./lib/loadtest/script-run.js");
+const { startServer } = require("./lib/loadtest/test-server.js");
+
+/**
+ * Loads a URL: a promise of the result, or nothing if there is a callback `(error, result)`. It is rejected for mistakes in
+ * the options alone; a service that fails is a result.
+ */
+function loadTest(options, callback) {
+  const result = run(options);
+  if (callback === undefined) return result;
+  // What the callback throws is the caller's own, and is not given to the callback again.
+  result.then(
+    (value) => queueMicrotask(() => callback(null, value)),
+    (error) => queueMicrotask(() => callback(error)),
+  );
+  return undefined;
+}
+
+async function run(given) {
+  const options = await prepare(read(given ?? {}));
+  if (callsScript(options)) return await scriptRun.run(options);
+  const print = options.quiet ? () => {} : (line) => console.info(line);
+  return await engineRun.run(options, { print });
+}
+
+module.exports = { Result, loadTest, startServer };

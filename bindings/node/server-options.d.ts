@@ -1,0 +1,418 @@
+// Generated from options/*.toml by `cargo xtask options`. Do not edit.
+
+/** What is kept of the topics that match a pattern. */
+export interface TopicRule {
+  /** A topic's name, or a pattern such as `orders.*` and `orders.>`. */
+  pattern: string;
+  /** Publications kept of each topic; 0 keeps none, but they are numbered. Default: no history. */
+  historyPublications?: number | null;
+  /** Size of the publications kept of each topic. Default: 4194304 (4 MiB). */
+  historyBytes?: number | null;
+  /** How long a publication is kept; 0 for any time. Default: 0. */
+  historyAgeS?: number | null;
+  /** A new subscriber gets the newest publication at once. Default: false. */
+  lastValue?: boolean | null;
+  /** Subscribers are told who else is present. Default: false. */
+  presence?: boolean | null;
+  /**
+   * The priority of publications: 1, 3, 5, 8 or 10. The highest one is sent first to a client
+   * that lags. Default: 5.
+   */
+  priority?: 1 | 3 | 5 | 8 | 10 | null;
+  /**
+   * What happens to a lagging subscription that does not choose a policy itself. Default:
+   * "disconnect".
+   */
+  overload?: "disconnect" | "conflate" | "drop_oldest" | null;
+}
+
+/**
+ * The options of the engine, with the names and units of `tidewire serve` in camelCase. `null` is the default of each.
+ *
+ * Protocol version 1 needs a key to check tokens with (`jwtSecret`, `jwtSecretFile` or `jwtPublicKey`), or `noAuth: true`.
+ * Limits hold per connection unless their description says otherwise.
+ */
+export interface EngineOptions {
+  /** The address where clients connect; port 0 selects a free port. Default: "127.0.0.1:5006". */
+  listen?: string | null;
+  /** The address to listen on, `0.0.0.0` for all; instead of `listen`. Default: "127.0.0.1". */
+  host?: string | null;
+  /** The port to listen on; 0 selects a free port. Instead of `listen`. Default: 5006. */
+  port?: number | null;
+  /**
+   * The address of the operations listener: /health, /ready, /metrics and /stats without
+   * authentication, and the HTTP API. Default: no operations listener.
+   */
+  opsListen?: string | null;
+  /**
+   * The key of the HTTP API, at least 16 visible ASCII characters. On the command line other
+   * users of the machine can see it. Default: no HTTP API.
+   */
+  apiKey?: string | null;
+  /**
+   * A file with the key of the HTTP API, at least 16 visible ASCII characters. Default: no HTTP
+   * API.
+   */
+  apiKeyFile?: string | null;
+  /** Event loops, each on a thread of its own. Default: one per core. */
+  shards?: number | null;
+  /**
+   * The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token
+   * unless `noAuth` is set, or plain messages for any client. Default: "v1".
+   */
+  protocol?: "v1" | "raw" | null;
+  /** The paths that accept connections, or `any`. Default: ["/ws", "/wse"]. */
+  path?: string | string[] | null;
+  /**
+   * Origins of web pages that may connect besides those of the same host, or `any`. Default:
+   * the same host.
+   */
+  origin?: string | string[] | null;
+  /**
+   * Subprotocols of the application: the first one that a client offers is confirmed. Default:
+   * the client's first offer.
+   */
+  subprotocol?: string | string[] | null;
+  /**
+   * The secret of HS256 tokens, at least 32 bytes. On the command line other users of the
+   * machine can see it. Default: no secret.
+   */
+  jwtSecret?: string | null;
+  /** A file with the secret of HS256 tokens. Default: no file. */
+  jwtSecretFile?: string | null;
+  /** A file with the public key of tokens, PEM; needs `jwtAlgorithm`. Default: no file. */
+  jwtPublicKey?: string | null;
+  /** The algorithm of the public key. Default: none. */
+  jwtAlgorithm?: "rs256" | "es256" | "eddsa" | null;
+  /** Accept only tokens that name this key (`kid`). Default: any key. */
+  jwtKeyId?: string | null;
+  /** During rotation: the previous secret, still accepted. Default: no secret. */
+  jwtPreviousSecret?: string | null;
+  /** During rotation: a file with the previous secret, still accepted. Default: no file. */
+  jwtPreviousSecretFile?: string | null;
+  /**
+   * During rotation: a file with the previous public key, PEM, still accepted. Default: no
+   * file.
+   */
+  jwtPreviousPublicKey?: string | null;
+  /** The algorithm of the previous public key. Default: that of `jwt_algorithm`. */
+  jwtPreviousAlgorithm?: "rs256" | "es256" | "eddsa" | null;
+  /** The name of the previous key (`kid`). Default: any key. */
+  jwtPreviousKeyId?: string | null;
+  /** The value that the claim `iss` must have. Default: not checked. */
+  jwtIssuer?: string | null;
+  /** The value that the claim `aud` must have or contain. Default: not checked. */
+  jwtAudience?: string | null;
+  /** The largest difference between the clocks of signer and server. Default: 5. */
+  jwtLeewayS?: number | null;
+  /**
+   * How long a session continues after its token has expired, so that a late new token can
+   * still arrive; at least `jwtLeewayS`. Then the session ends with the error TOKEN_EXPIRED and
+   * close code 4401. Default: 10.
+   */
+  tokenGraceS?: number | null;
+  /**
+   * How long before its token expires a client is warned; for a token that is valid for less
+   * than twice this time, half of the token's time. 0 for no warning. Default: 60.
+   */
+  tokenWarningS?: number | null;
+  /** Sessions continue when their token has expired. Default: false. */
+  keepExpiredSessions?: boolean | null;
+  /** The cookie that may hold the token. Default: "access_token". */
+  cookieName?: string | null;
+  /** The query parameter that may hold the token. Default: none. */
+  tokenQueryParameter?: string | null;
+  /** A subprotocol that begins with this prefix may hold the token in its rest. Default: none. */
+  tokenSubprotocolPrefix?: string | null;
+  /** Everybody may connect, without a token. Default: false. */
+  noAuth?: boolean | null;
+  /**
+   * A bad token is reported by an error message and close code 4401 after the upgrade, where a
+   * browser can read it, instead of by HTTP 401. Default: false.
+   */
+  authFailureAfterUpgrade?: boolean | null;
+  /** A file with the certificate chain, PEM; with `tlsKey` it enables TLS. Default: no TLS. */
+  tlsCertificate?: string | null;
+  /** A file with the certificate's private key, PEM. Default: no TLS. */
+  tlsKey?: string | null;
+  /**
+   * Names by which clients may address the server besides addresses and localhost, such as
+   * `app.example.com` or `*.example.com`, or `any`. Default: any; on a loopback address without
+   * authentication none for web pages.
+   */
+  allowHost?: string | string[] | null;
+  /**
+   * Proxies, such as `10.0.0.0/8`, from which the server accepts the client's address: by a
+   * PROXY header (version 1 or 2) or by a header line. Default: none.
+   */
+  trustedProxy?: string | string[] | null;
+  /** The header line that trusted proxies write. Default: "x-forwarded-for". */
+  forwardedHeader?: "x-forwarded-for" | "forwarded" | null;
+  /** Whether clients can encrypt their messages, or must. Default: "off". */
+  encryption?: "off" | "optional" | "required" | null;
+  /**
+   * A file with the server's private identity key, PEM (PKCS#8, P-256), by which clients
+   * recognize this server. Default: none.
+   */
+  identityKey?: string | null;
+  /**
+   * The secret that signatures of messages are checked with, at least 32 bytes. On the command
+   * line other users of the machine can see it. Default: signatures are not checked.
+   */
+  signatureSecret?: string | null;
+  /**
+   * A file with the secret that signatures of messages are checked with, at least 32 bytes.
+   * Default: signatures are not checked.
+   */
+  signatureSecretFile?: string | null;
+  /**
+   * A file with the ECDSA public key, PEM (P-256), that signatures of messages are checked
+   * with. Default: signatures are not checked.
+   */
+  signaturePublicKey?: string | null;
+  /** Reject messages without a signature. Default: false. */
+  requireSignatures?: boolean | null;
+  /**
+   * permessage-deflate for clients that offer it: `shared` uses one compressor per event loop
+   * and no memory per connection; `per-connection` refers to earlier messages and uses 340 to
+   * 430 KB per connection. Default: "off".
+   */
+  deflate?: "off" | "shared" | "per-connection" | null;
+  /**
+   * The compression level, from 1 (fastest) to 9 (smallest), also of messages sent as `C:`.
+   * Default: 1.
+   */
+  compressionLevel?: number | null;
+  /** Messages shorter than this are not compressed. Default: 1024 (1 KiB). */
+  compressionThresholdBytes?: number | null;
+  /** The size of the compression window as a power of two. Default: 15. */
+  deflateWindowBits?: number | null;
+  /**
+   * Drop messages for the application whose `id` was already received from the same user or,
+   * without authentication, on the same connection. Default: false.
+   */
+  deduplicate?: boolean | null;
+  /** Message ids remembered for `deduplicate`, for the whole server. Default: 50000. */
+  intakeIdsMax?: number | null;
+  /**
+   * Producers (clients that number their messages) that are remembered, for the whole server.
+   * Default: 10000.
+   */
+  producersMax?: number | null;
+  /** How long a producer without a connection is remembered. Default: 3600000. */
+  producerTtlMs?: number | null;
+  /**
+   * Sessions that each event loop closes per second of a drain; 0 to close all of them in the
+   * first half of the drain's timeout. Default: 0.
+   */
+  drainRatePerS?: number | null;
+  /**
+   * During a drain each client is told to reconnect after a random time of at most this length;
+   * 0 to tell it nothing. Default: 5000.
+   */
+  reconnectSpreadMs?: number | null;
+  /** Sessions of the whole server; the next client gets HTTP 503. Default: 1000000. */
+  connectionsMax?: number | null;
+  /**
+   * Pending handshakes that the whole server reads; past it, a new connection replaces the
+   * oldest one of the address that has the most. Default: 512.
+   */
+  handshakesMax?: number | null;
+  /**
+   * Pending handshakes that the server reads per address (IPv6: per /64); further ones wait for
+   * those of their own address. Default: 256.
+   */
+  handshakesPerAddressMax?: number | null;
+  /**
+   * Connections of the whole server that wait to begin their handshake; past it, the oldest one
+   * of the address that has the most is closed. Default: 16384.
+   */
+  handshakesParkedMax?: number | null;
+  /** Time for the opening handshake, TLS included. Default: 10000. */
+  handshakeTimeoutMs?: number | null;
+  /**
+   * Size of the head of the upgrade request; more than 32 KiB counts as 32 KiB. Default: 16384
+   * (16 KiB).
+   */
+  requestHeadBytesMax?: number | null;
+  /** Size of a received message, also after decompression. Default: 1048576 (1 MiB). */
+  messageBytesMax?: number | null;
+  /** Messages that a client may send in one burst; 0 for no rate limit. Default: 100000. */
+  rateLimitCapacity?: number | null;
+  /** Messages per second that a client may send in the long run. Default: 10000. */
+  rateLimitRefillPerS?: number | null;
+  /**
+   * Rejected messages within `errorsWindowMs` after which the connection is closed with code
+   * 4430; 0 for no limit. Default: 50.
+   */
+  errorsMax?: number | null;
+  /** The time in which the server forgets `errorsMax` rejected messages, evenly. Default: 10000. */
+  errorsWindowMs?: number | null;
+  /** Data that waits to be sent; past it the connection is closed. Default: 16777216 (16 MiB). */
+  outboxBytesMax?: number | null;
+  /**
+   * Data that waits to be sent, for the whole server; past it a connection for which more than
+   * 64 KiB wait is closed. Default: 1073741824 (1 GiB).
+   */
+  outboxesBytesMax?: number | null;
+  /**
+   * Data that waits to be sent; past it the server stops reading the connection. More than half
+   * of `outboxBytesMax` counts as half. Default: 1048576 (1 MiB).
+   */
+  outboxPauseBytes?: number | null;
+  /**
+   * Data that the kernel buffers for a connection that sends fast; 0 leaves it to the kernel.
+   * Default: 4194304 (4 MiB).
+   */
+  receiveBufferBytesMax?: number | null;
+  /**
+   * Data that the kernel buffers for all connections together; each gets an equal part, but at
+   * least 64 KiB. Default: 1073741824 (1 GiB).
+   */
+  receiveBuffersBytesMax?: number | null;
+  /**
+   * Time between two pings of the server: of RFC 6455 and, in protocol version 1, messages.
+   * Default: 25000.
+   */
+  pingIntervalMs?: number | null;
+  /** Silence after which a connection is closed. Default: 60000. */
+  idleTimeoutMs?: number | null;
+  /** Time that a peer has to answer a close. Default: 5000. */
+  closeTimeoutMs?: number | null;
+  /** Time that an event loop may take for one turn before it counts as stuck. Default: 5000. */
+  shardStallMs?: number | null;
+  /** When the server is full: how long a client is told to wait. Default: 5. */
+  retryAfterS?: number | null;
+  /**
+   * Time that the application has to answer a call of a client; more than a day counts as a
+   * day. Default: 10000.
+   */
+  callTimeoutMs?: number | null;
+  /** Open calls in each direction. Default: 100. */
+  callsPerConnectionMax?: number | null;
+  /**
+   * Milliseconds of each second for which the requests of one user or, without authentication,
+   * of one address may keep an event loop busy; 0 for no limit. Default: 500.
+   */
+  ownerWorkMsPerS?: number | null;
+  /**
+   * Clients may subscribe to every topic, publish to it and see who is present; for trials.
+   * Default: false.
+   */
+  topicsOpen?: boolean | null;
+  /**
+   * Topics that clients may subscribe to: names or patterns such as `orders.*` and `orders.>`,
+   * with `{sub}` for the user's name. Default: none.
+   */
+  clientSubscribeAllow?: string | string[] | null;
+  /**
+   * Topics that clients may not subscribe to, even if they are allowed elsewhere. Default:
+   * none.
+   */
+  clientSubscribeDeny?: string | string[] | null;
+  /** Topics that clients may publish to. Default: none. */
+  clientPublishAllow?: string | string[] | null;
+  /** Topics that clients may not publish to, even if they are allowed elsewhere. Default: none. */
+  clientPublishDeny?: string | string[] | null;
+  /** Topics of which clients may ask who is present. Default: as for subscribing. */
+  clientPresenceAllow?: string | string[] | null;
+  /**
+   * Topics of which clients may not ask who is present, even if they are allowed elsewhere.
+   * Default: as for subscribing.
+   */
+  clientPresenceDeny?: string | string[] | null;
+  /**
+   * Topics of which clients may join queue groups, if they may subscribe to them. Default:
+   * none.
+   */
+  clientQueueGroupAllow?: string | string[] | null;
+  /**
+   * Topics of which clients may not join queue groups, even if they are allowed elsewhere.
+   * Default: none.
+   */
+  clientQueueGroupDeny?: string | string[] | null;
+  /**
+   * The claim of a token that holds its user's own access rules, which replace those above;
+   * empty to ignore claims. Default: "topics".
+   */
+  topicAccessClaim?: string | null;
+  /**
+   * Topics whose newest publications are kept, and how many of each topic, such as
+   * `orders.>=1000`. Default: none.
+   */
+  history?: Record<string, number> | string[] | null;
+  /** Topics whose subscribers are told who else is present. Default: none. */
+  presence?: string | string[] | null;
+  /**
+   * What is kept of which topics, in detail; the first rule whose pattern matches a topic
+   * applies. Default: none.
+   */
+  topicRules?: TopicRule[] | null;
+  /** Topics and patterns that one connection may subscribe to. Default: 10000. */
+  subscriptionsPerConnectionMax?: number | null;
+  /** Estimated memory for the subscriptions of one connection. Default: 16777216 (16 MiB). */
+  subscriptionBytesPerConnectionMax?: number | null;
+  /**
+   * Estimated memory for the subscriptions of one user or, without authentication, of one
+   * address. Default: 268435456 (256 MiB).
+   */
+  subscriptionBytesPerOwnerMax?: number | null;
+  /** Estimated memory for all subscriptions. Default: 2147483648 (2 GiB). */
+  subscriptionBytesMax?: number | null;
+  /** Patterns that one connection may subscribe to. Default: 256. */
+  patternsPerConnectionMax?: number | null;
+  /** Subscribers of one topic per event loop. Default: 1000000. */
+  subscribersPerTopicMax?: number | null;
+  /** Size of the payload of a publication. Default: 1048576 (1 MiB). */
+  payloadBytesMax?: number | null;
+  /**
+   * Publications that an event loop has not delivered yet; past it publishing fails, and
+   * clients that publish are not read. Default: 16777216 (16 MiB).
+   */
+  backlogBytesMax?: number | null;
+  /**
+   * Size of all histories together; past it the topic that was unused for the longest time
+   * loses its history first. Default: 268435456 (256 MiB).
+   */
+  historyBytesMax?: number | null;
+  /** Topics whose position is remembered. Default: 1000000. */
+  historyTopicsMax?: number | null;
+  /** Size of what a subscriber tells others about itself, as JSON. Default: 4096 (4 KiB). */
+  presenceDataBytesMax?: number | null;
+  /** Publication ids remembered to drop repeated publications. Default: 50000. */
+  rememberedIdsMax?: number | null;
+  /**
+   * Publications that may wait for one lagging subscription that conflates or drops. Default:
+   * 1000.
+   */
+  lagPublicationsMax?: number | null;
+  /**
+   * Size of the publications that may wait for one lagging subscription that conflates or
+   * drops. Default: 1048576 (1 MiB).
+   */
+  lagBytesMax?: number | null;
+  /** Publications that may wait for the members of one queue group. Default: 100000. */
+  groupWaitingMax?: number | null;
+  /**
+   * Size of the publications that may wait for the members of one queue group. Default:
+   * 16777216 (16 MiB).
+   */
+  groupWaitingBytesMax?: number | null;
+  /** Queue groups of one topic. Default: 64. */
+  groupsPerTopicMax?: number | null;
+  /**
+   * What a full queue group drops: the publication that has waited longest, or the new one.
+   * Default: "drop_oldest".
+   */
+  groupOverload?: "drop_oldest" | "drop_newest" | null;
+  /**
+   * Data that may wait for the application to receive it; past it the connections are not read.
+   * Default: 67108864 (64 MiB).
+   */
+  queueBytesMax?: number | null;
+  /**
+   * The application answers clients that ask for the state of topics (messages of the kind
+   * `snapshot_request`); otherwise they get what the topics keep. Default: false.
+   */
+  snapshotRequests?: boolean | null;
+}

@@ -1,0 +1,175 @@
+//! The server: `Server` of `lib/server.js` is a class on top of [`NativeServer`].
+//!
+//! - `core`: the engine's server from start to end
+//! - `inbox`: what is received, as rows of numbers and bytes in a buffer of JavaScript
+//! - `inquiries`: what the application asks of the running server
+//! - `outbox`: what JavaScript sends in batches
+//! - `publishing`: what JavaScript sends at once
+//! - `tables`: connections and requests under small numbers
+
+mod core;
+mod inbox;
+mod inquiries;
+mod outbox;
+mod publishing;
+mod tables;
+
+use crate::errors::{Failure, stopped};
+use crate::options::Options;
+use core::Core;
+use inbox::{Inbox, Received};
+use napi::Task;
+use napi::bindgen_prelude::{AsyncTask, BufferSlice, Function};
+use napi_derive::napi;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_engine::{ConnectionKey, Handle};
+
+/// A server: its life and what it receives. The other methods are in `publishing`, `outbox` and `inquiries`.
+#[napi]
+pub struct NativeServer {
+    core: Arc<Core>,
+    /// There once the server was started.
+    inbox: RefCell<Option<Inbox>>,
+    /// Why a record of the outbox was refused.
+    refusal: Cell<Option<Failure>>,
+}
+
+#[napi]
+impl NativeServer {
+    /// Takes the options as a JSON object with names in camelCase.
+    #[napi(constructor)]
+    pub fn new(options: String) -> napi::Result<Self> {
+        let options = Options::read(&options)?;
+        Ok(Self {
+            core: Arc::new(Core::new(options)),
+            inbox: RefCell::new(None),
+            refusal: Cell::new(None),
+        })
+    }
+
+    /// The names of all options.
+    #[napi]
+    pub fn option_names() -> Vec<String> {
+        Options::names()
+    }
+
+    /// Starts to listen. `wake` is called once after each `receive` that gave nothing, when there is something.
+    #[napi]
+    pub fn start(&self, wake: Function<'_, (), ()>) -> napi::Result<()> {
+        let waker = wake
+            .build_threadsafe_function()
+            .weak::<true>()
+            .callee_handled::<false>()
+            .build()?;
+        let receiver = self.core.start(waker)?;
+        *self.inbox.borrow_mut() = Some(Inbox::new(receiver));
+        Ok(())
+    }
+
+    /// Writes the next batch into `buffer` from `at` on, and gives its end there. 0: there is none, and `wake` will
+    /// be called; -1: the server has stopped and everything was received; less: the batch needs so many bytes.
+    #[napi]
+    pub fn receive(&self, mut buffer: BufferSlice<'_>, at: u32) -> napi::Result<i32> {
+        let mut inbox = self.inbox.borrow_mut();
+        let inbox = inbox.as_mut().ok_or_else(not_started)?;
+        Ok(match inbox.receive(&mut buffer, at as usize) {
+            Received::Batch(end) => end as i32,
+            Received::Nothing => 0,
+            Received::NoRoom(bytes) => -(bytes as i32),
+            Received::Finished => {
+                self.core.check_failure()?;
+                -1
+            }
+        })
+    }
+
+    /// The types of messages and of requests that have handlers of their own: rows name them by their places.
+    #[napi]
+    pub fn route(&self, messages: Vec<String>, requests: Vec<String>) -> napi::Result<()> {
+        let mut inbox = self.inbox.borrow_mut();
+        let inbox = inbox.as_mut().ok_or_else(not_started)?;
+        inbox.route(messages, requests);
+        Ok(())
+    }
+
+    /// Ends every connection at once.
+    #[napi]
+    pub fn stop(&self) -> AsyncTask<Ending> {
+        AsyncTask::new(Ending(Arc::clone(&self.core), None))
+    }
+
+    /// Sends the clients away, evenly, and stops; how many connections were left after this time.
+    #[napi]
+    pub fn drain(&self, timeout_ms: u32) -> AsyncTask<Ending> {
+        let timeout = Duration::from_millis(timeout_ms.into());
+        AsyncTask::new(Ending(Arc::clone(&self.core), Some(timeout)))
+    }
+
+    /// Lets new connections in, or rejects them with 503 and `Retry-After`.
+    #[napi]
+    pub fn admit(&self, is_admitting: bool) {
+        self.core.set_admitting(is_admitting);
+    }
+
+    /// `new`, `running` or `stopped`.
+    #[napi(getter)]
+    pub fn state(&self) -> &'static str {
+        self.core.state()
+    }
+
+    /// `host`, `port`, and those of the operations listener if there is one.
+    #[napi]
+    pub fn addresses(&self) -> napi::Result<(String, u16, Option<String>, Option<u16>)> {
+        let (address, ops) = self.core.addresses()?;
+        let host = address.ip().to_string();
+        let ops_host = ops.map(|ops| ops.ip().to_string());
+        let ops_port = ops.map(|ops| ops.port());
+        Ok((host, address.port(), ops_host, ops_port))
+    }
+
+    /// Where clients connect.
+    #[napi(getter)]
+    pub fn url(&self) -> napi::Result<String> {
+        Ok(self.core.url()?)
+    }
+}
+
+impl NativeServer {
+    fn handle(&self) -> Result<&Handle, Failure> {
+        self.core.handle()
+    }
+
+    /// The connection under this number; `None` if it is gone.
+    fn connection(&self, place: u32, generation: u32) -> Option<ConnectionKey> {
+        let inbox = self.inbox.borrow();
+        inbox.as_ref()?.connections.key(place, generation)
+    }
+}
+
+/// The end of a server, on another thread: at once, or after a time in which its clients leave.
+pub struct Ending(Arc<Core>, Option<Duration>);
+
+impl Task for Ending {
+    type Output = u32;
+    type JsValue = u32;
+
+    fn compute(&mut self) -> napi::Result<u32> {
+        Ok(match self.1 {
+            Some(timeout) => self.0.drain(timeout) as u32,
+            None => {
+                self.0.stop();
+                0
+            }
+        })
+    }
+
+    fn resolve(&mut self, _env: napi::Env, left: u32) -> napi::Result<u32> {
+        Ok(left)
+    }
+}
+
+fn not_started() -> Failure {
+    stopped("the server was not started: call start() first")
+}

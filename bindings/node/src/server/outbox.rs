@@ -1,0 +1,149 @@
+//! What JavaScript sends in batches: records in a buffer, carried out with one crossing.
+//!
+//! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, what it is, the place
+//! and the generation of a connection or request, the lengths of two texts, and a priority (0 for none). The texts
+//! follow. `lib/outbox.js` writes all this.
+
+use super::NativeServer;
+use super::publishing::{priority, text_of};
+use crate::errors::{Failure, argument};
+use napi::bindgen_prelude::BufferSlice;
+use napi_derive::napi;
+use tidewire_engine::{CallError, Handle, NewPublication, Outgoing, PublishError, SendError};
+
+#[napi]
+impl NativeServer {
+    /// Carries out the records from `at` to `end`. Gives the begin of the first that was not carried out because the
+    /// server has not caught up, or `end`. After a record that is refused it gives the end of that, negative, and
+    /// `take_refusal` the reason.
+    #[napi]
+    pub fn flush(&self, buffer: BufferSlice<'_>, at: u32, end: u32) -> napi::Result<i32> {
+        let handle = self.handle()?;
+        let mut at = at as usize;
+        let end = end as usize;
+        while at < end {
+            let record = buffer.get(at..end).and_then(Record::read);
+            let Some(record) = record else {
+                return Err(argument("a record is damaged").into());
+            };
+            match self.carry_out(handle, &record) {
+                Ok(true) => at += record.length,
+                Ok(false) => return Ok(at as i32),
+                Err(failure) => {
+                    self.refusal.set(Some(failure));
+                    return Ok(-((at + record.length) as i32));
+                }
+            }
+        }
+        Ok(end as i32)
+    }
+
+    /// Throws the reason why the last record was refused.
+    #[napi]
+    pub fn take_refusal(&self) -> napi::Result<()> {
+        self.refusal
+            .take()
+            .map_or(Ok(()), |failure| Err(failure.into()))
+    }
+}
+
+impl NativeServer {
+    /// Whether there was room for it.
+    fn carry_out(&self, handle: &Handle, record: &Record<'_>) -> Result<bool, Failure> {
+        let Record {
+            place, generation, ..
+        } = *record;
+        match record.what {
+            REPLY | FAIL => {
+                self.answer(record)?;
+                return Ok(true);
+            }
+            SEND_TEXT | SEND_BINARY | SEND => {}
+            _ => return Err(argument("a record is of no known kind")),
+        }
+        // A message to a connection that is gone is dropped, as the engine does it.
+        let Some(connection) = self.connection(place, generation) else {
+            return Ok(true);
+        };
+        let sent = match record.what {
+            SEND_TEXT => handle.send(connection, Outgoing::Text(text_of(record.second)?.into())),
+            SEND_BINARY => handle.send(connection, Outgoing::Binary(record.second.into())),
+            _ => {
+                let mut new = NewPublication::new(text_of(record.first)?, text_of(record.second)?);
+                if let Some(priority) = priority(record.priority)? {
+                    new = new.with_priority(priority);
+                }
+                match handle.publish_to_connection(connection, &new) {
+                    Ok(()) => Ok(()),
+                    Err(PublishError::Busy) => Err(SendError::Busy),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        match sent {
+            Ok(()) => Ok(true),
+            Err(SendError::Busy) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn answer(&self, record: &Record<'_>) -> Result<(), Failure> {
+        let mut inbox = self.inbox.borrow_mut();
+        let requests = inbox.as_mut().map(|inbox| &mut inbox.requests);
+        let removed = requests.and_then(|all| all.remove(record.place, record.generation));
+        let Some(responder) = removed else {
+            return Ok(());
+        };
+        let second = text_of(record.second)?.to_owned();
+        responder.respond(match record.what {
+            REPLY => Ok(second),
+            _ => Err(CallError {
+                code: text_of(record.first)?.to_owned(),
+                message: second,
+            }),
+        });
+        Ok(())
+    }
+}
+
+struct Record<'a> {
+    length: usize,
+    what: u32,
+    place: u32,
+    generation: u32,
+    priority: u32,
+    first: &'a [u8],
+    second: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    /// The record at the begin of these bytes; `None` if they are none.
+    fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (head, texts) = bytes.split_at_checked(4 * HEAD_NUMBERS)?;
+        let (numbers, _) = head.as_chunks::<4>();
+        let number = |index: usize| u32::from_ne_bytes(numbers[index]);
+        let length = number(0) as usize;
+        if length < head.len() || length > bytes.len() {
+            return None;
+        }
+        let (first, texts) = texts.split_at_checked(number(4) as usize)?;
+        Some(Self {
+            length,
+            what: number(1),
+            place: number(2),
+            generation: number(3),
+            priority: number(6),
+            first,
+            second: texts.get(..number(5) as usize)?,
+        })
+    }
+}
+
+const HEAD_NUMBERS: usize = 7;
+
+// What a record is.
+const SEND_TEXT: u32 = 1;
+const SEND_BINARY: u32 = 2;
+const SEND: u32 = 3;
+const REPLY: u32 = 4;
+const FAIL: u32 = 5;

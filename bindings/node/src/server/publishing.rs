@@ -1,0 +1,358 @@
+//! What JavaScript sends at once, and what it changes: each call is one crossing.
+
+use super::NativeServer;
+use crate::errors::{Failure, argument, invalid_message};
+use napi::bindgen_prelude::BufferSlice;
+use napi_derive::napi;
+use serde::Deserialize;
+use tidewire_engine::{
+    AccessRules, ConnectionKey, NewCall, NewPublication, Outgoing, Priority, PublishError, Rules,
+};
+use tidewire_wire::close::CloseCode;
+
+/// What `publish` may say besides topic, type and payload.
+#[napi(object)]
+pub struct NewPublicationOptions {
+    pub priority: Option<u32>,
+    pub id: Option<String>,
+    pub key: Option<String>,
+    pub ttl_ms: Option<f64>,
+    pub exclude_place: Option<u32>,
+    pub exclude_generation: Option<u32>,
+    pub snapshot: Option<bool>,
+}
+
+/// Rules of access as JavaScript writes them.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Access {
+    subscribe_allow: Vec<String>,
+    subscribe_deny: Vec<String>,
+    publish_allow: Vec<String>,
+    publish_deny: Vec<String>,
+    presence_allow: Option<Vec<String>>,
+    presence_deny: Option<Vec<String>>,
+    queue_group_allow: Vec<String>,
+    queue_group_deny: Vec<String>,
+}
+
+/// The offset, the epoch and whether it is a duplicate.
+type Published = (Option<f64>, Option<String>, bool);
+
+#[napi]
+impl NativeServer {
+    /// Publishes to a topic.
+    #[napi]
+    pub fn publish(
+        &self,
+        topic: String,
+        name: String,
+        payload: String,
+        options: Option<NewPublicationOptions>,
+    ) -> napi::Result<Published> {
+        let mut new = NewPublication::new(name, payload);
+        if let Some(options) = options {
+            new = self.with_options(new, options)?;
+        }
+        let published = self.handle()?.publish(&topic, &new);
+        let published = published.map_err(Failure::from)?;
+        let position = published.position;
+        Ok((
+            position.map(|position| position.offset as f64),
+            position.map(|position| position.epoch_hex()),
+            published.is_duplicate,
+        ))
+    }
+
+    /// Publishes payloads to one topic, in their order: each is its length as a number of 32 bits and its text. Gives
+    /// where it stopped because the server has not caught up, or the end, and how many were new.
+    #[napi]
+    pub fn publish_many(
+        &self,
+        topic: String,
+        name: String,
+        priority_number: u32,
+        payloads: BufferSlice<'_>,
+        at: u32,
+        end: u32,
+    ) -> napi::Result<(u32, u32)> {
+        let handle = self.handle()?;
+        let priority = priority(priority_number)?;
+        let mut at = at as usize;
+        let end = end as usize;
+        let mut published = 0;
+        while at < end {
+            let payload = payloads.get(at..end).and_then(sized);
+            let payload = payload.ok_or_else(|| argument("the payloads are damaged"))?;
+            let mut new = NewPublication::new(name.as_str(), text_of(payload)?);
+            if let Some(priority) = priority {
+                new = new.with_priority(priority);
+            }
+            match handle.publish(&topic, &new) {
+                Ok(one) => published += u32::from(!one.is_duplicate),
+                Err(PublishError::Busy) => break,
+                Err(error) => return Err(Failure::from(error).into()),
+            }
+            at += 4 + payload.len();
+        }
+        Ok((at as u32, published))
+    }
+
+    /// Sends to every connection of a user.
+    #[napi]
+    pub fn send_to_user(
+        &self,
+        user: String,
+        name: String,
+        payload: String,
+        priority_number: u32,
+    ) -> napi::Result<()> {
+        let new = publication(name, payload, priority_number)?;
+        let sent = self.handle()?.publish_to_user(&user, &new);
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Sends to every connection.
+    #[napi]
+    pub fn broadcast(
+        &self,
+        name: String,
+        payload: String,
+        priority_number: u32,
+    ) -> napi::Result<()> {
+        let new = publication(name, payload, priority_number)?;
+        let sent = self.handle()?.publish_to_everyone(&new);
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Sends text to every connection as it is.
+    #[napi]
+    pub fn broadcast_text(&self, text: String) -> napi::Result<()> {
+        let sent = self.handle()?.broadcast(Outgoing::Text(text.into()));
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Sends bytes to every connection as they are.
+    #[napi]
+    pub fn broadcast_binary(&self, bytes: BufferSlice<'_>) -> napi::Result<()> {
+        let sent = self.handle()?.broadcast(Outgoing::Binary((*bytes).into()));
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Answers a request for snapshots, for one of its topics.
+    #[napi]
+    pub fn send_snapshot(
+        &self,
+        place: u32,
+        generation: u32,
+        topic: String,
+        name: String,
+        payload: String,
+        correlation_id: Option<String>,
+    ) -> napi::Result<()> {
+        let Some(connection) = self.connection(place, generation) else {
+            return Ok(());
+        };
+        let id = correlation_id.as_deref();
+        let handle = self.handle()?;
+        let sent = handle.send_snapshot(connection, &topic, &name, &payload, id);
+        Ok(sent.map_err(Failure::from)?)
+    }
+
+    /// Whether a request waits for its answer.
+    #[napi]
+    pub fn is_unanswered(&self, place: u32, generation: u32) -> bool {
+        let inbox = self.inbox.borrow();
+        let requests = inbox.as_ref().map(|inbox| &inbox.requests);
+        requests.is_some_and(|requests| requests.contains(place, generation))
+    }
+
+    /// Whether a connection is open as far as was received.
+    #[napi]
+    pub fn is_open(&self, place: u32, generation: u32) -> bool {
+        self.connection(place, generation).is_some()
+    }
+
+    /// Ends a connection.
+    #[napi]
+    pub fn close(
+        &self,
+        place: u32,
+        generation: u32,
+        code: u32,
+        reason: String,
+    ) -> napi::Result<()> {
+        let code = close_code(code)?;
+        match self.connection(place, generation) {
+            Some(connection) => Ok(self.end(connection, code, &reason)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Subscribes a connection, or ends its subscription.
+    #[napi]
+    pub fn subscribe(
+        &self,
+        place: u32,
+        generation: u32,
+        topic: String,
+        is_wanted: bool,
+    ) -> napi::Result<()> {
+        let handle = self.handle()?;
+        let Some(connection) = self.connection(place, generation) else {
+            return Ok(());
+        };
+        let changed = match is_wanted {
+            true => handle.subscribe(connection, &topic),
+            false => handle.unsubscribe(connection, &topic),
+        };
+        Ok(changed.map_err(Failure::from)?)
+    }
+
+    /// Gives a connection access rules of its own, from JSON.
+    #[napi]
+    pub fn set_access(&self, place: u32, generation: u32, access: String) -> napi::Result<()> {
+        let access: Access = serde_json::from_str(&access).map_err(argument)?;
+        let handle = self.handle()?;
+        let Some(connection) = self.connection(place, generation) else {
+            return Ok(());
+        };
+        let names_presence = access.presence_allow.is_some() || access.presence_deny.is_some();
+        let rules = |allow, deny| Rules { allow, deny };
+        let presence = rules(
+            access.presence_allow.unwrap_or_default(),
+            access.presence_deny.unwrap_or_default(),
+        );
+        let rules = AccessRules {
+            subscribe: rules(access.subscribe_allow, access.subscribe_deny),
+            publish: rules(access.publish_allow, access.publish_deny),
+            presence: names_presence.then_some(presence),
+            queue_group: rules(access.queue_group_allow, access.queue_group_deny),
+        };
+        let changed = handle.set_access(connection, rules);
+        Ok(changed.map_err(Failure::from)?)
+    }
+
+    /// Asks the client of a connection; `done` is called with the JSON text of its answer, or with an error.
+    #[napi(ts_return_type = "Promise<string>")]
+    pub fn request<'env>(
+        &self,
+        env: &'env napi::Env,
+        place: u32,
+        generation: u32,
+        name: String,
+        payload: String,
+        timeout_ms: u32,
+    ) -> napi::Result<napi::bindgen_prelude::Object<'env>> {
+        let handle = self.handle()?;
+        let (deferred, promise) = env.create_deferred::<String, _>()?;
+        let Some(connection) = self.connection(place, generation) else {
+            deferred.reject(Failure::from(tidewire_engine::CallFailure::Closed).into());
+            return Ok(promise);
+        };
+        let timeout = std::time::Duration::from_millis(timeout_ms.into());
+        let call = NewCall::new(name, payload).with_timeout(timeout);
+        handle.call(connection, call, move |answer| match answer {
+            Ok(text) => deferred.resolve(move |_env| Ok(text)),
+            Err(failure) => deferred.reject(Failure::from(failure).into()),
+        });
+        Ok(promise)
+    }
+
+    /// Subscribes every connection that a user has now, or ends their subscriptions.
+    #[napi]
+    pub fn subscribe_user(&self, user: String, topic: String, is_wanted: bool) -> napi::Result<()> {
+        let handle = self.handle()?;
+        let changed = match is_wanted {
+            true => handle.subscribe_user(&user, &topic),
+            false => handle.unsubscribe_user(&user, &topic),
+        };
+        Ok(changed.map_err(Failure::from)?)
+    }
+
+    /// Ends every connection of a user.
+    #[napi]
+    pub fn disconnect_user(&self, user: String, code: u32, reason: String) -> napi::Result<()> {
+        let closed = self.handle()?.close_user(&user, close_code(code)?, &reason);
+        Ok(closed.map_err(Failure::from)?)
+    }
+
+    /// Ends the connection with this id.
+    #[napi]
+    pub fn disconnect(&self, id: String, code: u32, reason: String) -> napi::Result<()> {
+        let key: ConnectionKey = id.parse().map_err(argument)?;
+        Ok(self.end(key, close_code(code)?, &reason)?)
+    }
+}
+
+impl NativeServer {
+    fn end(&self, connection: ConnectionKey, code: CloseCode, reason: &str) -> Result<(), Failure> {
+        Ok(self.handle()?.close_with(connection, code, reason)?)
+    }
+
+    fn with_options(
+        &self,
+        mut new: NewPublication,
+        options: NewPublicationOptions,
+    ) -> Result<NewPublication, Failure> {
+        if let Some(priority) = priority(options.priority.unwrap_or(0))? {
+            new = new.with_priority(priority);
+        }
+        if let Some(id) = options.id {
+            new = new.with_id(id);
+        }
+        if let Some(key) = options.key {
+            new = new.with_key(key);
+        }
+        if let Some(ttl_ms) = options.ttl_ms {
+            new = new.with_ttl_ms(ttl_ms as u64);
+        }
+        if let (Some(place), Some(generation)) = (options.exclude_place, options.exclude_generation)
+            && let Some(connection) = self.connection(place, generation)
+        {
+            new = new.without(connection);
+        }
+        if options.snapshot == Some(true) {
+            new = new.as_snapshot();
+        }
+        Ok(new)
+    }
+}
+
+fn publication(name: String, payload: String, number: u32) -> Result<NewPublication, Failure> {
+    let new = NewPublication::new(name, payload);
+    Ok(match priority(number)? {
+        Some(priority) => new.with_priority(priority),
+        None => new,
+    })
+}
+
+/// The priority with this number; 0 is the topic's.
+pub(super) fn priority(number: u32) -> Result<Option<Priority>, Failure> {
+    if number == 0 {
+        return Ok(None);
+    }
+    let priority = Priority::from_number(number.into());
+    let problem = "a priority is 1, 3, 5, 8 or 10";
+    priority.map(Some).ok_or_else(|| argument(problem))
+}
+
+pub(super) fn text_of(bytes: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(bytes).map_err(invalid_message)
+}
+
+/// The first of several texts, each after its length as a number of 32 bits.
+fn sized(bytes: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = bytes.split_first_chunk::<4>()?;
+    rest.get(..u32::from_le_bytes(*length) as usize)
+}
+
+fn close_code(code: u32) -> Result<CloseCode, Failure> {
+    let known = u16::try_from(code).ok().and_then(CloseCode::from_wire);
+    known.ok_or_else(|| {
+        argument(format!(
+            "{code} is no code that a close may carry: use 1000, or 4000 to 4999"
+        ))
+    })
+}

@@ -1,0 +1,36 @@
+//! Filters of documents.
+
+use crate::errors::{Failure, Fault, argument};
+use napi_derive::napi;
+
+/// A compiled filter.
+#[napi]
+pub struct NativeFilter {
+    filter: tidewire_engine::Filter,
+}
+
+#[napi]
+impl NativeFilter {
+    /// Takes the filter's document as JSON text.
+    #[napi(constructor)]
+    pub fn new(document: String) -> napi::Result<Self> {
+        let document = serde_json::from_str(&document).map_err(argument)?;
+        let filter = tidewire_engine::Filter::compile(&document).map_err(|error| {
+            let code = "INVALID_FILTER";
+            Failure::new("InvalidArgumentError", code, Fault::Caller, error)
+        })?;
+        Ok(Self { filter })
+    }
+
+    /// Whether the filter takes a payload, given as JSON text.
+    #[napi]
+    pub fn matches(&self, payload: String) -> bool {
+        self.filter.matches(payload.as_bytes())
+    }
+
+    /// The filter's document as JSON text, the same for equal documents.
+    #[napi(getter)]
+    pub fn document(&self) -> &str {
+        self.filter.source()
+    }
+}

@@ -1,0 +1,60 @@
+// A program of a user, which the compiler checks against the types of the package.
+
+import tidewire, {
+  BusyError,
+  CallError,
+  jwt,
+  load,
+  type Message,
+  Server,
+  type ServerOptions,
+} from "tidewire";
+import { TokenVerifier } from "tidewire/jwt";
+import { loadTest, startServer } from "tidewire/loadtest";
+
+const options: ServerOptions = {
+  port: 0,
+  jwtSecret: "s",
+  topicRules: [{ pattern: "a.>", historyPublications: 10 }],
+};
+// @ts-expect-error There is no such option.
+const wrong: ServerOptions = { prot: 1 };
+// @ts-expect-error A port is a number.
+const text: ServerOptions = { port: "1" };
+
+const server = new Server(options);
+server.on("chat", (message: Message) =>
+  message.connection.send({ text: message.text }, { type: "chat", priority: 8 }),
+);
+server.handle("sum", async ({ payload }) => {
+  if (!Array.isArray(payload)) throw new CallError("an array is needed", { code: "NO_ARRAY" });
+  return payload.length;
+});
+await server.start();
+const { offset, duplicate } = server.publish("a", { n: 1 }, { id: "1" });
+const many: number = await server.publishMany("a", [1, 2, 3], { type: "t" });
+for await (const batch of new Server().batches()) {
+  for (const message of batch)
+    console.log(message.length, message.data.byteLength, message.json().n, offset, many);
+}
+const history = server.history("a", { newestFirst: true }).publications;
+const token: string = jwt.encode({ sub: "a", exp: new Date() }, "key");
+new TokenVerifier({ one: "key" }).decode(token);
+const result = await load("http://a/", {
+  connections: 1,
+  onProgress: ({ ratePerS }) => console.log(ratePerS),
+});
+console.log(result.latencyMs.p99, history, duplicate, wrong, text, tidewire.version);
+const { percentiles } = await loadTest({
+  url: "http://a/",
+  statusCallback: (error, told) => console.log(error, told?.body),
+});
+console.log(percentiles[99]);
+const tested = await startServer({ port: 0 });
+await tested.close();
+try {
+  server.publish("a", 1);
+} catch (error) {
+  if (error instanceof BusyError) console.log(error.retryAfterMs);
+}
+await server.stop();

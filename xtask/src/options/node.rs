@@ -1,0 +1,175 @@
+//! The options of the Node package's `Server` with their types, laid out as its formatter would.
+
+use std::fmt::Write as _;
+
+use super::table::{Kind, Row, Table, Way};
+use super::value::Value;
+
+/// The text of `server-options.d.ts`.
+pub(crate) fn options(table: &Table) -> String {
+    let mut out = String::from(HEADER);
+    for key in &table.rule_keys {
+        field(&mut out, table, key);
+    }
+    out.push_str(ENGINE_OPTIONS);
+    for option in table.options().filter(|option| option.has(Way::Keyword)) {
+        field(&mut out, table, option);
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn field(out: &mut String, table: &Table, row: &Row) {
+    let default = match &row.default {
+        None => row.unset.clone(),
+        Some(value) => match row.size() {
+            Some(size) => format!("{} ({size})", literal(value)),
+            None => literal(value),
+        },
+    };
+    let is_required = row.default.is_none() && row.unset == "required";
+    let help = in_camel_case(table, &row.help);
+    let comment = match is_required {
+        true => format!("{help}."),
+        false => format!("{help}. Default: {default}."),
+    };
+    if comment.len() <= LINE_BYTES_MAX {
+        writeln!(out, "  /** {comment} */").expect(WRITTEN);
+    } else {
+        writeln!(out, "  /**").expect(WRITTEN);
+        for line in wrapped(&comment) {
+            writeln!(out, "   * {line}").expect(WRITTEN);
+        }
+        writeln!(out, "   */").expect(WRITTEN);
+    }
+    let (name, kind) = (camel_case(&row.name), annotation(row));
+    match is_required {
+        true => writeln!(out, "  {name}: {kind};"),
+        false => writeln!(out, "  {name}?: {kind} | null;"),
+    }
+    .expect(WRITTEN);
+}
+
+fn annotation(row: &Row) -> String {
+    let values = || {
+        let values: Vec<String> = row.values.iter().map(literal).collect();
+        values.join(" | ")
+    };
+    match row.kind() {
+        Kind::Integer if !row.values.is_empty() => values(),
+        Kind::Integer => "number".to_owned(),
+        Kind::Boolean => "boolean".to_owned(),
+        Kind::Choice => values(),
+        Kind::Text | Kind::Secret | Kind::Address | Kind::File => "string".to_owned(),
+        Kind::List => "string | string[]".to_owned(),
+        Kind::Counts => "Record<string, number> | string[]".to_owned(),
+        Kind::Texts => "Record<string, string>".to_owned(),
+        Kind::Rules => "TopicRule[]".to_owned(),
+    }
+}
+
+/// A value as JavaScript writes it.
+fn literal(value: &Value) -> String {
+    match value {
+        Value::Boolean(value) => value.to_string(),
+        Value::Integer(number) => number.to_string(),
+        Value::Text(text) => format!("\"{text}\""),
+        Value::List(items) => {
+            let items: Vec<String> = items.iter().map(literal).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(name, value)| format!("\"{name}\": {}", literal(value)));
+            format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A text with the names of options that stand in backticks in camelCase.
+fn in_camel_case(table: &Table, text: &str) -> String {
+    let is_name = |text: &str| {
+        let mut rows = table.options().chain(&table.rule_keys);
+        rows.any(|row| row.name == text)
+    };
+    let parts = text.split('`').enumerate();
+    let parts = parts.map(|(index, part)| match index % 2 == 1 && is_name(part) {
+        true => camel_case(part),
+        false => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let (first, rest) = word.split_at(word.len().min(1));
+        camel.push_str(&first.to_ascii_uppercase());
+        camel.push_str(rest);
+    }
+    camel
+}
+
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= LINE_BYTES_MAX => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// Comments end at column 100, and `  /** ` begins them and ` */` ends them.
+const LINE_BYTES_MAX: usize = 91;
+
+const WRITTEN: &str = "a String takes every write";
+
+const HEADER: &str = "\
+// Generated from options/*.toml by `cargo xtask options`. Do not edit.
+
+/** What is kept of the topics that match a pattern. */
+export interface TopicRule {
+";
+
+const ENGINE_OPTIONS: &str = "}
+
+/**
+ * The options of the engine, with the names and units of `tidewire serve` in camelCase. `null` is the default of each.
+ *
+ * Protocol version 1 needs a key to check tokens with (`jwtSecret`, `jwtSecretFile` or `jwtPublicKey`), or `noAuth: true`.
+ * Limits hold per connection unless their description says otherwise.
+ */
+export interface EngineOptions {
+";
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::samples;
+    use super::*;
+
+    #[test]
+    fn the_sample() {
+        let text = options(&samples::table());
+        for expected in [
+            "  /** Time to wait, unless `mode` is `off`. Default: 7. */\n  waitMs?: number | null;\n",
+            "  mode?: \"off\" | \"on\" | null;\n",
+            "  path?: string | string[] | null;\n",
+            "  /** A pattern. */\n  pattern: string;\n",
+            "  keyFile?: string | null;\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_in_camel_case() {
+        assert_eq!(camel_case("message_bytes_max"), "messageBytesMax");
+        assert_eq!(camel_case("port"), "port");
+    }
+}
