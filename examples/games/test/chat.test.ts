@@ -39,7 +39,8 @@ test("limits the rate of each player", () => {
 test("mutes who goes on in spite of the rate limit, for a time", () => {
   const chat = new Chat();
   for (let n = 0; n < CHAT_LIMITS.linesPerWindow; n += 1) chat.say("ada", `${n}`, 0);
-  for (let n = 0; n < CHAT_LIMITS.strikesMax; n += 1) expect(code(() => chat.say("ada", "more", 0))).toBe("CHAT_TOO_FAST");
+  for (let n = 0; n < CHAT_LIMITS.strikesMax; n += 1)
+    expect(code(() => chat.say("ada", "more", 0))).toBe("CHAT_TOO_FAST");
   expect(code(() => chat.say("ada", "more", CHAT_LIMITS.windowMs + 1))).toBe("MUTED");
   expect(chat.mutedUntilMs("ada", 0)).toBe(CHAT_LIMITS.muteMs);
   expect(code(() => chat.say("ada", "back", CHAT_LIMITS.muteMs))).toBeUndefined();

@@ -50,7 +50,8 @@ export class Chat {
   static restore(saved: SavedChat): Chat {
     const chat = new Chat();
     chat.#lines = [...saved.lines];
-    for (const [player, untilMs] of Object.entries(saved.mutedUntilMs)) chat.#mutedUntilMs.set(player, untilMs);
+    for (const [player, untilMs] of Object.entries(saved.mutedUntilMs))
+      chat.#mutedUntilMs.set(player, untilMs);
     return chat;
   }
 

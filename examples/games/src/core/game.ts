@@ -167,7 +167,8 @@ export class Game {
 
   #play(move: string): { lan: string; san: string } {
     const [, from, to, promotion] = MOVE.exec(move) ?? [];
-    if (!from || !to) throw new Refusal("ILLEGAL_MOVE", `${move.slice(0, 8)} is no move; write e2e4 or e7e8q`);
+    if (!from || !to)
+      throw new Refusal("ILLEGAL_MOVE", `${move.slice(0, 8)} is no move; write e2e4 or e7e8q`);
     const { lan, san } = this.#makeMove({ from, to, ...(promotion ? { promotion } : {}) });
     this.#moves = this.#moves === "" ? lan : `${this.#moves} ${lan}`;
     this.#ply += 1;
@@ -194,7 +195,9 @@ export class Game {
 
   #hasOnlyKing(side: Side): boolean {
     const color = side === "white" ? "w" : "b";
-    return this.#chess.board().every((rank) => rank.every((piece) => piece?.color !== color || piece.type === "k"));
+    return this.#chess
+      .board()
+      .every((rank) => rank.every((piece) => piece?.color !== color || piece.type === "k"));
   }
 
   #end(result: Result, nowMs: number): void {

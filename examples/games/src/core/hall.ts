@@ -75,10 +75,12 @@ export class Hall {
 
   /** Continues from a snapshot. The clocks stood still in between. */
   static restore(options: HallOptions, saved: SavedHall, nowMs: number): Hall {
-    if (saved.format !== 1) throw new Error(`a snapshot of format ${saved.format} cannot be read; this program reads format 1`);
+    if (saved.format !== 1)
+      throw new Error(`a snapshot of format ${saved.format} cannot be read; this program reads format 1`);
     const hall = new Hall(options, new Random(saved.random));
     hall.#lastId = saved.lastId;
-    for (const room of saved.rooms) hall.#adopt(Room.restore(room, (event) => hall.#tell(room.room, event), nowMs));
+    for (const room of saved.rooms)
+      hall.#adopt(Room.restore(room, (event) => hall.#tell(room.room, event), nowMs));
     for (const tournament of saved.tournaments)
       hall.#tournaments.set(tournament.tournament, Tournament.restore(tournament));
     return hall;
@@ -152,11 +154,24 @@ export class Hall {
   }
 
   /** Opens a room in which the host has a seat, and a machine player the other one if a skill is given. */
-  openRoom(host: string, name: string, control: TimeControl, side: Side, skill: Skill | null, nowMs: number): Room {
+  openRoom(
+    host: string,
+    name: string,
+    control: TimeControl,
+    side: Side,
+    skill: Skill | null,
+    nowMs: number,
+  ): Room {
     const own = [...this.#rooms.values()].filter((room) => isOpenRoomOf(room, host));
     if (own.length >= HALL_LIMITS.roomsPerHostMax)
       throw new Refusal("LIMIT_REACHED", `you have ${own.length} open rooms; finish a game first`);
-    const room = this.#newRoom({ name, host, control, tournament: null, machineMoveMs: this.#options.machineMoveMs });
+    const room = this.#newRoom({
+      name,
+      host,
+      control,
+      tournament: null,
+      machineMoveMs: this.#options.machineMoveMs,
+    });
     this.#change(room, nowMs, () => {
       room.sit({ player: host, skill: null }, side, nowMs);
       if (skill !== null) room.sit(this.#machine(skill), undefined, nowMs);
@@ -206,7 +221,10 @@ export class Hall {
   /** Opens a tournament; it starts when `size` players are registered. */
   openTournament(host: string | null, setup: Omit<TournamentSetup, "host" | "machineMoveMs">): Tournament {
     const unfinished = [...this.#tournaments.values()].filter(({ status }) => status !== "over");
-    if (host !== null && unfinished.filter(({ setup }) => setup.host === host).length >= HALL_LIMITS.tournamentsPerHostMax)
+    if (
+      host !== null &&
+      unfinished.filter(({ setup }) => setup.host === host).length >= HALL_LIMITS.tournamentsPerHostMax
+    )
       throw new Refusal("LIMIT_REACHED", "you have too many open tournaments; finish one first");
     if (this.#tournaments.size >= HALL_LIMITS.tournamentsMax) this.#forgetTournament();
     const id = this.#newId();
@@ -231,7 +249,8 @@ export class Hall {
   /** Gives all free places to machine players, so that the tournament starts. `null` as the host is the operator. */
   fillWithMachines(host: string | null, id: string, skill: Skill, nowMs: number): void {
     const tournament = this.tournament(id);
-    if (host !== tournament.setup.host) throw new Refusal("NOT_ALLOWED", "only the host of a tournament fills it");
+    if (host !== tournament.setup.host)
+      throw new Refusal("NOT_ALLOWED", "only the host of a tournament fills it");
     if (tournament.status !== "open") throw new Refusal("NOT_ALLOWED", "the tournament has started");
     while (!tournament.isFull) tournament.register(this.#machine(skill));
     this.#advance(tournament, nowMs);
@@ -255,7 +274,8 @@ export class Hall {
     if (isOfMachines(room)) this.#machineRooms -= 1;
     const { tournament: id } = room.setup;
     const tournament = id === null ? undefined : this.#tournaments.get(id);
-    if (tournament && room.result && tournament.report(room.id, room.result)) this.#advance(tournament, nowMs);
+    if (tournament && room.result && tournament.report(room.id, room.result))
+      this.#advance(tournament, nowMs);
   }
 
   #advance(tournament: Tournament, nowMs: number): void {
@@ -282,7 +302,13 @@ export class Hall {
   #openMachineGames(nowMs: number): void {
     const { machineGames, machineMoveMs, machineSkill } = this.#options;
     while (this.#machineRooms < machineGames && this.#rooms.size < HALL_LIMITS.roomsMax) {
-      const setup = { name: "Machines", host: null, control: MACHINE_CONTROL, tournament: null, machineMoveMs };
+      const setup = {
+        name: "Machines",
+        host: null,
+        control: MACHINE_CONTROL,
+        tournament: null,
+        machineMoveMs,
+      };
       const room = this.#newRoom(setup);
       this.#machineRooms += 1;
       this.#change(room, nowMs, () => {
@@ -316,13 +342,18 @@ export class Hall {
 
   #makeSpace(): void {
     const over = [...this.#rooms.values()].find(({ status }) => status === "over");
-    if (!over) throw new Refusal("LIMIT_REACHED", "the server has as many rooms as it can have; try again later");
+    if (!over)
+      throw new Refusal("LIMIT_REACHED", "the server has as many rooms as it can have; try again later");
     this.#remove(over);
   }
 
   #forgetTournament(): void {
     const over = [...this.#tournaments.values()].find(({ status }) => status === "over");
-    if (!over) throw new Refusal("LIMIT_REACHED", "the server has as many tournaments as it can have; try again later");
+    if (!over)
+      throw new Refusal(
+        "LIMIT_REACHED",
+        "the server has as many tournaments as it can have; try again later",
+      );
     this.#tournaments.delete(over.id);
     this.#publish("lobby", "tournament_closed", { tournament: over.id });
   }

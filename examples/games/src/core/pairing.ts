@@ -111,6 +111,10 @@ function preferred(first: Standing, others: readonly Standing[]): Standing[] {
 function colored(a: Standing, b: Standing): Pair {
   const difference = a.whiteSurplus - b.whiteSurplus;
   const isFirstWhite =
-    difference !== 0 ? difference < 0 : a.lastColor !== b.lastColor ? a.lastColor === "black" : a.seed % 2 === 0;
+    difference !== 0
+      ? difference < 0
+      : a.lastColor !== b.lastColor
+        ? a.lastColor === "black"
+        : a.seed % 2 === 0;
   return isFirstWhite ? { white: a.player, black: b.player } : { white: b.player, black: a.player };
 }

@@ -33,7 +33,12 @@ const NAME_MAX = 60;
 const MINUTE_MS = 60_000;
 
 type Arguments = Record<string, unknown>;
-type Handler<Type extends RequestType> = (hall: Hall, player: string, args: Arguments, nowMs: number) => Replies[Type];
+type Handler<Type extends RequestType> = (
+  hall: Hall,
+  player: string,
+  args: Arguments,
+  nowMs: number,
+) => Replies[Type];
 
 const handlers: { [Type in RequestType]: Handler<Type> } = {
   lobby: (hall) => ({ rooms: hall.roomList(LOBBY_ROOMS_MAX), tournaments: hall.tournamentList() }),
@@ -55,12 +60,13 @@ const handlers: { [Type in RequestType]: Handler<Type> } = {
   },
   resign: (hall, player, args, nowMs) => done(hall.resign(player, text(args, "room"), nowMs)),
   draw: (hall, player, args, nowMs) => {
-    const answer = args["answer"];
+    const answer = args.answer;
     if (answer !== "offer" && answer !== "accept" && answer !== "decline")
       throw new Refusal("INVALID_ARGUMENT", "answer must be offer, accept or decline");
     return done(hall.draw(player, text(args, "room"), answer, nowMs));
   },
-  chat: (hall, player, args, nowMs) => done(hall.say(player, text(args, "room"), text(args, "text", 2_000), nowMs)),
+  chat: (hall, player, args, nowMs) =>
+    done(hall.say(player, text(args, "room"), text(args, "text", 2_000), nowMs)),
   mute: (hall, player, args, nowMs) => {
     const forMs = whole(args, "forMs", 0, Number.MAX_SAFE_INTEGER);
     return done(hall.mute(player, text(args, "room"), text(args, "player", 120), forMs, nowMs));
@@ -94,7 +100,7 @@ export function answer<Type extends RequestType>(
   return handlers[type](hall, player, (payload ?? {}) as Arguments, nowMs);
 }
 
-function done(_: void): null {
+function done(_: unknown): null {
   return null;
 }
 
@@ -117,7 +123,7 @@ function whole(args: Arguments, name: string, min: number, max: number): number 
 }
 
 function sideOf(args: Arguments): Side {
-  const value = args["side"];
+  const value = args.side;
   if (value === "white" || value === "black") return value;
   throw new Refusal("INVALID_ARGUMENT", "side must be white or black");
 }

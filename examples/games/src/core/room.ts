@@ -29,8 +29,9 @@ export interface SavedRoom extends RoomSetup {
   seats: Record<Side, Seat | null>;
   game: SavedGame | null;
   chat: SavedChat;
-  /** When the room is removed, counted from the time of the snapshot. */
+  /** When the room is removed and when a machine player moves, counted from the time of the snapshot. */
   closesInMs: number | null;
+  machineMovesInMs: number | null;
 }
 
 const START_FEN = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1";
@@ -54,14 +55,14 @@ export class Room {
   }
 
   static restore(saved: SavedRoom, emit: (event: RoomEvent) => void, nowMs: number): Room {
-    const { room: id, v, seats, game, chat, closesInMs, ...setup } = saved;
+    const { room: id, v, seats, game, chat, closesInMs, machineMovesInMs, ...setup } = saved;
     const room = new Room(id, setup, emit);
     room.#v = v;
     room.#seats = seats;
     room.#chat = Chat.restore(chat);
     room.#game = game && Game.restore(game, setup.control, nowMs);
     room.closesAtMs = closesInMs === null ? undefined : nowMs + closesInMs;
-    room.#planMachine(nowMs + setup.machineMoveMs);
+    if (machineMovesInMs !== null) room.#machineDueMs = nowMs + machineMovesInMs;
     return room;
   }
 
@@ -71,9 +72,10 @@ export class Room {
       room: this.id,
       v: this.#v,
       seats: this.#seats,
-      game: this.#game && this.#game.save(nowMs),
+      game: this.#game?.save(nowMs) ?? null,
       chat: this.#chat.save(),
-      closesInMs: this.closesAtMs === undefined ? null : Math.max(0, this.closesAtMs - nowMs),
+      closesInMs: timeUntil(this.closesAtMs, nowMs),
+      machineMovesInMs: timeUntil(this.#machineDueMs, nowMs),
     };
   }
 
@@ -139,7 +141,8 @@ export class Room {
     const chosen = side ?? (this.#seats.white ? "black" : "white");
     if (this.#seats[chosen]) throw new Refusal("SEAT_TAKEN", `${chosen} is taken`);
     this.#setSeat(chosen, seat);
-    if (this.#seats.white && this.#seats.black) this.#start(nowMs, firstMoveDueMs ?? nowMs + this.setup.machineMoveMs);
+    if (this.#seats.white && this.#seats.black)
+      this.#start(nowMs, firstMoveDueMs ?? nowMs + this.setup.machineMoveMs);
   }
 
   /** Leaves a seat before the game has started. */
@@ -152,7 +155,8 @@ export class Room {
   move(player: string, move: string, ply: number, nowMs: number): void {
     const [game, side] = this.#playing(player);
     if (ply <= game.ply && game.moves[ply - 1] === move) return;
-    if (ply !== game.ply + 1) throw new Refusal("WRONG_PLY", `the next move is number ${game.ply + 1}, not ${ply}`);
+    if (ply !== game.ply + 1)
+      throw new Refusal("WRONG_PLY", `the next move is number ${game.ply + 1}, not ${ply}`);
     this.#move(game, side, move, nowMs, nowMs);
   }
 
@@ -180,13 +184,15 @@ export class Room {
       return line;
     } finally {
       const mutedNow = this.#chat.mutedUntilMs(player, nowMs);
-      if (mutedBefore === undefined && mutedNow !== undefined) this.#tell("mute", { player, untilMs: mutedNow });
+      if (mutedBefore === undefined && mutedNow !== undefined)
+        this.#tell("mute", { player, untilMs: mutedNow });
     }
   }
 
   /** Mutes a player for some time, or not any more for 0. Only the host may. */
   mute(host: string, player: string, forMs: number, nowMs: number): void {
-    if (host !== this.setup.host) throw new Refusal("NOT_ALLOWED", "only the host of a room mutes players in it");
+    if (host !== this.setup.host)
+      throw new Refusal("NOT_ALLOWED", "only the host of a room mutes players in it");
     if (player === host) throw new Refusal("NOT_ALLOWED", "the host cannot be muted");
     if (forMs > 0) {
       this.#tell("mute", { player, untilMs: this.#chat.mute(player, forMs, nowMs) });
@@ -269,4 +275,8 @@ export class Room {
     this.#v += 1;
     this.#emit({ type, payload: { v: this.#v, ...payload } } as RoomEvent);
   }
+}
+
+function timeUntil(atMs: number | undefined, nowMs: number): number | null {
+  return atMs === undefined ? null : Math.max(0, atMs - nowMs);
 }

@@ -3,8 +3,8 @@
 import type { TimeControl } from "./clock.js";
 import { Refusal } from "./errors.js";
 import type { Result } from "./game.js";
-import type { Seat } from "./room.js";
 import { type Pair, roundRobin, type Standing, swissRound, swissRounds } from "./pairing.js";
+import type { Seat } from "./room.js";
 
 /**
  * Up to this many players a tournament is a round robin: 8 players need 7 rounds, and the table is fair. 32 players would need
@@ -98,7 +98,13 @@ export class Tournament {
   }
 
   save(): SavedTournament {
-    return { ...this.setup, tournament: this.id, status: this.#status, seats: this.#seats, rounds: this.#rounds };
+    return {
+      ...this.setup,
+      tournament: this.id,
+      status: this.#status,
+      seats: this.#seats,
+      rounds: this.#rounds,
+    };
   }
 
   get status(): TournamentStatus {
@@ -134,7 +140,8 @@ export class Tournament {
   }
 
   withdraw(player: string): void {
-    if (this.#status !== "open") throw new Refusal("NOT_ALLOWED", "the tournament has started; resign your games");
+    if (this.#status !== "open")
+      throw new Refusal("NOT_ALLOWED", "the tournament has started; resign your games");
     if (!this.seat(player)) throw new Refusal("NOT_ALLOWED", "you are not registered");
     this.#seats = this.#seats.filter((seat) => seat.player !== player);
   }
@@ -173,7 +180,15 @@ export class Tournament {
     const { name, size } = this.setup;
     const format = this.isRoundRobin ? "round robin" : "swiss";
     const registered = this.#seats.length;
-    return { tournament: this.id, name, size, format, status: this.#status, registered, round: this.#rounds.length };
+    return {
+      tournament: this.id,
+      name,
+      size,
+      format,
+      status: this.#status,
+      registered,
+      round: this.#rounds.length,
+    };
   }
 
   view(): TournamentView {
