@@ -1,7 +1,7 @@
 // Runs a program: `node run.js server|load|capacity [OPTIONS]`. TypeScript is bundled first; packages stay outside.
 import { rmSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { build, stop } from "esbuild";
 
 const programs = { server: "src/server/main.ts", load: "tools/load.ts", capacity: "tools/capacity.ts" };
 const here = fileURLToPath(new URL(".", import.meta.url));
@@ -22,6 +22,8 @@ await build({
   // Paths of the program count from its source, not from the bundle.
   define: { "import.meta.url": JSON.stringify(pathToFileURL(`${here}${programs[name]}`).href) },
 });
+// Its process would stay as long as the program runs.
+await stop();
 const remove = () => rmSync(outfile, { force: true });
 process.on("exit", remove);
 await import(outfile);

@@ -14,7 +14,7 @@ export interface Options {
   machineGames: number;
   machineMoveMs: number;
   machineSkill: Skill;
-  /** Sizes of tournaments of machine players that start with the server. */
+  /** Sizes of tournaments of machine players that start with a server that has no snapshot. */
   tournaments: number[];
   seed: number;
   /** Origins of pages besides that of the health port. */
@@ -33,7 +33,8 @@ export const USAGE = `usage: npm start -- [OPTIONS]
   --machine-games N    games of machine against machine that run at any time (0)
   --machine-move-ms N  the time between two moves of a machine player (1000)
   --machine-skill N    0, 1 or 2: the skill of the players of --machine-games (1)
-  --tournament SIZE    a tournament of machine players that starts at once; can be given several times
+  --tournament SIZE    a tournament of machine players that starts with a server that has no snapshot; can be given
+                       several times
   --seed N             the seed of machine players (random)
   --origin ORIGIN      another origin whose pages may connect; can be given several times
   --shards N           event loops of the engine (one for each core)

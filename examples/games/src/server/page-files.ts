@@ -2,7 +2,7 @@
 
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, stop } from "esbuild";
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
 
@@ -35,6 +35,8 @@ export async function pageFiles(): Promise<Map<string, [type: string, body: stri
       "#transport": path("../../../../packages/client/src/transport/default-browser.ts"),
     },
   });
+  // Its process would stay as long as the server runs.
+  await stop();
   return new Map<string, [type: string, body: string | Uint8Array]>([
     ["/", ["text/html; charset=utf-8", HTML]],
     ["/page.js", ["text/javascript", outputFiles[0]?.contents ?? ""]],

@@ -38,10 +38,6 @@ export class Publisher {
     this.#timer ??= setTimeout(() => this.#retry(), RETRY_MS);
   }
 
-  close(): void {
-    clearTimeout(this.#timer);
-  }
-
   #retry(): void {
     this.#timer = undefined;
     this.#waiting = this.#waiting.slice(this.#send(this.#waiting));

@@ -80,8 +80,8 @@ export async function startServer(
     service: started.service,
     async stop(drainMs = 5_000) {
       isDraining = true;
-      const left = await started.engine.drain(drainMs);
       started.service.stop();
+      const left = await started.engine.drain(drainMs);
       await started.keeper.stop();
       await site.close();
       return left;

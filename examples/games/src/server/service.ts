@@ -47,11 +47,11 @@ export class GameService {
     this.#poll();
   }
 
+  /** Stops machine players and forfeits; requests are still answered. */
   stop(): void {
     this.#isRunning = false;
     clearTimeout(this.#timer);
     if (this.#immediate) clearImmediate(this.#immediate);
-    this.#publisher.close();
   }
 
   /** Runs an action of the operator, such as to open a tournament. */

@@ -6,13 +6,14 @@ import { Refusal } from "../core/errors.js";
 import type { EngineOptions, GameEngine } from "./engine.js";
 
 /** The part of the package that this server uses. */
-interface Package {
+export interface Package {
   Server: new (options: Record<string, unknown>) => PackageServer;
   CallError: new (message: string, fields: { code: string }) => Error;
   BusyError: new (message: string) => Error;
+  StoppedError: new (message: string) => Error;
 }
 
-interface PackageServer {
+export interface PackageServer {
   readonly url: string;
   readonly connections: number;
   start(): Promise<unknown>;
@@ -89,6 +90,8 @@ export function tidewireEngine(tidewire: Package, options: EngineOptions): GameE
         return true;
       } catch (error) {
         if (error instanceof tidewire.BusyError) return false;
+        // Nobody is connected any more.
+        if (error instanceof tidewire.StoppedError) return true;
         throw error;
       }
     },
