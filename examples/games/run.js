@@ -1,9 +1,9 @@
-// Runs a program: `node run.js server|load|capacity [OPTIONS]`. TypeScript is bundled first; packages stay outside.
+// Runs a program: `node run.js server|load|bench [OPTIONS]`. TypeScript is bundled first; packages stay outside.
 import { rmSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build, stop } from "esbuild";
 
-const programs = { server: "src/server/main.ts", load: "tools/load.ts", capacity: "tools/capacity.ts" };
+const programs = { server: "src/server/main.ts", load: "tools/load.ts", bench: "tools/bench.ts" };
 const here = fileURLToPath(new URL(".", import.meta.url));
 const name = process.argv[2];
 if (!Object.hasOwn(programs, name)) {

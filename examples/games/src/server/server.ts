@@ -18,8 +18,8 @@ export interface Running {
   stop(drainMs?: number): Promise<number>;
 }
 
-/** Milliseconds since 1970 by a clock that never goes back. */
-const now = () => performance.timeOrigin + performance.now();
+/** Whole milliseconds since 1970 by a clock that never goes back. */
+const now = () => Math.floor(performance.timeOrigin + performance.now());
 
 const TOURNAMENT_CONTROL = { initialMs: 180_000, incrementMs: 2_000 };
 
