@@ -257,6 +257,32 @@ describe("a snapshot", () => {
     expect(run(true)[0]?.moves.length).toBeGreaterThan(30);
   });
 
+  test("that is written in parts has the state of its begin, whatever happens meanwhile", () => {
+    const simulation = new Simulation({ seed: 2, machineGames: 100, machineSkill: 0 });
+    simulation.pass(0);
+    simulation.pass(5_000);
+    const room = adaAndBob(simulation);
+    const wanted = simulation.hall.save(simulation.nowMs);
+    const parts = simulation.hall.saveParts(simulation.nowMs);
+    let text = parts.next().value ?? "";
+    // Between two parts machines move, people move, talk and leave, and rooms are opened.
+    simulation.request("ada", "move", { room, move: "e2e4", ply: 1 });
+    simulation.request("cleo", "chat", { room: "1", text: "hello" });
+    const { room: late } = simulation.request("ada", "open_room");
+    for (const part of parts) {
+      text += part;
+      simulation.pass(300);
+    }
+    const byId = (a: { room: string }, b: { room: string }) => Number(a.room) - Number(b.room);
+    const saved = JSON.parse(text) as typeof wanted;
+    expect({ ...saved, rooms: saved.rooms.sort(byId) }).toEqual({
+      ...wanted,
+      rooms: wanted.rooms.sort(byId),
+    });
+    expect(saved.rooms.some((one) => one.room === late)).toBe(false);
+    expect(simulation.hall.save(simulation.nowMs).rooms.some((one) => one.room === late)).toBe(true);
+  });
+
   test("of another format is refused", () => {
     const simulation = new Simulation({ seed: 1 });
     const saved = { ...simulation.hall.save(0), format: 2 };

@@ -6,6 +6,7 @@ import type { RoomView } from "../src/core/view.js";
 import { readOptions } from "../src/server/options.js";
 import { Publisher } from "../src/server/publisher.js";
 import { GameService } from "../src/server/service.js";
+import { loadSnapshot, saveSnapshot } from "../src/server/snapshots.js";
 import { login, playerOf, tokenFor } from "../src/server/tokens.js";
 import { MemoryEngine } from "./memory-engine.js";
 import { TestServer } from "./support.js";
@@ -165,6 +166,20 @@ describe("the server on an engine in memory", () => {
     await server.restart();
     expect(engine.request(player, "room", { room })).toMatchObject({ name: "the first", white: player });
     expect((await server.logIn("Ada", token)).player).toBe(player);
+    await server.stop();
+  });
+
+  test("leaves the old snapshot when a new one cannot be made", async () => {
+    const server = await TestServer.start({}, () => new MemoryEngine());
+    const path = server.options.snapshot;
+    await saveSnapshot(path, ['{"format":1,', '"rooms":[', "]}"]);
+    expect(await loadSnapshot(path)).toEqual({ format: 1, rooms: [] });
+    const failing = function* () {
+      yield "{";
+      throw new Error("no more");
+    };
+    await expect(saveSnapshot(path, failing())).rejects.toThrow("no more");
+    expect(await loadSnapshot(path)).toEqual({ format: 1, rooms: [] });
     await server.stop();
   });
 

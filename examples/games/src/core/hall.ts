@@ -56,6 +56,9 @@ export interface SavedHall {
   tournaments: SavedTournament[];
 }
 
+/** Rooms in one part of a snapshot: they take less than a millisecond. */
+const ROOMS_PER_PART = 32;
+
 const MACHINE_CONTROL: TimeControl = { initialMs: 600_000, incrementMs: 2_000 };
 
 export class Hall {
@@ -67,6 +70,8 @@ export class Hall {
   #lastId = 0;
   #machineRooms = 0;
   #events: HallEvent[] = [];
+  /** The snapshot that is being written: rooms that are not, and texts of those that are. */
+  #pass: { nowMs: number; pending: Set<Room>; written: string[] } | undefined;
 
   constructor(options: HallOptions, random?: Random) {
     this.#options = { machineGames: 0, machineMoveMs: 1_000, machineSkill: 1, ...options };
@@ -87,13 +92,31 @@ export class Hall {
   }
 
   save(nowMs: number): SavedHall {
-    return {
-      format: 1,
-      lastId: this.#lastId,
-      random: this.#random.state,
-      rooms: [...this.#rooms.values()].map((room) => room.save(nowMs)),
-      tournaments: [...this.#tournaments.values()].map((tournament) => tournament.save()),
-    };
+    return JSON.parse([...this.saveParts(nowMs)].join("")) as SavedHall;
+  }
+
+  /**
+   * The state of now as JSON text in parts of some rooms, for a caller that does other things between two parts: a room that
+   * changes before its turn is written as it was. One such iteration can run at a time.
+   */
+  *saveParts(nowMs: number): Generator<string, void> {
+    const pass = { nowMs, pending: new Set(this.#rooms.values()), written: [] as string[] };
+    this.#pass = pass;
+    const tournaments = [...this.#tournaments.values()].map((tournament) => tournament.save());
+    const head = { format: 1, lastId: this.#lastId, random: this.#random.state, tournaments };
+    try {
+      yield `${JSON.stringify(head).slice(0, -1)},"rooms":[`;
+      for (let separator = ""; pass.pending.size > 0 || pass.written.length > 0; separator = ",") {
+        for (const room of pass.pending) {
+          if (pass.written.length >= ROOMS_PER_PART) break;
+          this.#write(room);
+        }
+        yield separator + pass.written.splice(0).join(",");
+      }
+      yield "]}";
+    } finally {
+      this.#pass = undefined;
+    }
   }
 
   /** What has to be published since the last call, in order. */
@@ -211,11 +234,15 @@ export class Hall {
   }
 
   say(player: string, id: string, text: string, nowMs: number): void {
-    this.room(id).say(player, text, nowMs);
+    const room = this.room(id);
+    this.#write(room);
+    room.say(player, text, nowMs);
   }
 
   mute(host: string, id: string, player: string, forMs: number, nowMs: number): void {
-    this.room(id).mute(host, player, forMs, nowMs);
+    const room = this.room(id);
+    this.#write(room);
+    room.mute(host, player, forMs, nowMs);
   }
 
   /** Opens a tournament; it starts when `size` players are registered. */
@@ -258,6 +285,7 @@ export class Hall {
 
   /** Runs an action on a room, and then everything that follows from it. */
   #change(room: Room, nowMs: number, action: () => void): void {
+    this.#write(room);
     const before = room.status;
     const seats = room.seats;
     try {
@@ -267,6 +295,12 @@ export class Hall {
       if (room.status !== before || room.seats !== seats) this.#publish("lobby", "room", room.summary());
       this.#deadlines.set(room.id, room.deadlineMs);
     }
+  }
+
+  /** Adds a room to the snapshot that is being written, unless it is there or is newer than the snapshot. */
+  #write(room: Room): void {
+    const pass = this.#pass;
+    if (pass?.pending.delete(room)) pass.written.push(JSON.stringify(room.save(pass.nowMs)));
   }
 
   #ended(room: Room, nowMs: number): void {
@@ -366,6 +400,7 @@ export class Hall {
   }
 
   #remove(room: Room): void {
+    this.#write(room);
     room.close();
     this.#rooms.delete(room.id);
     this.#deadlines.set(room.id, undefined);

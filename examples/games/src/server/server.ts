@@ -63,7 +63,7 @@ export async function startServer(
     running.start();
     keeper = new SnapshotKeeper(
       options.snapshot,
-      () => hall.save(now()),
+      () => hall.saveParts(now()),
       () => running.changes,
       (error) => console.error(`the snapshot ${options.snapshot} cannot be written:`, error),
     );
