@@ -7,7 +7,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { cpus, tmpdir } from "node:os";
+import { cpus, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -17,7 +17,8 @@ import { ms } from "./report.js";
 
 const P99_MAX_MS = 20;
 const SPECTATORS = 10;
-/** Connections that one process of the server can have here: its limit of open files, with some room. */
+/** The limit of open files of a process, and the connections of the server that stay below it. */
+const FILES_MAX = 20_000;
 const CONNECTIONS_MAX = 19_000;
 const SAMPLES = 200;
 const WARM_UP_MS = 3_000;
@@ -27,8 +28,8 @@ const { values } = parseArgs({
   options: {
     write: { type: "boolean" },
     only: { type: "string" },
-    games: { type: "string", default: "250,500,1000,1500,2000,2500,3000,3500,4000" },
-    "duration-s": { type: "string", default: "8" },
+    games: { type: "string", default: "400,800,1200,1600,2000,2400" },
+    "duration-s": { type: "string", default: "6" },
   },
 });
 const durationS = Number(values["duration-s"]);
@@ -124,7 +125,9 @@ class Server {
   async stop(): Promise<void> {
     const ended = once(this.child, "close");
     this.child.kill("SIGTERM");
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), 15_000);
     await ended;
+    clearTimeout(timer);
     await rm(this.#folder, { recursive: true, force: true });
   }
 }
@@ -180,7 +183,7 @@ async function memories(): Promise<Memory[]> {
   const server = await Server.start("--machine-games", "1");
   const token = await server.token("Load");
   rows.push({ connections: 0, serverBytes: await server.memory(), clientBytes: Number.NaN });
-  for (const connections of [1_000, 5_000]) {
+  for (const connections of [1_000, 5_000, 15_000]) {
     const args = spectators({
       url: server.target.url,
       token,
@@ -309,19 +312,22 @@ function loadTable(rows: [number, LoadResult][]): string {
   ].join("\n");
 }
 
-function slope(rows: Memory[], of: (row: Memory) => number): string {
-  const [, few, many] = rows;
-  if (!few || !many) return "";
-  return `${((of(many) - of(few)) / (many.connections - few.connections) / 1024).toFixed(2)} KiB`;
-}
-
 function memoryTable(rows: Memory[]): string {
   const mib = (bytes: number) => (Number.isNaN(bytes) ? "–" : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
-  const lines = rows.map(
-    (row) => `| ${row.connections} | ${mib(row.serverBytes)} | ${mib(row.clientBytes)} |`,
-  );
-  const each = `| each from 1,000 to 5,000 | ${slope(rows, (row) => row.serverBytes)} | ${slope(rows, (row) => row.clientBytes)} |`;
-  return ["| connections | server | generator |", "|---|---|---|", ...lines, each].join("\n");
+  const lines = rows.map(({ connections, serverBytes, clientBytes }, index) => {
+    const before = rows[index - 1];
+    const each = (now: number, then: number | undefined) =>
+      before === undefined || then === undefined || Number.isNaN(then)
+        ? "–"
+        : `${((now - then) / (connections - before.connections) / 1024).toFixed(2)} KiB`;
+    const server = `${mib(serverBytes)} | ${each(serverBytes, before?.serverBytes)}`;
+    return `| ${connections} | ${server} | ${mib(clientBytes)} | ${each(clientBytes, before?.clientBytes)} |`;
+  });
+  return [
+    "| connections | server | each further one | generator | each further one |",
+    "|---|---|---|---|---|",
+    ...lines,
+  ].join("\n");
 }
 
 function capacityTable(rows: Capacity[]): string {
@@ -339,6 +345,11 @@ function capacityTable(rows: Capacity[]): string {
   ].join("\n");
 }
 
+const [averageLoad = 0] = loadavg();
+const loadNote =
+  averageLoad < 1
+    ? "Nothing else ran on the machine."
+    : `Other programs used both cores as well (average load ${averageLoad.toFixed(1)}), so the times are upper bounds.`;
 const load = isWanted("load") ? await loads() : [];
 const memory = isWanted("memory") ? await memories() : [];
 const games = isWanted("games") ? await capacities() : [];
@@ -348,31 +359,40 @@ const held = games.filter(
 const most = Math.max(0, ...held.map(({ games }) => games));
 const text = `# The game server
 
-Figures of [examples/games](../examples/games), the server in TypeScript on the npm package \`tidewire\`. The server's process has
-one core, the generator another one of the same machine: ${cpus()[0]?.model}, ${cpus().length} cores, Node ${process.version}.
-\`taskset -c 1 npm run bench --workspace examples/games -- --write\` writes this page.
+Figures of [examples/games](../examples/games), the server on the npm package \`tidewire\`. The
+server's process has one core and the generator another one of the same machine (${cpus()[0]?.model},
+${cpus().length} cores, Node ${process.version}). This command writes the page:
+\`taskset -c 1 npm run bench --workspace examples/games -- --write\`.
+
+${loadNote}
 
 ## Spectators of one game
 
-Spectators connect at 100 a second, watch one game, and ask for its state once a second. The generator is \`tidewire load\`.
+Spectators connect at 100 a second, watch one game, and ask for its state once a second. The
+generator is \`tidewire load\`. Its memory for each connection includes a part that does not grow with
+the connections; the next section shows what one more connection costs.
 
 ${loadTable(load)}
 
 ## Memory
 
-Spectators that are quiet. The server has collected its garbage before it was weighed.
+Quiet spectators who watch the lobby. The figures are resident memory of the two processes; the
+server has collected its garbage first. "Each further one" compares with the line above.
 
 ${memoryTable(memory)}
 
 ## Games at one move a second
 
-Each game has two players by \`@tidewire/client\` and ${SPECTATORS} spectators by \`tidewire load\`. Times are milliseconds from
-when a move was due, as p50 / p95 / p99 / max: until the player had its answer, until the opponent had the move, and until a
-spectator of a sample of ${SAMPLES} had it. The generator's own delay is part of all of them.
+Each game has two players by \`@tidewire/client\` and ${SPECTATORS} spectators by \`tidewire load\`. Times
+are milliseconds from when a move was due, as p50 / p95 / p99 / max: until the player had its answer,
+until the opponent had the move, and until a spectator of a sample of ${SAMPLES} had it. They include the
+generator's own delay. One process can open ${FILES_MAX} files here: where the spectators would need more
+connections, each connection watches two games.
 
 ${capacityTable(games)}
 
-One core carries ${most} games of these steps with a p99 below ${P99_MAX_MS} ms for opponents and spectators.
+One core carries ${most} games with a p99 below ${P99_MAX_MS} ms for opponents and spectators: the highest of
+these steps that does.
 `;
 if (values.write) await writeFile(fileURLToPath(new URL("../../../bench/GAMES.md", import.meta.url)), text);
 else console.log(text);
