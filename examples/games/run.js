@@ -1,4 +1,5 @@
-// Runs a program: `node run.js server|load|bench [OPTIONS]`. TypeScript is bundled first; packages stay outside.
+// Runs a program: `node run.js server|load|bench [OPTIONS]`. TypeScript is bundled first; packages
+// stay outside.
 import { rmSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { build, stop } from "esbuild";

@@ -14,47 +14,47 @@ function code(action: () => unknown): string | undefined {
 
 test("keeps the newest lines, without control characters", () => {
   const chat = new Chat();
-  expect(chat.say("ada", "  hello\u0000\u001b[31m\nall ", 5).text).toBe("hello [31m all");
-  for (let n = 0; n < CHAT_LIMITS.keptLines; n += 1) chat.say(`player ${n}`, `line ${n}`, 10);
+  expect(chat.post("ada", "  hello\u0000\u001b[31m\nall ", 5).text).toBe("hello [31m all");
+  for (let n = 0; n < CHAT_LIMITS.keptLines; n += 1) chat.post(`player ${n}`, `line ${n}`, 10);
   expect(chat.lines).toHaveLength(CHAT_LIMITS.keptLines);
   expect(chat.lines[0]?.text).toBe("line 0");
 });
 
 test("refuses empty lines and long ones, by characters and not by UTF-16 units", () => {
   const chat = new Chat();
-  expect(code(() => chat.say("ada", " \n ", 0))).toBe("INVALID_ARGUMENT");
-  expect(code(() => chat.say("ada", "♞".repeat(CHAT_LIMITS.lengthMax + 1), 0))).toBe("CHAT_TOO_LONG");
-  expect(code(() => chat.say("ada", "🐴".repeat(CHAT_LIMITS.lengthMax), 0))).toBeUndefined();
+  expect(code(() => chat.post("ada", " \n ", 0))).toBe("INVALID_ARGUMENT");
+  expect(code(() => chat.post("ada", "♞".repeat(CHAT_LIMITS.lengthMax + 1), 0))).toBe("CHAT_TOO_LONG");
+  expect(code(() => chat.post("ada", "🐴".repeat(CHAT_LIMITS.lengthMax), 0))).toBeUndefined();
 });
 
 test("limits the rate of each player", () => {
   const chat = new Chat();
-  for (let n = 0; n < CHAT_LIMITS.linesPerWindow; n += 1) chat.say("ada", `${n}`, n * 100);
-  expect(code(() => chat.say("ada", "more", 1_000))).toBe("CHAT_TOO_FAST");
-  expect(code(() => chat.say("bob", "hi", 1_000))).toBeUndefined();
-  expect(code(() => chat.say("ada", "later", CHAT_LIMITS.windowMs + 1))).toBeUndefined();
+  for (let n = 0; n < CHAT_LIMITS.linesPerWindow; n += 1) chat.post("ada", `${n}`, n * 100);
+  expect(code(() => chat.post("ada", "more", 1_000))).toBe("CHAT_TOO_FAST");
+  expect(code(() => chat.post("bob", "hi", 1_000))).toBeUndefined();
+  expect(code(() => chat.post("ada", "later", CHAT_LIMITS.windowMs + 1))).toBeUndefined();
   expect(chat.lines.map(({ text }) => text)).not.toContain("more");
 });
 
 test("mutes who goes on in spite of the rate limit, for a time", () => {
   const chat = new Chat();
-  for (let n = 0; n < CHAT_LIMITS.linesPerWindow; n += 1) chat.say("ada", `${n}`, 0);
+  for (let n = 0; n < CHAT_LIMITS.linesPerWindow; n += 1) chat.post("ada", `${n}`, 0);
   for (let n = 0; n < CHAT_LIMITS.strikesMax; n += 1)
-    expect(code(() => chat.say("ada", "more", 0))).toBe("CHAT_TOO_FAST");
-  expect(code(() => chat.say("ada", "more", CHAT_LIMITS.windowMs + 1))).toBe("MUTED");
+    expect(code(() => chat.post("ada", "more", 0))).toBe("CHAT_TOO_FAST");
+  expect(code(() => chat.post("ada", "more", CHAT_LIMITS.windowMs + 1))).toBe("MUTED");
   expect(chat.mutedUntilMs("ada", 0)).toBe(CHAT_LIMITS.muteMs);
-  expect(code(() => chat.say("ada", "back", CHAT_LIMITS.muteMs))).toBeUndefined();
+  expect(code(() => chat.post("ada", "back", CHAT_LIMITS.muteMs))).toBeUndefined();
 });
 
 test("keeps mutes and lines over a restart", () => {
   const chat = new Chat();
-  chat.say("bob", "hello", 1);
+  chat.post("bob", "hello", 1);
   chat.mute("ada", 5_000, 0);
   const again = Chat.restore(JSON.parse(JSON.stringify(chat.save())));
   expect(again.lines).toEqual(chat.lines);
-  expect(code(() => again.say("ada", "hi", 4_999))).toBe("MUTED");
+  expect(code(() => again.post("ada", "hi", 4_999))).toBe("MUTED");
   again.unmute("ada");
-  expect(code(() => again.say("ada", "hi", 4_999))).toBeUndefined();
+  expect(code(() => again.post("ada", "hi", 4_999))).toBeUndefined();
 });
 
 test("remembers a bounded number of muted players", () => {

@@ -7,7 +7,10 @@ import { Random } from "../src/core/random.js";
 
 const CONTROL = { initialMs: 60_000, incrementMs: 1_000 };
 const FOOLS_MATE = ["f2f3", "e7e5", "g2g4", "d8h4"];
-/** Each side moves a knight out and back: after two rounds the first position has occurred three times. */
+/**
+ * Each side moves a knight out and back: after two rounds the first position has occurred three
+ * times.
+ */
 const KNIGHTS = ["g1f3", "g8f6", "f3g1", "f6g8"];
 /** The shortest known stalemate, ten moves long. */
 const STALEMATE =
@@ -202,7 +205,10 @@ describe("a machine player", () => {
   });
 });
 
-/** A move of a piece, not a pawn, that captures nothing and does not repeat a position for the third time. */
+/**
+ * A move of a piece, not a pawn, that captures nothing and does not repeat a position for the third
+ * time.
+ */
 function quietMove(game: Game, random: Random): string {
   const quiet = game.position
     .moves({ verbose: true })

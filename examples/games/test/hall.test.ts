@@ -208,7 +208,8 @@ describe("machine players", () => {
     const moves = simulation.events.filter(({ type }) => type === "move");
     const ended = simulation.events.filter(({ type }) => type === "over");
     expect(ended.length).toBeGreaterThan(0);
-    // A new game begins up to a second after the one before; otherwise each second has a move of each game.
+    // A new game begins up to a second after the one before; otherwise each second has a move of
+    // each game.
     expect(moves.length).toBeGreaterThan(5 * 400 - 2 * (ended.length + 5));
     expect(moves.length).toBeLessThanOrEqual(5 * 401);
   });

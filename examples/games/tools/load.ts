@@ -1,8 +1,8 @@
 /**
  * `npm run load`: spectators who watch one game and ask for its state, against a running server.
  *
- * `tidewire load` is the generator: its connections cost less than those of a client in JavaScript, so that it is not the limit
- * before the server is.
+ * `tidewire load` is the generator: its connections cost less than those of a client in JavaScript,
+ * so that it is not the limit before the server is.
  */
 
 import { parseArgs } from "node:util";

@@ -1,4 +1,7 @@
-/** Players for measurements: games at one move a second, each by two clients that play a prepared game. */
+/**
+ * Players for measurements: games at one move a second, each by two clients that play a prepared
+ * game.
+ */
 
 import { type Client, connect } from "@tidewire/client";
 import { Game } from "../src/core/game.js";
@@ -143,7 +146,10 @@ export class Players {
     if (!table.isWaiting) this.#send(table);
   }
 
-  /** Sends the next move that is due. One game has one move on its way, because the next one must see it. */
+  /**
+   * Sends the next move that is due. One game has one move on its way, because the next one must
+   * see it.
+   */
   #send(table: Table): void {
     const ply = table.sent + 1;
     const [dueMs, move] = [table.dues.get(ply), table.moves[ply - 1]];

@@ -1,6 +1,6 @@
 /**
- * Chat of one room, with limits: the length of a line, the rate of each player, and mutes. The host of a room mutes players;
- * who ignores the rate limit too often is muted by the room.
+ * Chat of one room, with limits: the length of a line, the rate of each player, and mutes. The host
+ * of a room mutes players; the room mutes a player who exceeds the rate too often.
  */
 
 import { Refusal } from "./errors.js";
@@ -69,7 +69,7 @@ export class Chat {
   }
 
   /** Adds a line, or refuses it. Control characters become spaces. */
-  say(player: string, text: string, nowMs: number): ChatLine {
+  post(player: string, text: string, nowMs: number): ChatLine {
     const mutedUntilMs = this.mutedUntilMs(player, nowMs);
     if (mutedUntilMs !== undefined) {
       const seconds = Math.ceil((mutedUntilMs - nowMs) / 1000);
@@ -86,7 +86,10 @@ export class Chat {
     return line;
   }
 
-  /** Mutes a player, and returns until when. Past `mutedMax` players the one whose mute ends first is unmuted. */
+  /**
+   * Mutes a player, and returns until when. Past `mutedMax` players the one whose mute ends first
+   * is unmuted.
+   */
   mute(player: string, forMs: number, nowMs: number): number {
     const untilMs = nowMs + Math.min(forMs, CHAT_LIMITS.hostMuteMsMax);
     this.#mutedUntilMs.set(player, untilMs);

@@ -10,7 +10,7 @@ export interface TimeControl {
   incrementMs: number;
 }
 
-/** What a clock shows. */
+/** The times that a clock shows. */
 export interface ClockView {
   whiteMs: number;
   blackMs: number;

@@ -1,4 +1,7 @@
-/** Deadlines by key: a binary heap with the place of each key, so that a deadline moves without leaving an entry behind. */
+/**
+ * Deadlines by key: a binary heap with the place of each key, so that a deadline moves without
+ * leaving an entry behind.
+ */
 export class Deadlines {
   readonly #keys: string[] = [];
   readonly #at = new Map<string, number>();

@@ -17,7 +17,9 @@ export type RefusalCode =
   | "UNKNOWN_TOURNAMENT"
   | "WRONG_PLY";
 
-/** A request that is refused. The state is unchanged; the client receives the code and the message. */
+/**
+ * A request that is refused. The state is unchanged; the client receives the code and the message.
+ */
 export class Refusal extends Error {
   override readonly name = "Refusal";
   readonly code: RefusalCode;

@@ -1,6 +1,6 @@
 /**
- * One game of chess: the rules by chess.js, the clock, offers of a draw, and every way in which a game ends. No I/O; the time
- * is an argument.
+ * One game of chess: the rules by chess.js, the clock, offers of a draw, and every way in which a
+ * game ends. No I/O; the time is an argument.
  */
 
 import { Chess } from "chess.js";
@@ -11,7 +11,10 @@ export type Ending =
   | "checkmate"
   | "resignation"
   | "time"
-  /** The time of a side is over, but the other side has only a king and cannot mate (FIDE Laws of Chess, article 6.9). */
+  /**
+   * The time of a side is over, but the other side has only a king and cannot mate (FIDE Laws of
+   * Chess, article 6.9).
+   */
   | "time_without_mating_material"
   | "agreement"
   | "stalemate"
@@ -25,7 +28,10 @@ export interface Result {
   ending: Ending;
 }
 
-/** A game as JSON. The moves have the coordinates of UCI, `e2e4` or `e7e8q`, with a space between them. */
+/**
+ * A game as JSON. The moves have the coordinates of UCI, `e2e4` or `e7e8q`, with a space between
+ * them.
+ */
 export interface SavedGame {
   moves: string;
   clock: ClockView;
@@ -62,7 +68,10 @@ export class Game {
     return new Game(clock);
   }
 
-  /** Continues a saved game: the rules library plays all moves again, because repetitions count from the first one. */
+  /**
+   * Continues a saved game: the rules library plays all moves again, because repetitions count from
+   * the first one.
+   */
   static restore(saved: SavedGame, control: TimeControl, nowMs: number): Game {
     const game = new Game(Clock.restore(control, saved.clock, nowMs));
     for (const move of saved.moves.split(" ")) if (move) game.#play(move);
@@ -109,12 +118,18 @@ export class Game {
     return this.#clock.view(nowMs);
   }
 
-  /** The rules library's position, for machine players. Whoever changes it must undo the change. */
+  /**
+   * The rules library's position, for machine players. A caller that changes it must undo the
+   * change.
+   */
   get position(): Chess {
     return this.#chess;
   }
 
-  /** Makes a move. A move declines the other side's offer of a draw. A move after the time is over ends the game by time. */
+  /**
+   * Makes a move. A move declines the other side's offer of a draw. A move after the time is over
+   * ends the game by time.
+   */
   move(side: Side, move: string, nowMs: number): MoveRecord | undefined {
     this.#mustRun();
     if (this.expire(nowMs)) return undefined;

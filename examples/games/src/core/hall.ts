@@ -1,6 +1,7 @@
 /**
- * The hall: every room and every tournament. It does no I/O and has no clock: requests and `poll` take the time as an argument,
- * `takeEvents` returns what has to be published, and `nextDeadlineMs` says when `poll` has to be called next.
+ * The hall: every room and every tournament. It does no I/O and has no clock: requests and `poll`
+ * take the time as an argument, `takeEvents` returns what has to be published, and `nextDeadlineMs`
+ * says when `poll` has to be called next.
  */
 
 import type { Side, TimeControl } from "./clock.js";
@@ -85,7 +86,7 @@ export class Hall {
     const hall = new Hall(options, new Random(saved.random));
     hall.#lastId = saved.lastId;
     for (const room of saved.rooms)
-      hall.#adopt(Room.restore(room, (event) => hall.#tell(room.room, event), nowMs));
+      hall.#adopt(Room.restore(room, (event) => hall.#publishRoom(room.room, event), nowMs));
     for (const tournament of saved.tournaments)
       hall.#tournaments.set(tournament.tournament, Tournament.restore(tournament));
     return hall;
@@ -96,8 +97,9 @@ export class Hall {
   }
 
   /**
-   * The state of now as JSON text in parts of some rooms, for a caller that does other things between two parts: a room that
-   * changes before its turn is written as it was. One such iteration can run at a time.
+   * The state of now as JSON text in parts of some rooms, for a caller that does other things
+   * between two parts: a room that changes before its turn is written as it was. One such iteration
+   * can run at a time.
    */
   *saveParts(nowMs: number): Generator<string, void> {
     const pass = { nowMs, pending: new Set(this.#rooms.values()), written: [] as string[] };
@@ -119,7 +121,7 @@ export class Hall {
     }
   }
 
-  /** What has to be published since the last call, in order. */
+  /** Events since the last call that must be published, in their order. */
   takeEvents(): HallEvent[] {
     const events = this.#events;
     this.#events = [];
@@ -135,8 +137,9 @@ export class Hall {
   }
 
   /**
-   * Does what is due: time forfeits, moves of machine players, the end of old rooms, and new games of machines. `roomsMax` bounds
-   * the rooms of one call, so that the caller can do other things in between.
+   * Does what is due: time forfeits, moves of machine players, the end of old rooms, and new games
+   * of machines. `roomsMax` bounds the rooms of one call, so that the caller can do other things in
+   * between.
    */
   poll(nowMs: number, roomsMax = Number.POSITIVE_INFINITY): void {
     for (let rooms = 0; rooms < roomsMax; rooms += 1) {
@@ -176,7 +179,10 @@ export class Hall {
     return [...this.#tournaments.values()].reverse().map((tournament) => tournament.summary());
   }
 
-  /** Opens a room in which the host has a seat, and a machine player the other one if a skill is given. */
+  /**
+   * Opens a room in which the host has a seat, and a machine player the other one if a skill is
+   * given.
+   */
   openRoom(
     host: string,
     name: string,
@@ -233,10 +239,10 @@ export class Hall {
     this.#change(room, nowMs, () => room.draw(player, answer, nowMs));
   }
 
-  say(player: string, id: string, text: string, nowMs: number): void {
+  post(player: string, id: string, text: string, nowMs: number): void {
     const room = this.room(id);
     this.#write(room);
-    room.say(player, text, nowMs);
+    room.post(player, text, nowMs);
   }
 
   mute(host: string, id: string, player: string, forMs: number, nowMs: number): void {
@@ -257,7 +263,7 @@ export class Hall {
     const id = this.#newId();
     const tournament = new Tournament(id, { ...setup, host, machineMoveMs: this.#options.machineMoveMs });
     this.#tournaments.set(id, tournament);
-    this.#tellTournament(tournament);
+    this.#publishTournament(tournament);
     return tournament;
   }
 
@@ -270,10 +276,13 @@ export class Hall {
   withdraw(player: string, id: string): void {
     const tournament = this.tournament(id);
     tournament.withdraw(player);
-    this.#tellTournament(tournament);
+    this.#publishTournament(tournament);
   }
 
-  /** Gives all free places to machine players, so that the tournament starts. `null` as the host is the operator. */
+  /**
+   * Gives all free places to machine players, so that the tournament starts. `null` as the host is
+   * the operator.
+   */
   fillWithMachines(host: string | null, id: string, skill: Skill, nowMs: number): void {
     const tournament = this.tournament(id);
     if (host !== tournament.setup.host)
@@ -297,7 +306,10 @@ export class Hall {
     }
   }
 
-  /** Adds a room to the snapshot that is being written, unless it is there or is newer than the snapshot. */
+  /**
+   * Adds a room to the snapshot that is being written, unless it is there or is newer than the
+   * snapshot.
+   */
   #write(room: Room): void {
     const pass = this.#pass;
     if (pass?.pending.delete(room)) pass.written.push(JSON.stringify(room.save(pass.nowMs)));
@@ -316,7 +328,7 @@ export class Hall {
     // A round of byes alone is over at once, so that several rounds can follow each other.
     for (let games = tournament.nextRound(); games.length > 0; games = tournament.nextRound())
       for (const pairing of games) this.#openPairing(tournament, pairing, nowMs);
-    this.#tellTournament(tournament);
+    this.#publishTournament(tournament);
   }
 
   #openPairing(tournament: Tournament, pairing: Pairing, nowMs: number): void {
@@ -369,7 +381,7 @@ export class Hall {
   #newRoom(setup: RoomSetup): Room {
     if (this.#rooms.size >= HALL_LIMITS.roomsMax) this.#makeSpace();
     const id = this.#newId();
-    const room = new Room(id, setup, (event) => this.#tell(id, event));
+    const room = new Room(id, setup, (event) => this.#publishRoom(id, event));
     this.#rooms.set(id, room);
     return room;
   }
@@ -407,11 +419,11 @@ export class Hall {
     this.#publish("lobby", "room_closed", { room: room.id });
   }
 
-  #tell(room: string, event: { type: string; payload: unknown }): void {
+  #publishRoom(room: string, event: { type: string; payload: unknown }): void {
     this.#publish(`rooms.${room}`, event.type, event.payload);
   }
 
-  #tellTournament(tournament: Tournament): void {
+  #publishTournament(tournament: Tournament): void {
     this.#publish("lobby", "tournament", tournament.summary());
     this.#publish(`tournaments.${tournament.id}`, "changed", tournament.summary());
   }

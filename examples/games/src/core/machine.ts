@@ -3,7 +3,9 @@
 import type { Chess, Square } from "chess.js";
 import type { Random } from "./random.js";
 
-/** 0 makes any legal move, 1 the best one by itself, 2 also looks at the answers of the other side. */
+/**
+ * 0 makes any legal move, 1 the best one by itself, 2 also looks at the answers of the other side.
+ */
 export type Skill = 0 | 1 | 2;
 
 const VALUE: Record<string, number> = { p: 1, n: 3, b: 3, r: 5, q: 9, k: 0 };
@@ -11,7 +13,10 @@ const MATE = 1000;
 /** How many of the best moves skill 2 looks at the answers of; it bounds the time of a move. */
 const CANDIDATES = 6;
 
-/** Chooses a move of the side to move, as `e2e4`. The position must have one. It is the same before and after. */
+/**
+ * Chooses a move of the side to move, as `e2e4`. The position must have one. It is the same before
+ * and after.
+ */
 export function chooseMove(chess: Chess, skill: Skill, random: Random): string {
   const moves = chess.moves();
   const first = moves[0];
@@ -29,7 +34,9 @@ export function chooseMove(chess: Chess, skill: Skill, random: Random): string {
   return coordinates(chess, best);
 }
 
-/** What a move wins at once, in pawns. Everything but the captured piece is in the notation. */
+/**
+ * The value that a move wins at once, in pawns. The notation has everything but the captured piece.
+ */
 function gain(chess: Chess, san: string): number {
   if (san.endsWith("#")) return MATE;
   let score = san.endsWith("+") ? 0.3 : 0;

@@ -1,8 +1,8 @@
 /**
  * Pairings of tournaments.
  *
- * Round robin: everybody meets everybody once, by the circle method. Swiss: few rounds; in each, players of equal points meet
- * and nobody meets the same player twice.
+ * Round robin: everybody meets everybody once, by the circle method. Swiss: few rounds; in each,
+ * players of equal points meet and no two players meet twice.
  */
 
 /** One player of a Swiss tournament before a round. */
@@ -35,7 +35,8 @@ export function roundRobin(players: readonly string[]): Pair[][] {
     for (let table = 0; table < half; table += 1) {
       const [a, b] = [circle[table] ?? null, circle[circle.length - 1 - table] ?? null];
       if (a === null || b === null) continue;
-      // The first table alternates by rounds, because one of its players never moves; the others alternate by tables.
+      // The first table alternates by rounds, because one of its players never moves; the others
+      // alternate by tables.
       const isFirstWhite = table === 0 ? round % 2 === 0 : table % 2 === 1;
       pairs.push(isFirstWhite ? { white: a, black: b } : { white: b, black: a });
     }
@@ -45,7 +46,10 @@ export function roundRobin(players: readonly string[]): Pair[][] {
   return rounds;
 }
 
-/** Rounds that a Swiss tournament needs so that at most one player can win all games: the binary logarithm, rounded up. */
+/**
+ * Rounds that a Swiss tournament needs so that at most one player can win all games: the binary
+ * logarithm, rounded up.
+ */
 export function swissRounds(players: number): number {
   return Math.max(1, Math.ceil(Math.log2(players)));
 }
@@ -99,7 +103,10 @@ function search(
   return pairUp(players);
 }
 
-/** Opponents in the order in which they are tried: the upper half of equal points meets the lower half, then those below. */
+/**
+ * Opponents in the order in which they are tried: the upper half of equal points meets the lower
+ * half, then those below.
+ */
 function preferred(first: Standing, others: readonly Standing[]): Standing[] {
   const equal = others.filter(({ points }) => points === first.points);
   const below = others.filter(({ points }) => points !== first.points);
@@ -107,7 +114,10 @@ function preferred(first: Standing, others: readonly Standing[]): Standing[] {
   return [...equal.slice(half), ...equal.slice(0, half).reverse(), ...below];
 }
 
-/** White has the player with fewer games with White; between equals who had Black last, then the one who stands lower. */
+/**
+ * White has the player with fewer games with White; between equals who had Black last, then the one
+ * who stands lower.
+ */
 function colored(a: Standing, b: Standing): Pair {
   const difference = a.whiteSurplus - b.whiteSurplus;
   const isFirstWhite =

@@ -1,4 +1,7 @@
-/** Seeded generator of pseudo-random numbers (mulberry32). Its state is one number, so that it is part of a snapshot. */
+/**
+ * Seeded generator of pseudo-random numbers (mulberry32). Its state is one number, so that it is
+ * part of a snapshot.
+ */
 export class Random {
   #state: number;
 

@@ -1,4 +1,6 @@
-/** Requests of clients: their names, their arguments, and what they answer. Arguments are checked here, and nowhere else. */
+/**
+ * Requests of clients: names, arguments and replies. Arguments are checked here, and nowhere else.
+ */
 
 import type { Side, TimeControl } from "./clock.js";
 import { Refusal } from "./errors.js";
@@ -7,7 +9,7 @@ import type { Skill } from "./machine.js";
 import { TOURNAMENT_LIMITS, type TournamentSummary, type TournamentView } from "./tournament.js";
 import type { RoomSummary, RoomView } from "./view.js";
 
-/** What each request answers, by its type. */
+/** The reply of each request, by its type. */
 export interface Replies {
   lobby: { rooms: RoomSummary[]; tournaments: TournamentSummary[] };
   room: RoomView;
@@ -66,7 +68,7 @@ const handlers: { [Type in RequestType]: Handler<Type> } = {
     return done(hall.draw(player, text(args, "room"), answer, nowMs));
   },
   chat: (hall, player, args, nowMs) =>
-    done(hall.say(player, text(args, "room"), text(args, "text", 2_000), nowMs)),
+    done(hall.post(player, text(args, "room"), text(args, "text", 2_000), nowMs)),
   mute: (hall, player, args, nowMs) => {
     const forMs = whole(args, "forMs", 0, Number.MAX_SAFE_INTEGER);
     return done(hall.mute(player, text(args, "room"), text(args, "player", 120), forMs, nowMs));
@@ -132,7 +134,10 @@ function skillOf(args: Arguments): Skill {
   return whole(args, "skill", 0, 2) as Skill;
 }
 
-/** `initialMs` from a second to three hours, `incrementMs` up to a minute; by default five minutes and three seconds. */
+/**
+ * `initialMs` from a second to three hours, `incrementMs` up to a minute; by default five minutes
+ * and three seconds.
+ */
 function controlOf(args: Arguments): TimeControl {
   const initialMs = optional(args, "initialMs", () => whole(args, "initialMs", 1_000, 180 * MINUTE_MS));
   const incrementMs = optional(args, "incrementMs", () => whole(args, "incrementMs", 0, MINUTE_MS));

@@ -1,4 +1,4 @@
-/** A room: two seats, a game, its chat, and the events that tell all of it to those who watch. */
+/** A room: two seats, a game, a chat, and the events for those who watch. */
 
 import { Chat, type ChatLine, type SavedChat } from "./chat.js";
 import { other, type Side, type TimeControl } from "./clock.js";
@@ -29,7 +29,10 @@ export interface SavedRoom extends RoomSetup {
   seats: Record<Side, Seat | null>;
   game: SavedGame | null;
   chat: SavedChat;
-  /** When the room is removed and when a machine player moves, counted from the time of the snapshot. */
+  /**
+   * When the room is removed and when a machine player moves, counted from the time of the
+   * snapshot.
+   */
   closesInMs: number | null;
   machineMovesInMs: number | null;
 }
@@ -151,7 +154,10 @@ export class Room {
     this.#setSeat(side, null);
   }
 
-  /** Makes a move of a player. `ply` is the number of the move, from 1: a move that is sent again changes nothing. */
+  /**
+   * Makes a move of a player. `ply` is the number of the move, from 1: a move that is sent again
+   * changes nothing.
+   */
   move(player: string, move: string, ply: number, nowMs: number): void {
     const [game, side] = this.#playing(player);
     if (ply <= game.ply && game.moves[ply - 1] === move) return;
@@ -163,7 +169,7 @@ export class Room {
   resign(player: string, nowMs: number): void {
     const [game, side] = this.#playing(player);
     game.resign(side, nowMs);
-    this.#tellEnd(game, nowMs);
+    this.#publishEnd(game, nowMs);
   }
 
   draw(player: string, answer: "offer" | "accept" | "decline", nowMs: number): void {
@@ -172,20 +178,20 @@ export class Room {
     if (answer === "offer") game.offerDraw(side, nowMs);
     else if (answer === "accept") game.acceptDraw(side, nowMs);
     else game.declineDraw(side);
-    if (game.result) this.#tellEnd(game, nowMs);
-    else if (game.offer !== before) this.#tell("offer", { offer: game.offer });
+    if (game.result) this.#publishEnd(game, nowMs);
+    else if (game.offer !== before) this.#publish("offer", { offer: game.offer });
   }
 
-  say(player: string, text: string, nowMs: number): ChatLine {
+  post(player: string, text: string, nowMs: number): ChatLine {
     const mutedBefore = this.#chat.mutedUntilMs(player, nowMs);
     try {
-      const line = this.#chat.say(player, text, nowMs);
-      this.#tell("chat", { line });
+      const line = this.#chat.post(player, text, nowMs);
+      this.#publish("chat", { line });
       return line;
     } finally {
       const mutedNow = this.#chat.mutedUntilMs(player, nowMs);
       if (mutedBefore === undefined && mutedNow !== undefined)
-        this.#tell("mute", { player, untilMs: mutedNow });
+        this.#publish("mute", { player, untilMs: mutedNow });
     }
   }
 
@@ -195,10 +201,10 @@ export class Room {
       throw new Refusal("NOT_ALLOWED", "only the host of a room mutes players in it");
     if (player === host) throw new Refusal("NOT_ALLOWED", "the host cannot be muted");
     if (forMs > 0) {
-      this.#tell("mute", { player, untilMs: this.#chat.mute(player, forMs, nowMs) });
+      this.#publish("mute", { player, untilMs: this.#chat.mute(player, forMs, nowMs) });
     } else if (this.#chat.mutedUntilMs(player, nowMs) !== undefined) {
       this.#chat.unmute(player);
-      this.#tell("mute", { player, untilMs: null });
+      this.#publish("mute", { player, untilMs: null });
     }
   }
 
@@ -207,7 +213,7 @@ export class Room {
     const game = this.#game;
     if (!game || game.result) return;
     if (game.expire(nowMs)) {
-      this.#tellEnd(game, nowMs);
+      this.#publishEnd(game, nowMs);
       return;
     }
     const dueMs = this.#machineDueMs;
@@ -218,9 +224,9 @@ export class Room {
     this.#move(game, game.turn, chooseMove(game.position, skill, random), nowMs, dueMs);
   }
 
-  /** Tells those who watch that the room is removed. */
+  /** Publishes that the room is removed. */
   close(): void {
-    this.#tell("closed", {});
+    this.#publish("closed", {});
   }
 
   #sideBefore(player: string): Side {
@@ -240,24 +246,24 @@ export class Room {
   #setSeat(side: Side, seat: Seat | null): void {
     this.#seats = { ...this.#seats, [side]: seat };
     const { white, black } = this.#seats;
-    this.#tell("seats", { white: white?.player ?? null, black: black?.player ?? null });
+    this.#publish("seats", { white: white?.player ?? null, black: black?.player ?? null });
   }
 
   #start(nowMs: number, firstMoveDueMs: number): void {
     this.#game = Game.start(this.setup.control, nowMs);
     this.#planMachine(firstMoveDueMs);
-    this.#tell("start", { clock: this.#game.clock(nowMs), clockAtMs: nowMs });
+    this.#publish("start", { clock: this.#game.clock(nowMs), clockAtMs: nowMs });
   }
 
   #move(game: Game, side: Side, move: string, nowMs: number, atMs: number): void {
     const record = game.move(side, move, nowMs);
     if (record) {
       const { ply, fen } = game;
-      this.#tell("move", { ply, ...record, fen, clock: game.clock(nowMs), clockAtMs: nowMs, at: atMs });
+      this.#publish("move", { ply, ...record, fen, clock: game.clock(nowMs), clockAtMs: nowMs, at: atMs });
     }
     // Machine against machine keeps its pace: the next move counts from when this one was due.
     this.#planMachine(Math.max(nowMs + 1, atMs + this.setup.machineMoveMs));
-    if (game.result) this.#tellEnd(game, nowMs);
+    if (game.result) this.#publishEnd(game, nowMs);
   }
 
   #planMachine(dueMs: number): void {
@@ -266,12 +272,13 @@ export class Room {
     this.#machineDueMs = isTurn ? dueMs : undefined;
   }
 
-  #tellEnd(game: Game, nowMs: number): void {
+  #publishEnd(game: Game, nowMs: number): void {
     this.#machineDueMs = undefined;
-    if (game.result) this.#tell("over", { result: game.result, clock: game.clock(nowMs), clockAtMs: nowMs });
+    if (game.result)
+      this.#publish("over", { result: game.result, clock: game.clock(nowMs), clockAtMs: nowMs });
   }
 
-  #tell<Type extends keyof RoomEvents>(type: Type, payload: Omit<RoomEvents[Type], "v">): void {
+  #publish<Type extends keyof RoomEvents>(type: Type, payload: Omit<RoomEvents[Type], "v">): void {
     this.#v += 1;
     this.#emit({ type, payload: { v: this.#v, ...payload } } as RoomEvent);
   }

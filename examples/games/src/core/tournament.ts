@@ -7,8 +7,9 @@ import { type Pair, roundRobin, type Standing, swissRound, swissRounds } from ".
 import type { Seat } from "./room.js";
 
 /**
- * Up to this many players a tournament is a round robin: 8 players need 7 rounds, and the table is fair. 32 players would need
- * 31 rounds and 100 players 99; a Swiss tournament finds a winner in 5 and in 7.
+ * Up to this many players a tournament is a round robin: 8 players need 7 rounds, and the table is
+ * fair. 32 players would need 31 rounds and 100 players 99; a Swiss tournament finds a winner in 5
+ * and in 7.
  */
 export const ROUND_ROBIN_MAX = 10;
 

@@ -1,6 +1,7 @@
 /**
- * What clients see: the view of a room, the events that change it, and the function that applies an event to a view. The
- * server and the page use the same function, so that a page which has missed nothing shows what the server has.
+ * State that clients see: the view of a room, the events that change it, and the function that
+ * applies an event to a view. The server and the page use the same function, so that a page which
+ * has missed nothing shows what the server has.
  */
 
 import type { ChatLine } from "./chat.js";
@@ -66,8 +67,8 @@ export type RoomEvent = {
 }[keyof RoomEvents];
 
 /**
- * The view after an event. An event that the view already contains changes nothing. `undefined` means that an event before
- * this one is missing, so that the room has to be asked for anew.
+ * The view after an event. An event that the view already contains changes nothing. `undefined`
+ * means that an event before this one is missing, so that the room has to be asked for anew.
  */
 export function applyEvent(view: RoomView, event: RoomEvent, keptLines = 50): RoomView | undefined {
   const { v } = event.payload;

@@ -47,7 +47,7 @@ export function Board({
   /** The side at the bottom. */
   side: Side;
   lastMove: string | undefined;
-  /** Called with a move such as `e2e4`; without it nobody moves here. */
+  /** Called with a move such as `e2e4`; without it the board is read-only. */
   onMove: ((move: string) => void) | undefined;
 }) {
   const [from, setFrom] = useState<string>();

@@ -1,4 +1,7 @@
-/** Who plays in this window. The login of a name is kept, so that a window which is closed comes back as the same player. */
+/**
+ * Login of the player of this window. It is kept by name, so that a window that was closed opens as
+ * the same player.
+ */
 
 export interface Login {
   player: string;

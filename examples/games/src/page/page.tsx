@@ -1,4 +1,7 @@
-/** The page: who plays, and what is looked at. `/?name=Ada` logs in at once; `#/rooms/17` shows a room. */
+/**
+ * The page: who plays, and what is looked at. `/?name=Ada` logs in at once; `#/rooms/17` shows a
+ * room.
+ */
 
 import { TidewireProvider, useConnection } from "@tidewire/react";
 import { type FormEvent, useEffect, useState, useSyncExternalStore } from "react";

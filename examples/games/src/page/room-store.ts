@@ -1,6 +1,6 @@
 /**
- * A room as a client sees it: the whole room once, and then its events. It asks for the whole room again when events are missing,
- * such as after a restart of the server.
+ * State of a room in a client: the whole room once, and then its events. The store asks for the
+ * whole room again when events are missing, such as after a restart of the server.
  */
 
 import type { Client, Message, Subscription } from "@tidewire/client";
@@ -72,7 +72,7 @@ export class RoomStore {
     this.#set({ ...this.#state, view });
   }
 
-  /** Asks for the whole room. What arrives meanwhile is applied afterwards. */
+  /** Asks for the whole room. Events that arrive meanwhile are applied afterwards. */
   #load(): void {
     this.#isStale = true;
     if (this.#pending) return;
@@ -87,7 +87,8 @@ export class RoomStore {
       },
       (error: Error) => {
         this.#pending = undefined;
-        // A connection that was lost comes back; everything else is told.
+        // The client opens a lost connection again, and then the room is asked for. Other errors
+        // are shown.
         if ((error as { code?: string }).code !== "CONNECTION_LOST") this.#set({ ...this.#state, error });
       },
     );

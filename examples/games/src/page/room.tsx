@@ -25,7 +25,10 @@ function useRoom(room: string): RoomState {
   return useSyncExternalStore(store?.subscribe ?? nothing, store?.get ?? (() => EMPTY));
 }
 
-/** Sends a request, and shows why it was refused. A request whose connection was lost is sent again if that is safe. */
+/**
+ * Sends a request, and shows why it was refused. A request whose connection was lost is sent again
+ * if that is safe.
+ */
 function useAction(): [act: (type: string, payload: object, isSafe?: boolean) => void, problem: string] {
   const client = useClient();
   const [problem, setProblem] = useState("");
@@ -130,7 +133,7 @@ function Player({ view, side, offsetMs }: { view: RoomView; side: Side; offsetMs
 
 function Chat({ view, player, act }: { view: RoomView; player: string; act: Act }) {
   const { room, host, chat, muted } = view;
-  const say = (event: FormEvent<HTMLFormElement>) => {
+  const post = (event: FormEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = event.currentTarget;
     act("chat", { room, text: String(new FormData(form).get("text")) });
@@ -155,9 +158,8 @@ function Chat({ view, player, act }: { view: RoomView; player: string; act: Act 
           </li>
         ))}
       </ol>
-      <form onSubmit={say}>
-        <input name="text" maxLength={200} placeholder="say something" required />{" "}
-        <button type="submit">Say</button>
+      <form onSubmit={post}>
+        <input name="text" maxLength={200} placeholder="a line" required /> <button type="submit">Say</button>
       </form>
     </section>
   );

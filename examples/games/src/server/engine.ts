@@ -1,4 +1,7 @@
-/** What the game server needs of a WebSocket engine. The package `tidewire` implements it, and so does a double in tests. */
+/**
+ * Interface between the game server and a WebSocket engine. The package `tidewire` implements it,
+ * and so does a double in tests.
+ */
 
 export interface GameEngine {
   /** Where clients connect; known after `start`. */
@@ -7,13 +10,19 @@ export interface GameEngine {
   readonly connections: number;
   start(): Promise<void>;
   /**
-   * Registers the handler of a type of requests. What it returns is the reply; a `Refusal` that it throws is sent to the client
-   * with its code. `user` is the `sub` of the client's token.
+   * Registers the handler of a type of requests. Its result is the reply; a `Refusal` that it
+   * throws is sent to the client with its code. `user` is the `sub` of the client's token.
    */
   handle(type: string, handler: (user: string, payload: unknown) => unknown): void;
-  /** Publishes to the subscribers of a topic. `false` means that there is no room now and that nothing was published. */
+  /**
+   * Publishes to the subscribers of a topic. `false` means that there is no room now and that
+   * nothing was published.
+   */
   publish(topic: string, type: string, payload: unknown): boolean;
-  /** Rejects new clients, asks the others to leave, and stops; resolves with the number of those that were left. */
+  /**
+   * Rejects new clients, asks the others to leave, and stops; resolves with the number of those
+   * that were left.
+   */
   drain(timeoutMs: number): Promise<number>;
 }
 

@@ -28,7 +28,8 @@ async function main(args: string[]): Promise<void> {
   );
   console.log(`listening on ${server.url}`);
   console.log(`page and health on ${server.site.origin}`);
-  // Of `node --expose-gc`, for measurements of memory: what is not needed any more is given back first.
+  // Of `node --expose-gc`, for measurements of memory: what is not needed any more is given back
+  // first.
   const { gc } = globalThis;
   if (gc) process.on("SIGUSR2", () => gc());
   let isStopping = false;

@@ -8,7 +8,10 @@ export interface Options {
   port: number;
   healthPort: number;
   clientsMax: number;
-  /** The snapshot file, and the file of the secret of the tokens; both are made when they are missing. */
+  /**
+   * The snapshot file, and the file of the secret of the tokens; both are made when they are
+   * missing.
+   */
   snapshot: string;
   secretFile: string;
   machineGames: number;

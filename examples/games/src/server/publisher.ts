@@ -1,10 +1,16 @@
-/** Publishes events in their order. While the engine has no room they wait; past the limit the oldest are dropped. */
+/**
+ * Publishes events in their order. While the engine has no room they wait; past the limit the
+ * oldest are dropped.
+ */
 
 import type { HallEvent } from "../core/hall.js";
 import type { GameEngine } from "./engine.js";
 
 const RETRY_MS = 5;
-/** Events that may wait. A client that misses an event of a room sees it by the version, and asks for the room. */
+/**
+ * Events that may wait. A client that misses an event of a room sees it by the version, and asks
+ * for the room.
+ */
 const WAITING_MAX = 50_000;
 
 export class Publisher {

@@ -1,4 +1,7 @@
-/** The whole server: the engine, the service, the HTTP side and the snapshots, started and stopped together. */
+/**
+ * The whole server: the engine, the service, the HTTP side and the snapshots, started and stopped
+ * together.
+ */
 
 import { randomBytes } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
@@ -14,11 +17,14 @@ export interface Running {
   readonly url: string;
   readonly site: Site;
   readonly service: GameService;
-  /** Lets the clients leave, saves the state, and ends; resolves with the number of clients that were left. */
+  /**
+   * Lets the clients leave, saves the state, and ends; resolves with the number of clients that
+   * were left.
+   */
   stop(drainMs?: number): Promise<number>;
 }
 
-/** Whole milliseconds since 1970 by a clock that never goes back. */
+/** Whole milliseconds since 1970 by a monotonic clock. */
 const now = () => Math.floor(performance.timeOrigin + performance.now());
 
 const TOURNAMENT_CONTROL = { initialMs: 180_000, incrementMs: 2_000 };

@@ -17,7 +17,7 @@ export class GameService {
   #timerAtMs = Number.POSITIVE_INFINITY;
   #immediate: NodeJS.Immediate | undefined;
   #isRunning = false;
-  /** The number of changes so far, for whoever saves them. */
+  /** The number of changes so far; a snapshot is needed when it has grown. */
   changes = 0;
 
   constructor(hall: Hall, engine: GameEngine, now: () => number) {

@@ -13,7 +13,7 @@ export interface SiteOptions {
   secret: string;
   /** Files of the page by their path: the content type and the content. */
   files: Map<string, [type: string, body: string | Uint8Array]>;
-  /** What `/health` says; without `isHealthy` its status is 503. */
+  /** The body of `/health`; without `isHealthy` the status is 503. */
   health: () => { isHealthy: boolean } & Record<string, unknown>;
 }
 

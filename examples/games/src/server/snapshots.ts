@@ -1,9 +1,15 @@
-/** The snapshot file: all state as JSON, replaced as a whole, so that a crash leaves the old one or the new one. */
+/**
+ * The snapshot file: all state as JSON, replaced as a whole, so that a crash leaves the old one or
+ * the new one.
+ */
 
 import { open, readFile, rename } from "node:fs/promises";
 import type { SavedHall } from "../core/hall.js";
 
-/** A save is followed by a pause of this many times its duration, so that saving costs at most 5 % of the time. */
+/**
+ * A save is followed by a pause of this many times its duration, so that saving costs at most 5 %
+ * of the time.
+ */
 const PAUSE_FACTOR = 20;
 const PAUSE_MIN_MS = 1_000;
 
@@ -23,7 +29,7 @@ export async function loadSnapshot(path: string): Promise<SavedHall | undefined>
   }
 }
 
-/** Writes the parts of a state one after another; other work goes on in between. */
+/** Writes the parts of a state one after another; other work runs in between. */
 export async function saveSnapshot(path: string, parts: Iterable<string>): Promise<void> {
   const temporary = `${path}.new`;
   const file = await open(temporary, "w", 0o600);

@@ -28,7 +28,10 @@ export interface PackageServer {
 /** The newest publications of each topic that a client which was away can recover. */
 const HISTORY = { lobby: 64, "rooms.*": 64, "tournaments.*": 8 };
 
-/** The package: `TIDEWIRE_NODE`, or that of this repository if it is built, or an installed one; `undefined` without one. */
+/**
+ * The package: `TIDEWIRE_NODE`, or that of this repository if it is built, or an installed one;
+ * `undefined` without one.
+ */
 export async function loadPackage(): Promise<Package | undefined> {
   const own = fileURLToPath(new URL("../../../../bindings/node/index.mjs", import.meta.url));
   const named = process.env.TIDEWIRE_NODE;
@@ -52,7 +55,8 @@ export function tidewireEngine(tidewire: Package, options: EngineOptions): GameE
     port: options.port,
     connectionsMax: options.clientsMax,
     jwtSecret: options.secret,
-    // A page cannot send headers, so that its token travels in a subprotocol; and it cannot read the status 401.
+    // A page cannot send headers, so that its token travels in a subprotocol; and it cannot read
+    // the status 401.
     tokenSubprotocolPrefix: "token.",
     authFailureAfterUpgrade: true,
     origin: options.origins,

@@ -1,6 +1,6 @@
 /**
- * Tokens of players: JSON Web Tokens (RFC 7519) with HS256, which the engine checks. A player is `NAME~SUFFIX`: the suffix is
- * random, so that two players may have the same name.
+ * Tokens of players: JSON Web Tokens (RFC 7519) with HS256, which the engine checks. A player is
+ * `NAME~SUFFIX`: the suffix is random, so that two players may have the same name.
  */
 
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto";
@@ -21,7 +21,10 @@ export function tokenFor(player: string, secret: string, nowS: number): string {
   return `${signed}.${sign(signed, secret)}`;
 }
 
-/** The player of a token; `undefined` if the token is not ours. A token that has expired still proves who it was. */
+/**
+ * The player of a token; `undefined` if the token is not ours. A token that has expired still
+ * proves who it was.
+ */
 export function playerOf(token: string, secret: string): string | undefined {
   const [head, body, signature] = token.split(".");
   if (!head || !body || !signature) return undefined;
@@ -32,7 +35,10 @@ export function playerOf(token: string, secret: string): string | undefined {
   return typeof sub === "string" ? sub : undefined;
 }
 
-/** A new player of this name, or the player of an earlier token; `undefined` if the name cannot be used. */
+/**
+ * A new player of this name, or the player of an earlier token; `undefined` if the name cannot be
+ * used.
+ */
 export function login(name: unknown, earlier: unknown, secret: string, nowS: number): Login | undefined {
   const known = typeof earlier === "string" ? playerOf(earlier, secret) : undefined;
   if (known === undefined && (typeof name !== "string" || !NAME.test(name))) return undefined;

@@ -60,7 +60,8 @@ describe.skipIf(!tidewire)("the page", () => {
 
     for (const [index, text] of SCHOLARS_MATE.entries()) {
       if (index === 3) {
-        // Bob's window is closed in the middle of the game; it comes back as the same player, in the same position.
+        // Bob's window is closed in the middle of the game; it comes back as the same player, in
+        // the same position.
         const before = await fen(ada);
         await bob.close();
         bob = await open("Bob", room);
