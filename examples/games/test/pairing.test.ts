@@ -85,16 +85,54 @@ describe("a Swiss tournament", () => {
         expect(Math.abs(whiteSurplus)).toBeLessThanOrEqual(2);
   });
 
-  test("gives nobody without a game when rematches cannot be avoided", () => {
-    const met = (player: string, other: string): Standing => ({
-      player,
-      points: 1,
-      seed: 0,
-      opponents: new Set([other]),
-      whiteSurplus: 0,
-      lastColor: null,
-      hadBye: false,
-    });
-    expect(swissRound([met("a", "b"), met("b", "a")])).toHaveLength(1);
+  const standing = (player: string, changes: Partial<Standing> = {}): Standing => ({
+    player,
+    points: 0,
+    seed: player.charCodeAt(0),
+    opponents: new Set(),
+    whiteSurplus: 0,
+    lastColor: null,
+    hadBye: false,
+    ...changes,
+  });
+  const meetings = (standings: Standing[]) =>
+    swissRound(standings).map(({ white, black }) => [white, black ?? "bye"].sort().join(""));
+
+  test("begins with the upper half against the lower half", () => {
+    expect(meetings([..."abcdefgh"].map((player) => standing(player)))).toEqual(["ae", "bf", "cg", "dh"]);
+  });
+
+  test("pairs equal points first, and the nearest below if they have met", () => {
+    const [a, b] = [standing("a", { points: 2 }), standing("b", { points: 2 })];
+    const [c, d] = [standing("c", { points: 1 }), standing("d")];
+    expect(meetings([d, c, b, a])).toEqual(["ab", "cd"]);
+    const met = { opponents: new Set(["a", "b"]) };
+    expect(meetings([d, c, { ...b, ...met }, { ...a, ...met }])).toEqual(["ac", "bd"]);
+  });
+
+  test("does not pair two players who had the same color twice too often", () => {
+    const often = { whiteSurplus: 2 };
+    const seldom = { whiteSurplus: -2 };
+    const players = [
+      standing("a", often),
+      standing("b", seldom),
+      standing("c", often),
+      standing("d", seldom),
+    ];
+    // By their halves a would meet c and b would meet d.
+    expect(swissRound(players)).toEqual([
+      { white: "d", black: "a" },
+      { white: "b", black: "c" },
+    ]);
+  });
+
+  test("gives the bye to the lowest player who has not had one", () => {
+    const players = [standing("a", { points: 1 }), standing("b"), standing("c", { hadBye: true })];
+    expect(swissRound(players).at(-1)).toEqual({ white: "b", black: null });
+  });
+
+  test("has a rematch only when it cannot be avoided", () => {
+    const [a, b] = [standing("a", { opponents: new Set("b") }), standing("b", { opponents: new Set("a") })];
+    expect(meetings([a, b])).toEqual(["ab"]);
   });
 });
