@@ -5,7 +5,11 @@ import { reactProjects } from "./packages/react/test/projects.js";
 
 const source = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-const IN_A_BROWSER = ["packages/client/test/browser/**", "examples/browser/test/**"];
+const IN_A_BROWSER = [
+  "packages/client/test/browser/**",
+  "examples/browser/test/**",
+  "examples/games/test/browser/**",
+];
 
 // Tests run on the sources; that the built packages work is what the consumers' tests show.
 export default defineConfig({
@@ -21,7 +25,7 @@ export default defineConfig({
         },
         test: {
           name: "packages",
-          include: ["packages/*/test/**/*.test.ts", "examples/browser/test/**/*.test.ts"],
+          include: ["packages/*/test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
           exclude: ["packages/react/**", ...(CHROMIUM ? [] : IN_A_BROWSER)],
           testTimeout: 60_000,
           hookTimeout: 60_000,

@@ -1,0 +1,405 @@
+/**
+ * `npm run bench`: the figures of bench/GAMES.md. The server has one core and the generator
+ * another. `--write` writes the file.
+ *
+ * Run it on a quiet machine: `taskset -c 1 npm run bench -- --write`.
+ */
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { cpus, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { type LoadResult, runLoad, spectators } from "./lab.js";
+import { Players, type Target } from "./players.js";
+import { ms } from "./report.js";
+
+const P99_MAX_MS = 20;
+const SPECTATORS = 10;
+/** The limit of open files of a process, and the connections of the server that stay below it. */
+const FILES_MAX = 20_000;
+const CONNECTIONS_MAX = 19_000;
+const SAMPLES = 200;
+const WARM_UP_MS = 3_000;
+
+const { values } = parseArgs({
+  args: process.argv.slice(3),
+  options: {
+    write: { type: "boolean" },
+    only: { type: "string" },
+    games: { type: "string", default: "400,800,1200,1600,2000" },
+    rounds: { type: "string", default: "3" },
+    "duration-s": { type: "string", default: "6" },
+  },
+});
+const durationS = Number(values["duration-s"]);
+const isWanted = (part: string) => values.only === undefined || values.only === part;
+
+/** A server on the first core. */
+class Server {
+  readonly child: ChildProcess;
+  readonly target: Target;
+  readonly #folder: string;
+
+  private constructor(child: ChildProcess, target: Target, folder: string) {
+    this.child = child;
+    this.target = target;
+    this.#folder = folder;
+  }
+
+  static async start(...options: string[]): Promise<Server> {
+    const folder = await mkdtemp(join(tmpdir(), "tidewire-games-"));
+    const program = fileURLToPath(new URL("../run.js", import.meta.url));
+    const files = ["--snapshot", join(folder, "games.json"), "--secret-file", join(folder, "secret")];
+    const fixed = [
+      "--port",
+      "0",
+      "--health-port",
+      "0",
+      "--max-clients",
+      "20000",
+      "--shards",
+      "1",
+      "--seed",
+      "1",
+    ];
+    const args = [
+      "-c",
+      "0",
+      process.execPath,
+      "--expose-gc",
+      program,
+      "server",
+      ...fixed,
+      ...files,
+      ...options,
+    ];
+    const child = spawn("taskset", args, { stdio: ["ignore", "pipe", "inherit"] });
+    let output = "";
+    const target = await new Promise<Target>((resolve, reject) => {
+      child.stdout?.on("data", (bytes: Buffer) => {
+        output += bytes.toString();
+        const [url, origin] = [/ws:\S+/.exec(output), /http:\S+(?=\n)/.exec(output)];
+        if (url && origin) resolve({ url: url[0], origin: origin[0] });
+      });
+      child.once("error", reject);
+      child.once("close", () => reject(new Error(`the server has ended: ${output}`)));
+    });
+    return new Server(child, target, folder);
+  }
+
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
+  /** Its resident memory in bytes, without garbage. */
+  async memory(): Promise<number> {
+    // Memory is given back some time after the garbage is collected.
+    for (let round = 0; round < 3; round += 1) {
+      this.child.kill("SIGUSR2");
+      await pause(500);
+    }
+    const status = await readFile(`/proc/${this.pid}/status`, "utf8");
+    return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) * 1024;
+  }
+
+  /** Its processor time so far, in seconds. */
+  async cpuS(): Promise<number> {
+    const fields = (await readFile(`/proc/${this.pid}/stat`, "utf8")).split(") ")[1]?.split(" ") ?? [];
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  }
+
+  async connections(): Promise<number> {
+    const response = await fetch(`${this.target.origin}/health`);
+    return ((await response.json()) as { connections: number }).connections;
+  }
+
+  async token(name: string): Promise<string> {
+    const response = await fetch(`${this.target.origin}/login`, {
+      method: "POST",
+      body: JSON.stringify({ name }),
+    });
+    return ((await response.json()) as { token: string }).token;
+  }
+
+  async stop(): Promise<void> {
+    const ended = once(this.child, "close");
+    this.child.kill("SIGTERM");
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), 15_000);
+    await ended;
+    clearTimeout(timer);
+    await rm(this.#folder, { recursive: true, force: true });
+  }
+}
+
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+function percentile(times: readonly number[], share: number): number {
+  const sorted = [...times].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
+}
+
+/** Spectators of one game of machines, each with a question a second. */
+async function loads(): Promise<[connections: number, LoadResult][]> {
+  const rows: [number, LoadResult][] = [];
+  for (const connections of [100, 500, 1_000]) {
+    const server = await Server.start("--machine-games", "1");
+    const args = spectators({
+      url: server.target.url,
+      token: await server.token("Load"),
+      connections,
+      rampPerS: 100,
+      messagesPerS: 1,
+      durationS: connections / 100 + 5,
+      topic: "rooms.1",
+      room: "1",
+      serverPid: server.pid,
+    });
+    const result = await runLoad(args);
+    console.log(
+      connections,
+      JSON.stringify({ ...result.connecting, memory: result.memory, notes: result.notes }, short),
+    );
+    rows.push([connections, result]);
+    await server.stop();
+  }
+  return rows;
+}
+
+/** Leaves the long lists of a report out. */
+function short(name: string, value: unknown): unknown {
+  return name === "points" ? undefined : value;
+}
+
+interface Memory {
+  connections: number;
+  serverBytes: number;
+  clientBytes: number;
+}
+
+/** The memory of both sides with quiet spectators. */
+async function memories(): Promise<Memory[]> {
+  const rows: Memory[] = [];
+  const server = await Server.start("--machine-games", "1");
+  const token = await server.token("Load");
+  rows.push({ connections: 0, serverBytes: await server.memory(), clientBytes: Number.NaN });
+  for (const connections of [1_000, 5_000, 15_000]) {
+    const args = spectators({
+      url: server.target.url,
+      token,
+      connections,
+      rampPerS: 0,
+      messagesPerS: 0,
+      durationS: 8,
+      topic: "lobby",
+      room: "1",
+      serverPid: server.pid,
+    });
+    const running = runLoad(args);
+    while ((await server.connections()) < connections) await pause(50);
+    const serverBytes = await server.memory();
+    const { memory } = await running;
+    rows.push({ connections, serverBytes, clientBytes: memory?.client_rss_bytes ?? Number.NaN });
+    console.log(JSON.stringify({ ...rows.at(-1), reported: memory }));
+    while ((await server.connections()) > 0) await pause(50);
+  }
+  await server.stop();
+  return rows;
+}
+
+interface Capacity {
+  games: number;
+  connections: number;
+  movesPerS: number;
+  deliveredPerS: number;
+  answered: number[];
+  opponent: number[];
+  spectator: number[];
+  late: number[];
+  /** Shares of a core. */
+  serverShare: number;
+  playersShare: number;
+  labShare: number;
+  failures: number;
+}
+
+/** Games of two players with ten spectators each. */
+async function capacity(games: number): Promise<Capacity> {
+  const server = await Server.start();
+  const players = new Players(server.target);
+  await players.open(games, Math.min(SAMPLES, games));
+  const own = 2 * games + Math.min(SAMPLES, games);
+  // Past the limit of open files one connection watches several games.
+  const watched = Math.ceil((SPECTATORS * games) / (CONNECTIONS_MAX - own));
+  const connections = Math.floor((SPECTATORS * games) / watched);
+  const rooms = players.rooms.map(Number);
+  const topic = `rooms.{{rand:${Math.min(...rooms)}:${Math.max(...rooms)}}}`;
+  const args = spectators({
+    url: server.target.url,
+    token: await server.token("Load"),
+    connections,
+    rampPerS: 0,
+    messagesPerS: 0,
+    durationS: durationS + WARM_UP_MS / 1_000 + 4,
+    topic,
+    room: "1",
+    serverPid: server.pid,
+  });
+  const subscription = args[args.indexOf("--subscribe") + 1] ?? "";
+  for (let more = 1; more < watched; more += 1) args.push("--subscribe", subscription);
+  const lab = runLoad(args);
+  while ((await server.connections()) < own + connections) await pause(100);
+  players.start();
+  await pause(WARM_UP_MS);
+  players.take();
+  const [cpuS, startMs, usedBefore] = [await server.cpuS(), performance.now(), process.cpuUsage()];
+  await pause(durationS * 1_000);
+  const times = players.take();
+  const seconds = (performance.now() - startMs) / 1_000;
+  const serverShare = ((await server.cpuS()) - cpuS) / seconds;
+  const used = process.cpuUsage(usedBefore);
+  const { received, cpu, duration_s: labS } = await lab;
+  const failures = players.failures.length;
+  await players.close();
+  await server.stop();
+  const four = (list: number[]) => [0.5, 0.95, 0.99, 1].map((share) => percentile(list, share));
+  const result = {
+    games,
+    connections: own + connections,
+    movesPerS: times.answered.length / seconds,
+    deliveredPerS: times.opponent.length / seconds + received.per_s,
+    answered: four(times.answered),
+    opponent: four(times.opponent),
+    spectator: four(times.spectator),
+    late: four(times.sent),
+    serverShare,
+    playersShare: (used.user + used.system) / 1e6 / seconds,
+    labShare: cpu.client_s / labS,
+    failures,
+  };
+  console.log(
+    JSON.stringify(result, (_, value) => (typeof value === "number" ? Number(value.toFixed(3)) : value)),
+  );
+  return result;
+}
+
+/** Each number of games several times, in turn: of each the round with the median delay. */
+async function capacities(): Promise<Capacity[]> {
+  const steps = (values.games ?? "").split(",").map(Number);
+  const rounds: Capacity[][] = steps.map(() => []);
+  for (let round = 0; round < Number(values.rounds); round += 1)
+    for (const [index, games] of steps.entries()) rounds[index]?.push(await capacity(games));
+  return rounds.flatMap((rows) => {
+    rows.sort((a, b) => worstP99(a) - worstP99(b));
+    const median = rows[Math.floor(rows.length / 2)];
+    return median ? [median] : [];
+  });
+}
+
+function worstP99({ opponent, spectator }: Capacity): number {
+  return Math.max(opponent[2] ?? Number.POSITIVE_INFINITY, spectator[2] ?? Number.POSITIVE_INFINITY);
+}
+
+function loadTable(rows: [number, LoadResult][]): string {
+  const lines = rows.map(
+    ([connections, { connecting, latency_us: answers, requests, received, memory, assessment }]) => {
+      const share = `${((100 * connecting.opened) / connections).toFixed(1)} %`;
+      const { min, mean, p50, p95, p99, max } = connecting.latency_us;
+      const times = [min, mean, p50, p95, p99, max].map(ms).join(" / ");
+      const each = ((memory?.client_per_connection_bytes ?? Number.NaN) / 1024).toFixed(1);
+      const counts = `${requests.succeeded} of ${requests.sent} | ${received.messages}`;
+      return `| ${connections} | ${share} | ${times} | ${ms(answers.p99)} | ${counts} | ${each} KiB | ${assessment.word} |`;
+    },
+  );
+  return [
+    "| connections | connected | connect min / mean / p50 / p95 / p99 / max | answer p99 | answered | received | client memory each | assessment |",
+    "|---|---|---|---|---|---|---|---|",
+    ...lines,
+  ].join("\n");
+}
+
+function memoryTable(rows: Memory[]): string {
+  const mib = (bytes: number) => (Number.isNaN(bytes) ? "–" : `${(bytes / 2 ** 20).toFixed(1)} MiB`);
+  const lines = rows.map(({ connections, serverBytes, clientBytes }, index) => {
+    const before = rows[index - 1];
+    const each = (now: number, then: number | undefined) =>
+      before === undefined || then === undefined || Number.isNaN(then)
+        ? "–"
+        : `${((now - then) / (connections - before.connections) / 1024).toFixed(2)} KiB`;
+    const server = `${mib(serverBytes)} | ${each(serverBytes, before?.serverBytes)}`;
+    return `| ${connections} | ${server} | ${mib(clientBytes)} | ${each(clientBytes, before?.clientBytes)} |`;
+  });
+  return [
+    "| connections | server | each further one | generator | each further one |",
+    "|---|---|---|---|---|",
+    ...lines,
+  ].join("\n");
+}
+
+function capacityTable(rows: Capacity[]): string {
+  const four = (list: number[]) => list.map((time) => time.toFixed(1)).join(" / ");
+  const lines = rows.map((row) => {
+    const share = `${(100 * row.serverShare).toFixed(0)} %`;
+    const [answered, opponent, spectator] = [row.answered, row.opponent, row.spectator].map(four);
+    const counts = `${row.games} | ${row.connections} | ${row.movesPerS.toFixed(0)}`;
+    return `| ${counts} | ${answered} | ${opponent} | ${spectator} | ${share} | ${row.late[2]?.toFixed(1)} |`;
+  });
+  return [
+    "| games | connections | moves/s | answer | opponent | spectator | server's core | generator late p99 |",
+    "|---|---|---|---|---|---|---|---|",
+    ...lines,
+  ].join("\n");
+}
+
+const [averageLoad = 0] = loadavg();
+const loadNote =
+  averageLoad < 1
+    ? "Nothing else ran on the machine."
+    : `Other programs used both cores as well (average load ${averageLoad.toFixed(1)}), so the times are upper bounds.`;
+const load = isWanted("load") ? await loads() : [];
+const memory = isWanted("memory") ? await memories() : [];
+const games = isWanted("games") ? await capacities() : [];
+const held = games.filter((row) => worstP99(row) < P99_MAX_MS);
+const most = Math.max(0, ...held.map(({ games }) => games));
+const text = `# The game server
+
+Figures of [examples/games](../examples/games), the server on the npm package \`tidewire\`. The
+server's process has one core and the generator another one of the same machine (${cpus()[0]?.model},
+${cpus().length} cores, Node ${process.version}). This command writes the page:
+\`taskset -c 1 npm run bench --workspace examples/games -- --write\`.
+
+${loadNote}
+
+## Spectators of one game
+
+Spectators connect at 100 a second, watch one game, and ask for its state once a second. The
+generator is \`tidewire load\`. Its memory for each connection includes a part that does not grow with
+the connections; the next section shows what one more connection costs.
+
+${loadTable(load)}
+
+## Memory
+
+Quiet spectators who watch the lobby. The figures are resident memory of the two processes; the
+server has collected its garbage first. "Each further one" compares with the line above.
+
+${memoryTable(memory)}
+
+## Games at one move a second
+
+Each game has two players by \`@tidewire/client\` and ${SPECTATORS} spectators by \`tidewire load\`. Times
+are milliseconds from when a move was due, as p50 / p95 / p99 / max: until the player had its answer,
+until the opponent had the move, and until a spectator of a sample of ${SAMPLES} had it. They include the
+generator's own delay. One process can open ${FILES_MAX} files here: where the spectators would need more
+connections, each connection watches two games. Each line is the round with the median p99 of
+${values.rounds} rounds; the rounds of the lines took turns.
+
+${capacityTable(games)}
+
+One core carries ${most} games with a p99 below ${P99_MAX_MS} ms for opponents and spectators: the highest of
+these steps that does.
+`;
+if (values.write) await writeFile(fileURLToPath(new URL("../../../bench/GAMES.md", import.meta.url)), text);
+else console.log(text);
