@@ -76,7 +76,7 @@ def storms(page, rounds, _seconds):
         target = reached(handshakes >= 20_000, failed == 0)
         cells = [f"{connections:,}", f"{handshakes:,.0f}", f"{p99_us / 1000:.2f} ms", str(failed)]
         page.row(*cells, verdicts(rows), target)
-    page.end("Target: at least 20,000 a second on one core.")
+    page.end("Target: at least 20,000 per second on one core.")
 
 
 def pings(page, rounds, _seconds):
@@ -101,7 +101,7 @@ def idle_memory(page, _rounds, _seconds):
     with tempfile.TemporaryDirectory() as folder:
         row_of_memory(page, "plain", 4, [], [])
         row_of_memory(page, "TLS", 24, certificate_flags(folder), ["--insecure"])
-    page.end("1 KB is 1,000 bytes; the memory is the most that was seen while all sessions were open.")
+    page.end("1 KB is 1,000 bytes; the memory is the highest value while all sessions were open.")
 
 
 def row_of_memory(page, name, target_kb, serve_flags, bench_flags):
@@ -193,7 +193,7 @@ def main():
     )
     options = parser.parse_args()
     page = Page(None if options.only else RESULTS)
-    page.add("# Tidewire beside its peers", "", introduction(options), "")
+    page.add("# Comparison of Tidewire with other servers", "", introduction(options), "")
     for name in options.only or SECTIONS:
         if name.startswith("python-") and not python_package.is_installed():
             print(f"The Python package is not installed for {name}: see bench/run.")

@@ -89,8 +89,8 @@ def add_deliveries(page, subscribers, results, target, failures):
     page.end(
         f"Target: at least {target / 1e6:.0f} M deliveries/s: {ours / 1e6:.2f} M ({reached(ours >= target)}).",
         f"Target: less than {PEAK_BYTES / 1e6:.0f} MB: {peak / 1e6:.1f} ({reached(peak < PEAK_BYTES)}).",
-        f"Target: with history at least 0.9 of the rate without: {kept:.2f} ({reached(kept >= 0.9)}); of that of "
-        f"messages as long as epoch and offset make them: {kept_of_longer:.2f} ({reached(kept_of_longer >= 0.9)}).",
+        f"Target: with history at least 0.9 of the rate without: {kept:.2f} ({reached(kept >= 0.9)}); at least 0.9 of "
+        f"the rate of messages of the same length: {kept_of_longer:.2f} ({reached(kept_of_longer >= 0.9)}).",
         *failures,
     )
 
@@ -153,8 +153,8 @@ def topics(page, rounds, seconds):
         target = f"300,000: {reached(updates >= 300_000)}" if size == 1000 else ""
         page.row(f"subscribed and unsubscribed, {name}", f"{updates:,.0f}/s", target)
     page.end(
-        "Server and client are one process. A publication to any of all finds less in the processor's caches, as its "
-        "topic was not used for long.",
+        "Server and client are one process. For a publication to any of all topics the processor's caches contain "
+        "less, because that topic was last used long ago.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Attacks a server as a hostile client would, with default limits, and measures how long others wait.
+"""Attacks a server as a hostile client does, with default limits, and measures how long other clients wait.
 
     make hostility                         every attack, five runs, writes bench/HOSTILITY.md
     bench/hostility.py --only filters --runs 1
@@ -6,8 +6,8 @@
 
 Six well-behaved connections, three on each shard or so, send a ping every 5 ms and wait for the answer. One run is a
 server of its own: two seconds undisturbed, then the attack, which ends by itself after some seconds. The figure is the
-longest that one of the six had to wait for an answer; beside it stands the same while nobody attacks, and what the
-server's memory has grown to.
+longest wait of one of the six for an answer. The page also shows the same figure without an attack, and the largest
+memory of the server.
 """
 
 import argparse
@@ -162,7 +162,7 @@ def filtered_recovery(address):
 
 
 def compile_filters(address):
-    """Filters in batches, for topics that this client may not have."""
+    """Filters in batches, for topics to which this client has no access."""
     one = [subscribe(["forbidden.x"], filter=costly_filter(n, REGEXES)) for n in range(1000)]
     ends_at = time.monotonic() + ATTACK_S
     while time.monotonic() < ends_at:
@@ -186,7 +186,7 @@ def deep_patterns(address):
 
 
 def presence_requests(address):
-    """A question of 1 KB that names one topic 100 times."""
+    """A request of 1 KB that names one topic 100 times."""
     crowd = [WebSocket(address) for _ in range(300)]
     for client in crowd:
         client.send(subscribe(["present.a"], presence={"says": "x" * 4000}))
@@ -210,7 +210,7 @@ def queue_groups(address):
 
 
 def presence_updates(address):
-    """Presence of 4 KB on 1,000 topics, again and again, to others who subscribe to them."""
+    """Repeated presence updates of 4 KB on 1,000 topics with other subscribers."""
     topics = [f"present.{n}" for n in range(1000)]
     readers = [WebSocket(address) for _ in range(10)]
     for reader in readers:
@@ -239,7 +239,7 @@ def conflating(address):
 
 
 def nested_messages(address):
-    """1 MiB of small system messages inside each other."""
+    """1 MiB of nested small system messages."""
     pings = [{"t": "ping"}] * 1000
     topics = [f"t.{n}" for n in range(1000)]
     update = subscribe(topics)
@@ -249,7 +249,7 @@ def nested_messages(address):
 
 
 def slow_pattern_readers(address):
-    """Subscribers of a pattern that never read, and somebody who publishes to it."""
+    """Subscribers to a pattern that never read, and a publisher to its topics."""
     readers = [WebSocket(address) for _ in range(200)]
     for reader in readers:
         reader.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -259,7 +259,7 @@ def slow_pattern_readers(address):
 
 
 def producers(address):
-    """Connections that each name another producer, give every message an id, and fill histories of their own."""
+    """Connections that each use their own producer, give every message an id, and fill their own histories."""
     ends_at = time.monotonic() + ATTACK_S
     number = 0
     while time.monotonic() < ends_at:
@@ -292,7 +292,7 @@ def endings(address):
 
 
 def silent_handshakes(address):
-    """1,500 connections a second from another address that say nothing."""
+    """1,500 connections per second from another address that send nothing."""
     ends_at = time.monotonic() + ATTACK_S
     sockets = []
     while time.monotonic() < ends_at:
@@ -446,10 +446,10 @@ def main():
     lines = [
         "# Hostile clients",
         "",
-        "The longest wait of six well-behaved connections beside an attack, in milliseconds, and the largest resident",
-        f"memory of the server. Medians of {arguments.runs} runs, by `make hostility`; the rule is at most "
+        "The longest wait of six well-behaved connections during an attack, in milliseconds, and the largest resident",
+        f"memory of the server. Medians of {arguments.runs} runs, by `make hostility`; the limit is "
         f"{DELAY_MS_MAX:.0f} ms.",
-        "Attacker, witnesses and server share two cores: part of each wait is the operating system's.",
+        "Attacker, observers and server share two cores: the operating system causes part of each wait.",
         "",
         "| attack | " + " | ".join(f"{n}: undisturbed | attacked | memory" for n, _ in programs) + " |",
         "|---|" + "---|" * 3 * len(programs),

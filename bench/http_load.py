@@ -103,7 +103,7 @@ def rate_target(runs):
         return ""
     value = ratio(runs[OURS], runs["wrk"], lambda run: run.rate)
     if median(run.server_share for run in runs[OURS]) >= SERVER_BUSY:
-        return f"The server was the limit of the rate, which is {value:.2f} of wrk's."
+        return f"The server was the limit; the rate is {value:.2f} of wrk's."
     return f"Target: a rate of at least 1.1 times wrk's. It is {value:.3f}: {reached(value >= 1.1)}."
 
 
@@ -123,7 +123,7 @@ def pipelining(page, tools, rounds, seconds):
         deep = in_turns(tools, Load(server.url, seconds, pipelining=16), server, rounds)
         plain = in_turns([OURS], Load(server.url, seconds), server, rounds)
     value = ratio(deep[OURS], plain[OURS], lambda run: run.rate)
-    sentence = f"Target: at least 4 times our rate without. It is {value:.3f}: {reached(value >= 4)}."
+    sentence = f"Target: at least 4 times Tidewire's rate without pipelining. It is {value:.3f}: {reached(value >= 4)}."
     compare(page, "Pipelining 16, 100 connections, test-server", deep, [sentence])
 
 
@@ -191,7 +191,7 @@ def receive(page, _tools, rounds, seconds):
         ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
         cells = [f"{median(ours):,.0f}", f"{median(theirs):,.0f}", f"{median(ratios):.2f}", f"{min(ratios):.2f}"]
         page.row(f"{connections:,}", *cells, reached(median(ratios) >= 0.9))
-    page.end("Target: at least 0.9 of the saturating client's rate. Both have one core, and take turns with one server.")
+    page.end("Target: at least 0.9 of the saturating client's rate. Both use one core and run in turns against one server.")
 
 
 def lab_rate(server, connections, seconds):
@@ -231,7 +231,7 @@ def open_loop(page, _tools, _rounds, seconds):
         load = Load(server.url, seconds)
         capacity = measure(OURS, load, server).rate
         runs = [measure(OURS, load, server, "--rate-per-s", int(capacity / 2)) for _ in range(5)]
-    columns = ["run", "requests/s", "late p99", "late p99.9", "others had its core", "p99.9", "verdict"]
+    columns = ["run", "requests/s", "late p99", "late p99.9", "core used by others", "p99.9", "verdict"]
     page.table("Open loop at half the capacity, test-server", *columns)
     late = []
     for number, run in enumerate(runs, 1):
@@ -245,7 +245,7 @@ def open_loop(page, _tools, _rounds, seconds):
     page.end(
         f"The capacity was {capacity:,.0f} requests/s. Target: p99.9 of the generator's own lateness below 1 ms. "
         f"The median is {value:,.0f} µs: {reached(value < 1000)}.",
-        "Where other programs have the generator's core for more than 0.1 % of the time, the figure is how long they keep it.",
+        "If other programs use the generator's core for more than 0.1 % of the time, the figure shows how long they use it.",
     )
 
 
@@ -266,9 +266,9 @@ def stalls(page, _tools, _rounds, seconds):
     for name, cells in others:
         page.row(name, *cells)
     page.end(
-        "A user who comes at any time meets a stall with a chance of a tenth, and waits for what is left of it, evenly "
-        "distributed from 0 to 100 ms. Only an open loop that counts from the intended time shows that; a closed loop "
-        "stops sending while the server stalls."
+        "A user who arrives at a random time meets a stall with a probability of one tenth, and waits for the rest of "
+        "it, evenly distributed from 0 to 100 ms. Only an open loop that counts from the intended time shows this; a "
+        "closed loop stops sending while the server stalls."
     )
 
 

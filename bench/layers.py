@@ -48,7 +48,7 @@ def add_compressed(page, title, results):
     others = [value for name, value in ratios.items() if name != "tidewire"]
     is_reached = reached(*(value >= 1.2 for value in others))
     page.end(
-        f"A message of 1,024 bytes arrives in {wire:.0f}; there is no memory between messages.",
+        f"A message of 1,024 bytes is compressed to {wire:.0f} bytes; no message refers to an earlier one.",
         f"Target: at least 1.2 times each of the others ({is_reached}).",
     )
 
@@ -104,8 +104,8 @@ def encrypted(page, rounds, seconds):
                 verdicts(rows),
             )
     page.end(
-        "AES-256-GCM as protocol version 1 has it: every message is decrypted and encrypted again.",
-        f"Target: at least 1,000,000 a second on one core ({reached(best >= 1_000_000)}).",
+        "AES-256-GCM as in protocol version 1: every message is decrypted and encrypted again.",
+        f"Target: at least 1,000,000 per second on one core ({reached(best >= 1_000_000)}).",
     )
 
 
@@ -120,8 +120,8 @@ def wire(page, rounds, _seconds):
         cells = [f"{each / 1e6:.2f} M/s, {each * size / 1e9:.1f} GB/s" for each, size in zip(frames, sizes)]
         page.row(reader, *cells)
     page.end(
-        "Masked frames of ASCII text in 512 KiB, UTF-8 checked; gigabytes of payload. Tidewire reads them where "
-        "they are, as its event loop does; the others' interfaces read from a stream, which is a copy.",
+        "Masked frames of ASCII text in 512 KiB, with UTF-8 checks; gigabytes count the payload. Tidewire reads the "
+        "frames in place, as its event loop does. The others' interfaces read from a stream, which needs a copy.",
         *wire_targets(lines),
     )
 
@@ -136,8 +136,8 @@ def wire_targets(lines):
     return (
         f"Target: at least 25 M frames/s of 175 B: {small:.1f} M ({reached(small >= 25)}).",
         f"Target: at least 8 GB/s at 16 KB: {large:.1f} ({reached(large >= 8)}).",
-        f"Unmasking runs at {unmask:.1f} GB/s, where copying the same bytes runs at {copy:.1f}.",
-        f"Target: telling a system from an application message takes under 30 ns at 175 B: "
+        f"Unmasking runs at {unmask:.1f} GB/s, copying the same bytes at {copy:.1f} GB/s.",
+        f"Target: distinguishing a system message from an application message takes less than 30 ns at 175 B: "
         f"{classify_ns:.1f} ns for {classify_bytes} B ({reached(classify_ns < 30)}).",
     )
 

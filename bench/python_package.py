@@ -44,14 +44,14 @@ def python_receive(page, rounds, seconds):
                 results.setdefault(name, []).append(bench(measured, *flags))
         for name in names.values():
             check_taken(servers[name], sum(row["messages"]["confirmed"] for row in results[name]))
-    page.table("Into Python, 175 B JSON, 100 connections", *columns(WEBSOCKETS))
+    page.table("Receive in Python, 175 B JSON, 100 connections", *columns(WEBSOCKETS))
     add_rows(page, results, WEBSOCKETS)
     page.end(
         *(
             target(f"{names[mode]}: at least {wanted / 1e6:.1f} M/s", median(map(rate, results[names[mode]])), wanted)
             for mode, wanted in RECEIVE_TARGETS.items()
         ),
-        "Python took every message that the generator counts.",
+        "Python received every message that the generator counts.",
     )
 
 
@@ -124,7 +124,7 @@ def python_publish(page, rounds, seconds):
         page.row(name, f"{median(rates):,.0f}", f"{ratios[name]:.2f}")
     page.end(
         target("publish_many: at least 0.9", ratios["publish_many"], 0.9),
-        target("one publish a call: at least 0.6", ratios["publish"], 0.6),
+        target("one publish per call: at least 0.6", ratios["publish"], 0.6),
     )
 
 
@@ -155,8 +155,8 @@ def python_client(page, rounds, seconds):
         shown = [f"{median(values[library]):,.0f}{unit}" for library in LIBRARIES]
         page.row(words, *shown, f"{times:.2f}", f"{bound} {wanted}: {is_reached}")
     page.end(
-        "Both libraries make and read JSON in Python, at Tidewire's server. Connecting is to a server in Python of the same "
-        "library: Tidewire checks a JWT and has greeted by then; websockets serves plain WebSocket.",
+        "Both libraries create and parse JSON in Python and use Tidewire's server. The connect figures use a Python "
+        "server of the same library: Tidewire checks a JWT and sends its greeting; websockets serves plain WebSocket.",
     )
 
 
@@ -213,7 +213,7 @@ CLIENT_SERVERS = {
 CLIENT_FIGURES = (
     ("send", "messages_per_s", "sent", 8),
     ("receive", "messages_per_s", "received", 5),
-    ("ask", "p50", "there and back, p50", 1),
-    ("ask", "p99", "there and back, p99", 1),
+    ("ask", "p50", "round trip, p50", 1),
+    ("ask", "p99", "round trip, p99", 1),
     ("connect", "p50", "connected, p50", 0.5),
 )

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::{Dependency, Package, Workspace};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
 use crate::tree::Tree;
 use table::Table;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
+use crate::finding::Finding;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tidy::Finding;
 use crate::tree::{Tree, has_extension};
 use crate::workspace::{Package, Workspace};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
 
 /// One finding for each package of a lock file that comes from elsewhere.
 pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {

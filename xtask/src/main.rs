@@ -14,10 +14,14 @@
 )]
 
 mod arrows;
+mod circles;
 mod codes;
 mod dead_files;
+mod finding;
+mod imports;
 mod lexer;
 mod locks;
+mod markdown;
 mod rooms;
 mod sources;
 mod text;

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use crate::circles::module_of;
+use crate::finding::Finding;
+use crate::imports::{InlineTests, imports};
 use crate::lexer::{Kind, Token, tokens};
-use crate::tidy::Finding;
 use crate::tree::has_extension;
 
 /// The findings in one file; none if its crate has no rooms.
@@ -26,6 +28,8 @@ struct House {
     rooms: &'static [&'static str],
     /// Rooms beside them, which no other room uses and which use none.
     apart: &'static [&'static str],
+    /// Whether a room may be a single file beside `lib.rs`, in place of a folder.
+    has_root_files: bool,
 }
 
 impl House {
@@ -37,7 +41,8 @@ impl House {
             return Vec::new();
         }
         let room = own.strip_suffix(".rs").unwrap_or(own);
-        let Some(level) = self.level(room).filter(|_| inside.iter().count() > 1) else {
+        let has_place = self.has_root_files || inside.iter().count() > 1;
+        let Some(level) = self.level(room).filter(|_| has_place) else {
             let message = format!(
                 "no room of the crate, move it into one of {}",
                 self.rooms.join(", ")
@@ -49,30 +54,30 @@ impl House {
             let message = "use crate::{…} hides which rooms are used, write one `use` for each";
             return vec![Finding::new(path, window[0].line, message)];
         }
-        let uses = tokens.windows(4).filter_map(|window| self.used(window));
-        uses.filter(|(used, _)| *used != own)
-            .filter(|(used, _)| !level.may_use(self.level(used)))
-            .map(|(used, line)| {
-                let message = format!(
-                    "{own} uses {used}, move what it needs into a room below: the order is {}",
-                    self.rooms.join(" -> ")
-                );
-                Finding::new(path, line, message)
-            })
+        let module = module_of(inside).unwrap_or_else(|| vec![room.to_owned()]);
+        imports(text, &module, InlineTests::Read)
+            .iter()
+            .filter_map(|import| Some((import.path.first()?, import.line)))
+            .filter(|(used, _)| *used != room)
+            .filter_map(|(used, line)| Some((self.objection(room, level, used)?, line)))
+            .map(|(message, line)| Finding::new(path, line, message))
             .collect()
     }
 
-    /// The room that `crate::room` names, and its line.
-    fn used<'a>(&self, window: &[Token<'a>]) -> Option<(&'a str, usize)> {
-        let [root, one, two, room] = window else {
-            return None;
+    /// Why a room may not use another; `None` if it may.
+    fn objection(&self, own: &str, level: Level, used: &str) -> Option<String> {
+        let Some(below) = self.level(used) else {
+            return Some(format!(
+                "crate::{used} names no room, import it from the room that has it"
+            ));
         };
-        let (Kind::Word("crate"), Kind::Mark(b':'), Kind::Mark(b':'), Kind::Word(name)) =
-            (root.kind, one.kind, two.kind, room.kind)
-        else {
-            return None;
+        let message = || {
+            format!(
+                "{own} uses {used}, move what it needs into a room below: the order is {}",
+                self.rooms.join(" -> ")
+            )
         };
-        self.level(name).map(|_| (name, room.line))
+        (!level.may_use(below)).then(message)
     }
 
     fn level(&self, room: &str) -> Option<Level> {
@@ -102,28 +107,51 @@ enum Level {
 }
 
 impl Level {
-    fn may_use(self, used: Option<Self>) -> bool {
-        match (self, used) {
-            (Self::Floor(own), Some(Self::Floor(used))) => used > own,
-            (_, None) => true,
-            _ => false,
-        }
+    fn may_use(self, used: Self) -> bool {
+        matches!((self, used), (Self::Floor(own), Self::Floor(used)) if used > own)
     }
 }
 
-const HOUSES: &[House] = &[House {
-    sources: "crates/tidewire-load/src",
-    rooms: &[
-        "options",
-        "plan",
-        "fleet",
-        "worker",
-        "accounting",
-        "verdict",
-        "report",
-    ],
-    apart: &["test_server"],
-}];
+const HOUSES: &[House] = &[
+    House {
+        sources: "crates/tidewire-engine/src",
+        rooms: &[
+            "simulation",
+            "server",
+            "ops",
+            "settings",
+            "apps",
+            "queue",
+            "handle",
+            "shard",
+            "session",
+            "state",
+            "config",
+            "topics",
+            "auth",
+            "limits",
+            "clock",
+            "counters",
+            "model",
+        ],
+        apart: &[],
+        has_root_files: true,
+    },
+    House {
+        sources: "crates/tidewire-load/src",
+        rooms: &[
+            "options",
+            "plan",
+            "fleet",
+            "worker",
+            "accounting",
+            "verdict",
+            "report",
+        ],
+        apart: &["test_server"],
+        has_root_files: false,
+    },
+];
 
 #[cfg(test)]
 mod tests {
@@ -163,6 +191,34 @@ mod tests {
     fn a_group_of_rooms_is_written_out() {
         let group = "\nuse crate::{fleet, report};";
         assert!(messages("worker/order.rs", group)[0].starts_with("2: use crate::{"));
+    }
+
+    #[test]
+    fn a_room_may_be_a_file_where_the_table_says_so() {
+        let found = |path: &str, text: &str| {
+            let path = format!("crates/tidewire-engine/src/{path}");
+            let findings = check(Path::new(&path), text);
+            let messages = findings.into_iter().map(|finding| finding.message);
+            messages.collect::<Vec<_>>()
+        };
+        assert!(found("config.rs", "use crate::topics::config::Topics;").is_empty());
+        let up = found("topics/hub.rs", "use crate::session::Session;");
+        assert!(up[0].starts_with("topics uses session"), "{up:?}");
+        // From the file of a room `super` is the root of the crate.
+        assert_eq!(
+            found("limits/mod.rs", "use super::state::core::Core;").len(),
+            1
+        );
+        assert_eq!(
+            found("limits/rate.rs", "use super::super::state::X;").len(),
+            1
+        );
+        let root = found("shard/mod.rs", "use crate::Outgoing;");
+        assert!(
+            root[0].starts_with("crate::Outgoing names no room"),
+            "{root:?}"
+        );
+        assert_eq!(found("turn.rs", "").len(), 1, "a file that is no room");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
+use crate::finding::Finding;
 use crate::lexer::{Kind, Token, tokens};
-use crate::tidy::Finding;
 use crate::tree::has_extension;
 
 /// The findings in one file; none if it is not Rust.

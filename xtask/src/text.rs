@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tidy::Finding;
+use crate::finding::Finding;
 use crate::tree::has_extension;
 
 /// The findings in one file.

@@ -1,50 +1,17 @@
-//! The rules together, and what a rule says when it is broken.
+//! The rules together.
 
-use std::fmt;
-use std::path::{Path, PathBuf};
-
+use crate::finding::Finding;
 use crate::tree::Tree;
 use crate::workspace::Workspace;
-use crate::{arrows, codes, dead_files, locks, rooms, sources, text};
-
-/// One broken rule at one place. Shown as `path:line: what, what to do`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Finding {
-    /// The file, relative to the root of the repository.
-    pub(crate) path: PathBuf,
-    /// The line, from 1.
-    pub(crate) line: usize,
-    /// What is wrong and what to do about it.
-    pub(crate) message: String,
-}
-
-impl Finding {
-    pub(crate) fn new(path: &Path, line: usize, message: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            message: message.into(),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}:{}: {}",
-            self.path.display(),
-            self.line,
-            self.message
-        )
-    }
-}
+use crate::{arrows, circles, codes, dead_files, locks, markdown, rooms, sources, text};
 
 /// Every finding, by path and line.
 pub(crate) fn check(tree: &Tree, workspace: &Workspace) -> Vec<Finding> {
     let mut findings = arrows::check(tree, workspace);
     findings.extend(codes::check(tree));
+    findings.extend(circles::check(tree, workspace));
     findings.extend(dead_files::check(tree, workspace));
+    findings.extend(markdown::check(tree));
     for path in &tree.paths {
         if let Some(text) = tree.text(path) {
             findings.extend(text::check(path, &text));
@@ -62,6 +29,7 @@ mod tests {
     use super::*;
     use crate::tree::samples;
     use crate::workspace::Package;
+    use std::path::PathBuf;
 
     #[test]
     fn every_rule_reports_its_place() {
@@ -76,6 +44,7 @@ mod tests {
                 "Cargo.lock",
                 "source = \"registry+https://mirror.example/index\"\n",
             ),
+            ("README.md", "[a page](none.md)\n"),
         ]);
         let mut package =
             Package::sample("tidewire-net", "crates/tidewire-net", &["tidewire-engine"]);
@@ -95,6 +64,7 @@ mod tests {
             places,
             [
                 "Cargo.lock:1",
+                "README.md:1",
                 "crates/tidewire-net/Cargo.toml:2",
                 "crates/tidewire-net/src/lib.rs:1",
                 "crates/tidewire-net/src/lost.rs:1",
@@ -103,11 +73,5 @@ mod tests {
                 "protocol/codes.toml:1",
             ]
         );
-    }
-
-    #[test]
-    fn a_finding_reads_as_path_line_and_message() {
-        let finding = Finding::new(Path::new("a/b.rs"), 7, "too long, split it");
-        assert_eq!(finding.to_string(), "a/b.rs:7: too long, split it");
     }
 }

@@ -1,6 +1,8 @@
 //! Applications that come with the engine, for trying and measuring it.
 
-use crate::application::{Application, Context, Message};
+use crate::model::Message;
+use crate::session::application::Application;
+use crate::session::context::Context;
 
 /// Sends every message back as it came.
 #[derive(Debug, Clone, Copy, Default)]

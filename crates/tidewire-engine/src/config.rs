@@ -1,9 +1,9 @@
 //! What a server can be told.
 
 use crate::auth::AuthConfig;
-use crate::hosts::HostPolicy;
-use crate::network::Network;
-use crate::ops::ApiKey;
+use crate::auth::api_key::ApiKey;
+use crate::auth::hosts::HostPolicy;
+use crate::auth::network::Network;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;

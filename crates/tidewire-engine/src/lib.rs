@@ -22,81 +22,54 @@
 //! # Ok::<(), tidewire_engine::StartError>(())
 //! ```
 
-mod accounts;
-mod admission;
-mod application;
 pub mod apps;
 pub mod auth;
-mod breaker;
-mod calls;
+mod clock;
 mod config;
-mod connection;
-mod containment;
-mod core;
 pub mod counters;
-mod encryption;
-mod expiry;
-mod fair;
-mod forwarding;
 mod handle;
-mod handshake;
-mod health;
-pub mod hosts;
-mod inspect;
-mod intake;
-mod jobs;
-mod layers;
-mod network;
+mod limits;
+mod model;
 pub mod ops;
-mod outgoing;
-mod owner;
-mod pacing;
-mod pending_handshakes;
 pub mod queue;
-pub mod rate;
-mod requests;
 mod server;
+mod session;
 pub mod settings;
 mod shard;
-mod signing;
 #[cfg(feature = "simulation")]
 pub mod simulation;
-mod source;
-mod sync;
-mod threads;
-pub mod token;
+mod state;
 mod topics;
-mod turn;
-mod v1;
-mod work;
 
-pub use application::{
-    Application, CloseReason, ConnectionKey, Context, Encoding, Message, Outgoing, Peer,
-};
-pub use calls::{Call, CallFailure, NewCall, Responder};
+pub use auth::hosts::HostPolicy;
+pub use auth::network::{InvalidNetwork, Network};
+pub use auth::{hosts, token};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
     SignatureKey, Signing, TlsFiles, TrustedProxies,
 };
-pub use handle::{Handle, SendError};
-pub use health::{ServerFailure, ShardHealth};
-pub use hosts::HostPolicy;
-pub use inspect::{
-    ConnectionInfo, ConnectionQuery, InvalidConnectionKey, Listed, TopicInfo, TopicQuery,
+pub use handle::Handle;
+pub use limits::rate;
+pub use model::calls::{Call, CallFailure, NewCall};
+pub use model::queries::{
+    ConnectionInfo, ConnectionQuery, HistoryPage, HistoryQuery, Kept, Listed, PresentMember,
+    SyncRequest, TopicInfo, TopicPresence, TopicQuery,
 };
-pub use network::{InvalidNetwork, Network};
+pub use model::{
+    CloseReason, ConnectionKey, Encoding, InvalidConnectionKey, Message, Outgoing, Peer, Position,
+    SendError, ServerFailure, ShardHealth,
+};
 pub use server::{Server, StartError};
-pub use sync::SyncRequest;
+pub use session::application::Application;
+pub use session::context::Context;
+pub use state::calls::Responder;
 pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
 pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};
+pub use topics::error::{ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
-pub use topics::history::{HistoryLimits, Position};
-pub use topics::hub::{PublishError, Published};
-pub use topics::manage::{
-    HistoryPage, HistoryQuery, Kept, ManageError, PresentMember, TopicPresence,
-};
+pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;
-pub use topics::publication::NewPublication;
+pub use topics::publication::{NewPublication, Published};

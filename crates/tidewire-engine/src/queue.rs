@@ -5,12 +5,12 @@
 //! when it is full, the shards stop reading their connections and TCP holds the senders back. Nothing is
 //! dropped; what was in a shard's read buffer at that moment (one read buffer at most) still goes in.
 
-use crate::application::{
-    Application, CloseReason, ConnectionKey, Context, Encoding, Message, Peer,
-};
-use crate::calls::{Call, Responder};
-use crate::handle::ShardWaker;
-use crate::sync::SyncRequest;
+use crate::model::calls::Call;
+use crate::model::queries::SyncRequest;
+use crate::model::{CloseReason, ConnectionKey, Encoding, Message, Peer, ShardWaker};
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::state::calls::Responder;
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;

@@ -22,8 +22,8 @@ mod topics;
 
 pub use layers::p256_point_of_pem;
 
+use crate::auth::api_key::ApiKey;
 use crate::config::{Config, OriginPolicy, Protocol, TlsFiles};
-use crate::ops::ApiKey;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::fs;

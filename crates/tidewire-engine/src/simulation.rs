@@ -1,9 +1,9 @@
 //! The real engine on a simulated network, for tests.
 
-use crate::application::Application;
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::server::{StartError, assemble};
+use crate::session::application::Application;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tidewire_net::{Handler, Shard};

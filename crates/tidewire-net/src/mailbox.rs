@@ -8,17 +8,22 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 #[derive(Debug)]
 pub struct Mailbox<M> {
     sender: SyncSender<M>,
-    bell: Arc<Bell>,
+    waker: Waker,
 }
 
-/// Wakes the shard, once for however many mails it has not looked at.
+/// Wakes one shard from any thread, once for all mail that the shard has not looked at; cheap to
+/// clone.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<Wake>);
+
 #[derive(Debug)]
-struct Bell {
-    waker: mio::Waker,
-    rung: AtomicBool,
+struct Wake {
+    poll: mio::Waker,
+    /// The shard has been woken and has not taken its turn yet.
+    is_requested: AtomicBool,
 }
 
-/// Why a mail was not taken. It is given back.
+/// Why a mail was not accepted. It is given back.
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError<M> {
     /// The shard has not caught up with what was sent before; try again later.
@@ -39,7 +44,7 @@ impl<M> Mailbox<M> {
             TrySendError::Full(mail) => MailboxError::Full(mail),
             TrySendError::Disconnected(mail) => MailboxError::Stopped(mail),
         })?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 
@@ -48,18 +53,25 @@ impl<M> Mailbox<M> {
     /// # Errors
     /// [`MailboxError::Stopped`], with the mail.
     pub fn send(&self, mail: M) -> Result<(), MailboxError<M>> {
-        // A full mailbox has a rung bell, so waiting before ringing cannot deadlock.
+        // The shard of a full mailbox has been woken already, so waiting before waking it cannot
+        // deadlock.
         self.sender
             .send(mail)
             .map_err(|error| MailboxError::Stopped(error.0))?;
-        self.bell.ring();
+        self.waker.wake();
         Ok(())
     }
 
     /// Makes the shard take a turn although it gets no mail: for a sender that left its work where
     /// [`handle_turn`](crate::Handler::handle_turn) looks.
     pub fn wake(&self) {
-        self.bell.ring();
+        self.waker.wake();
+    }
+
+    /// Wakes the same shard, for senders that know nothing of its mail.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 }
 
@@ -67,40 +79,43 @@ impl<M> Clone for Mailbox<M> {
     fn clone(&self) -> Self {
         Self {
             sender: self.sender.clone(),
-            bell: Arc::clone(&self.bell),
+            waker: self.waker.clone(),
         }
     }
 }
 
-impl Bell {
-    fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel)
-            && let Err(error) = self.waker.wake()
+impl Waker {
+    /// Makes the shard take a turn.
+    pub fn wake(&self) {
+        if !self.0.is_requested.swap(true, Ordering::AcqRel)
+            && let Err(error) = self.0.poll.wake()
         {
             tracing::error!(%error, "a shard could not be woken");
         }
     }
 }
 
-/// The shard's end.
+/// The shard's end of its mailbox.
 #[derive(Debug)]
-pub(crate) struct Letters<M> {
+pub(crate) struct Inbox<M> {
     receiver: Receiver<M>,
-    bell: Arc<Bell>,
+    waker: Waker,
 }
 
-impl<M> Letters<M> {
-    /// Must be called before a round of [`next`](Self::next): mail that comes later rings again.
-    pub(crate) fn answer_bell(&self) {
+impl<M> Inbox<M> {
+    /// Must be called before a round of [`next`](Self::next): mail that comes later wakes the shard
+    /// again.
+    pub(crate) fn accept_wake(&self) {
         // A plain store could become visible after the round, so that a sender in between would
-        // neither be seen nor ring. The swap reads from its ring, and so sees its mail.
-        self.bell.rung.swap(false, Ordering::AcqRel);
+        // neither be seen nor wake the shard. The swap reads from the sender's swap, and so sees its
+        // mail.
+        self.waker.0.is_requested.swap(false, Ordering::AcqRel);
     }
 
-    /// There may be mail, or somebody wants a turn.
+    /// Whether there may be mail, or a sender wants a turn.
     #[cfg(feature = "simulation")]
-    pub(crate) fn is_bell_rung(&self) -> bool {
-        self.bell.rung.load(Ordering::Acquire)
+    pub(crate) fn is_woken(&self) -> bool {
+        self.waker.0.is_requested.load(Ordering::Acquire)
     }
 
     pub(crate) fn next(&self) -> Option<M> {
@@ -108,18 +123,18 @@ impl<M> Letters<M> {
     }
 }
 
-pub(crate) fn mailbox<M>(waker: mio::Waker, capacity: usize) -> (Mailbox<M>, Letters<M>) {
+pub(crate) fn mailbox<M>(poll: mio::Waker, capacity: usize) -> (Mailbox<M>, Inbox<M>) {
     // A channel without room hands over only to a receiver that waits, and a shard never does.
     let (sender, receiver) = sync_channel(capacity.max(1));
-    let bell = Arc::new(Bell {
-        waker,
-        rung: AtomicBool::new(false),
-    });
+    let waker = Waker(Arc::new(Wake {
+        poll,
+        is_requested: AtomicBool::new(false),
+    }));
     (
         Mailbox {
             sender,
-            bell: Arc::clone(&bell),
+            waker: waker.clone(),
         },
-        Letters { receiver, bell },
+        Inbox { receiver, waker },
     )
 }

@@ -9,7 +9,7 @@ use crate::alarm::{Alarm, SPIN};
 use crate::handler::{Closed, Handler};
 use crate::heartbeat::{Heartbeat, LastBeat};
 use crate::io::{Io, LINGER_MS};
-use crate::mailbox::{Letters, Mailbox, mailbox};
+use crate::mailbox::{Inbox, Mailbox, mailbox};
 use crate::socket::{NEVER, Phase};
 use crate::stream::ReadOutcome;
 use crate::timer::Entry;
@@ -61,7 +61,7 @@ pub struct Shard<H: Handler> {
     handler: H,
     io: Io,
     poll: Poll,
-    letters: Letters<H::Mail>,
+    inbox: Inbox<H::Mail>,
     listeners: Vec<Listener>,
     read_buffer: Vec<u8>,
     ciphertext: Vec<u8>,
@@ -69,7 +69,7 @@ pub struct Shard<H: Handler> {
     heartbeat: Heartbeat,
     /// Mail handled before the sockets are served again.
     mails_per_turn: usize,
-    /// Mail was left for the next turn, and its bell has been answered.
+    /// Mail was left for the next turn, and its wake-up has been accepted.
     mail_waits: bool,
     alarm: Alarm,
     #[cfg(feature = "simulation")]
@@ -93,14 +93,14 @@ impl<H: Handler> Shard<H> {
     pub fn new(config: &ShardConfig, handler: H) -> io::Result<(Self, Mailbox<H::Mail>)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
-        let (mailbox, letters) = mailbox(waker, config.mailbox_capacity);
+        let (mailbox, inbox) = mailbox(waker, config.mailbox_capacity);
         let io = Io::new(poll.registry().try_clone()?, config);
         let heartbeat = Heartbeat::new(io.instant_at(0));
         let shard = Self {
             handler,
             io,
             poll,
-            letters,
+            inbox,
             listeners: Vec::new(),
             read_buffer: vec![0; config.read_buffer_bytes.max(READ_BUFFER_BYTES_MIN)],
             ciphertext: Vec::new(),
@@ -176,17 +176,18 @@ impl<H: Handler> Shard<H> {
         self.accept_simulated();
         self.run_timers();
         self.open_mail();
-        self.settle();
+        let mut room = WRITTEN_BYTES_PER_TURN;
+        self.settle(&mut room);
         self.handler.handle_turn(&mut self.io);
-        self.settle();
+        self.settle(&mut room);
     }
 
     /// Handles the mail that is there, but not what senders put into the room that this makes, lest
     /// they keep the shard from its sockets.
     fn open_mail(&mut self) {
-        self.letters.answer_bell();
+        self.inbox.accept_wake();
         for _ in 0..self.mails_per_turn {
-            let Some(mail) = self.letters.next() else {
+            let Some(mail) = self.inbox.next() else {
                 self.mail_waits = false;
                 return;
             };
@@ -452,19 +453,24 @@ impl<H: Handler> Shard<H> {
     }
 
     /// Writes what was queued for others than the connection at hand, and reports what came of it,
-    /// until nothing new is queued.
-    fn settle(&mut self) {
+    /// until nothing new is queued or about `room` bytes are written. The rest waits for the next
+    /// turn, so that the sockets are read in between.
+    fn settle(&mut self, room: &mut usize) {
         for _ in 0..SETTLE_ROUNDS {
             let mut dirty = std::mem::take(&mut self.io.dirty);
-            for id in dirty.drain(..) {
-                self.io.write_dirty(id);
+            let mut written = 0;
+            while *room > 0
+                && let Some(id) = dirty.get(written)
+            {
+                *room = room.saturating_sub(self.io.write_dirty(*id));
+                written += 1;
             }
-            if self.io.dirty.is_empty() {
-                self.io.dirty = dirty;
-            }
+            dirty.drain(..written);
+            dirty.append(&mut self.io.dirty);
+            self.io.dirty = dirty;
             self.tell_drained();
             self.tell_closed();
-            if self.io.dirty.is_empty() {
+            if self.io.dirty.is_empty() || *room == 0 {
                 return;
             }
         }
@@ -498,7 +504,7 @@ impl<H: Handler> Shard<H> {
         for id in ids {
             self.io.close(id);
         }
-        self.settle();
+        self.settle(&mut { usize::MAX });
     }
 
     /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
@@ -520,7 +526,7 @@ impl<H: Handler> Shard<H> {
                 self.handle_event(event);
             }
             self.run_timers();
-            self.settle();
+            self.settle(&mut { usize::MAX });
         }
         Ok(())
     }
@@ -540,6 +546,10 @@ const READ_BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Reports taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
+
+/// Bytes written at the end of a turn before the rest waits for the next turn. The kernel takes some
+/// 10 ms to copy them into memory that is not in a cache.
+const WRITTEN_BYTES_PER_TURN: usize = 8 * 1024 * 1024;
 
 /// Rounds of writing at the end of a turn before the rest waits for the next turn.
 const SETTLE_ROUNDS: usize = 8;

@@ -16,10 +16,10 @@ pub use peek::{
     correlation_id, message_id, message_number, message_payload, message_topic, message_type,
 };
 pub use priority::Priority;
-pub(crate) use publication::write_event;
 pub use publication::{
     PublicationHeader, epoch_text, parse_epoch, write_epoch, write_presence_event,
 };
+pub(crate) use publication::{pack_event, write_event};
 pub use read::{Envelope, parse_json, parse_json_head, parse_msgpack};
 pub use write::EnvelopeHeader;
 pub(crate) use write::pack_number;

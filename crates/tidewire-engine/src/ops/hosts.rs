@@ -1,7 +1,7 @@
 //! The names by which the operations listener may be called.
 
-use super::request::{Request, Response};
-use crate::hosts::{HostGuard, HostPolicy};
+use crate::auth::hosts::{HostGuard, HostPolicy};
+use crate::ops::request::{Request, Response};
 use std::net::SocketAddr;
 
 /// The policy of hosts on this listener. What it answers is meant for machines, so that on a loopback address every

@@ -1,32 +1,24 @@
 //! The listener's connections.
 
-use super::hosts::OpsHosts;
-use super::office::{Desk, Office, Task};
-use super::pages::{self, Plan};
-use super::places::Places;
-use super::request::{Body, Request, Response, parse};
-use super::{CONNECTIONS_MAX, OpsSource, REQUEST_TIMEOUT_MS};
+use crate::ops::hosts::OpsHosts;
+use crate::ops::places::{CONNECTIONS_MAX, Places};
+use crate::ops::request::{Body, Request, Response, parse};
+use crate::ops::routes::plan;
+use crate::ops::source::OpsSource;
+use crate::ops::task::{Plan, Task, TaskContext};
+use crate::ops::workers::{ListenerMail, Workers};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
 
-/// What other threads say to the listener's.
-#[derive(Debug)]
-pub(crate) enum Word {
-    /// The answer to the request of a connection.
-    Answer(ConnectionId, Response),
-    /// End.
-    Stop,
-}
-
 /// Answers requests.
 pub(crate) struct Listener {
     source: Arc<dyn OpsSource>,
-    office: Option<Arc<Office>>,
+    context: Option<Arc<TaskContext>>,
     hosts: OpsHosts,
     /// Where requests go that take a while. Set before the listener runs, if there is an office.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) workers: Option<Workers>,
     /// Connections with a request that is not answered yet.
     exchanges: HashMap<ConnectionId, Exchange>,
     places: Places,
@@ -50,14 +42,14 @@ enum Exchange {
 impl Listener {
     pub(crate) fn new(
         source: Arc<dyn OpsSource>,
-        office: Option<Arc<Office>>,
+        context: Option<Arc<TaskContext>>,
         hosts: OpsHosts,
     ) -> Self {
         Self {
             source,
-            office,
+            context,
             hosts,
-            desk: None,
+            workers: None,
             exchanges: HashMap::new(),
             places: Places::default(),
         }
@@ -89,8 +81,8 @@ impl Listener {
         self.places.touch(id);
         let is_head = request.method == "HEAD";
         let keep_alive = request.keep_alive;
-        let office = self.office.as_deref();
-        match pages::plan(request, &*self.source, office, &self.hosts) {
+        let context = self.context.as_deref();
+        match plan(request, &*self.source, context, &self.hosts) {
             Plan::Answer(response) => {
                 // What follows a body that is not read cannot be found.
                 let keep_alive = keep_alive && request.body == Body::Bytes(0);
@@ -147,7 +139,11 @@ impl Listener {
         is_head: bool,
         keep_alive: bool,
     ) {
-        if !self.desk.as_ref().is_some_and(|desk| desk.submit(id, task)) {
+        if !self
+            .workers
+            .as_ref()
+            .is_some_and(|workers| workers.submit(id, task))
+        {
             let busy = Response::text(503, "there are too many requests\n");
             return end(io, id, &busy.with("Retry-After", "1"));
         }
@@ -166,7 +162,7 @@ impl Listener {
 }
 
 impl Handler for Listener {
-    type Mail = Word;
+    type Mail = ListenerMail;
 
     fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
         let exchanges = &self.exchanges;
@@ -228,10 +224,10 @@ impl Handler for Listener {
         }
     }
 
-    fn handle_mail(&mut self, io: &mut Io, word: Word) {
+    fn handle_mail(&mut self, io: &mut Io, word: ListenerMail) {
         let (id, response) = match word {
-            Word::Answer(id, response) => (id, response),
-            Word::Stop => return io.stop(),
+            ListenerMail::Answer(id, response) => (id, response),
+            ListenerMail::Stop => return io.stop(),
         };
         let Some(Exchange::Answer {
             is_head,
@@ -283,3 +279,6 @@ const ANSWER_TIMEOUT_MS: u64 = 30_000;
 const UNREAD_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// How long a connection may take for one request or wait for the next, in milliseconds.
+pub const REQUEST_TIMEOUT_MS: u64 = 5_000;

@@ -1,61 +1,16 @@
 //! What each path says.
 
-use super::api;
-use super::hosts::OpsHosts;
-use super::office::{Office, Task};
-use super::request::{Request, Response};
-use super::{OpsSource, TopicsUsage};
 use crate::counters::{METRICS, MetricKind, Snapshot};
-use crate::health::ShardHealth;
+use crate::model::ShardHealth;
+use crate::ops::error::ApiResult;
+use crate::ops::hosts::OpsHosts;
+use crate::ops::request::Response;
+use crate::ops::source::{OpsSource, TopicsUsage};
+use crate::ops::task::{Parameters, Task, TaskContext};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// What is done about a request.
-pub(crate) enum Plan {
-    /// It is answered at once.
-    Answer(Response),
-    /// It is answered by the office.
-    Ask(Task),
-    /// It is answered by the office once its body, so many bytes, has come.
-    Read(Task, usize),
-}
-
-/// What is to be done about a request, by its head.
-pub(crate) fn plan(
-    request: &Request<'_>,
-    source: &dyn OpsSource,
-    office: Option<&Office>,
-    hosts: &OpsHosts,
-) -> Plan {
-    if let Err(refusal) = hosts.check(request) {
-        return Plan::Answer(refusal);
-    }
-    if request.path.starts_with(api::PREFIX) {
-        return api::plan(request, office).unwrap_or_else(|error| Plan::Answer(error.response()));
-    }
-    let page: fn(&dyn OpsSource, &OpsHosts) -> Response = match request.path {
-        "/health" => |source, _| health(source),
-        "/ready" => |source, _| ready(source),
-        "/metrics" => metrics,
-        "/stats" => |source, _| stats(source),
-        _ => return Plan::Answer(Response::text(404, UNKNOWN)),
-    };
-    if !matches!(request.method, "GET" | "HEAD") {
-        let refusal = Response::text(405, "only GET and HEAD are answered\n");
-        return Plan::Answer(refusal.with("Allow", "GET, HEAD"));
-    }
-    match (request.path, office) {
-        ("/stats", Some(_)) => Plan::Ask(Task {
-            answer: stats_with_topics,
-            name: String::new(),
-            query: request.query.to_owned(),
-            body: Vec::new(),
-        }),
-        _ => Plan::Answer(page(source, hosts)),
-    }
-}
-
-fn health(source: &dyn OpsSource) -> Response {
+pub(crate) fn health(source: &dyn OpsSource) -> Response {
     let shards = failing_shards(source);
     let is_failing = !shards.is_empty();
     let (status, word) = if is_failing {
@@ -84,7 +39,7 @@ fn failing_shards(source: &dyn OpsSource) -> Vec<Value> {
     described.collect()
 }
 
-fn ready(source: &dyn OpsSource) -> Response {
+pub(crate) fn ready(source: &dyn OpsSource) -> Response {
     if !source.is_ready() {
         return json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5");
     }
@@ -96,18 +51,18 @@ fn ready(source: &dyn OpsSource) -> Response {
     json_response(503, &body).with("Retry-After", "5")
 }
 
-fn stats(source: &dyn OpsSource) -> Response {
+pub(crate) fn stats(source: &dyn OpsSource) -> Response {
     json_response(200, &stats_of(source))
 }
 
 /// The same with what has to be asked of the shards.
-pub(crate) fn stats_with_topics(office: &Office, task: &Task) -> api::Answer {
-    let parameters = api::Parameters::parse(&task.query, &["slow"])?;
+pub(crate) fn stats_with_topics(context: &TaskContext, task: &Task) -> ApiResult {
+    let parameters = Parameters::parse(&task.query, &["slow"])?;
     let slow = parameters.number("slow", 0, SLOW_MAX)?;
-    let mut body = stats_of(&*office.source);
-    body["topics"] = json!(&*office.busiest_topics());
+    let mut body = stats_of(&*context.source);
+    body["topics"] = json!(&*context.busiest_topics());
     if slow > 0 {
-        let slowest = office.slowest_connections(slow);
+        let slowest = context.slowest_connections(slow);
         let slowest = slowest.iter().map(|info| {
             json!({
                 "connection": info.connection,
@@ -136,7 +91,7 @@ fn stats_of(source: &dyn OpsSource) -> Value {
     })
 }
 
-fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
+pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
     let mut body = String::new();
     let process_id = std::process::id();
     let labels = format!("{{version=\"{VERSION}\",process_id=\"{process_id}\"}}");
@@ -257,8 +212,6 @@ fn json_response(status: u16, value: &Value) -> Response {
 }
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-const UNKNOWN: &str = "there are /health, /ready, /metrics, /stats and the API under /api/v1/\n";
 
 /// The most slow connections that `/stats` names.
 const SLOW_MAX: usize = 100;

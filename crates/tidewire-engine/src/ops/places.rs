@@ -63,3 +63,7 @@ impl Places {
         }
     }
 }
+
+/// Connections that may be open at once. The oldest idle one gives way to a further one, which gets HTTP 503 only if none
+/// is idle: all wait for an answer, or are sending what their request announced.
+pub const CONNECTIONS_MAX: usize = 256;

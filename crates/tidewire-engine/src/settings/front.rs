@@ -1,8 +1,8 @@
 //! Settings about what stands in front of the server.
 
 use super::{SettingError, Settings, wrong};
+use crate::auth::hosts::HostPolicy;
 use crate::config::{Config, TrustedProxies};
-use crate::hosts::HostPolicy;
 use tidewire_wire::forwarded::ForwardedHeader;
 
 pub(super) const NAMES: &[&str] = &["trusted_proxy", "forwarded_header", "allow_host"];

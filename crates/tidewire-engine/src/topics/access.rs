@@ -1,7 +1,7 @@
 //! Who may subscribe to what, publish where, and see who is present.
 
 use super::name::{InvalidTopic, check_topic, check_topic_or_pattern, covers, overlaps};
-use crate::work::cost;
+use crate::limits::work::cost;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ impl Access {
         self.0.subscribe.allows(topic_or_pattern)
     }
 
-    /// What a check takes, in units of [work](crate::work).
+    /// What a check takes, in units of [work](crate::limits::work).
     pub(crate) fn cost(&self) -> u64 {
         let rules = &self.0;
         let globs = rules.subscribe.allow.len() + rules.subscribe.deny.len();

@@ -7,11 +7,11 @@
 #[cfg(test)]
 mod contract;
 
-use super::history::{HistoryLimits, HistoryStore, Page, Position, Recovery};
-use super::presence::{Change, MemberView, Presence};
+use super::history::{HistoryLimits, HistoryStore, Page, Recovery};
+use super::presence::{MemberView, Presence, PresenceChange};
 use super::publication::Publication;
-use crate::application::ConnectionKey;
-use crate::owner::OwnerId;
+use crate::limits::owner::OwnerId;
+use crate::model::{ConnectionKey, Position};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -70,10 +70,10 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         who: &Arc<str>,
         connection: ConnectionKey,
         data: Option<Arc<str>>,
-    ) -> Change;
+    ) -> PresenceChange;
 
     /// A connection of a user left a topic; what the user said about itself.
-    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> Change;
+    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange;
 
     /// Who is there: users, connections, and up to `limit` of them.
     fn present(&self, topic: &str, limit: usize) -> PresenceView;
@@ -235,17 +235,17 @@ impl Broker for MemoryBroker {
         who: &Arc<str>,
         connection: ConnectionKey,
         data: Option<Arc<str>>,
-    ) -> Change {
+    ) -> PresenceChange {
         self.presence()
             .entry(Arc::clone(topic))
             .or_insert_with(Presence::new)
             .join(who, connection, data)
     }
 
-    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> Change {
+    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange {
         let mut presence = self.presence();
         let Some(members) = presence.get_mut(topic) else {
-            return Change::Unchanged;
+            return PresenceChange::Unchanged;
         };
         let change = members.leave(who, connection);
         if members.is_empty() {

@@ -14,48 +14,14 @@
 
 mod ring;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use tidewire_wire::envelope::{epoch_text, parse_epoch};
-use tidewire_wire::session::GapRange;
-
+pub use self::ring::HistoryLimits;
 use self::ring::Ring;
 use super::lru::{ENTRIES_MAX, List, Slots};
-use crate::fair::Shares;
-use crate::owner::OwnerId;
-
-/// The place of a publication in its topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Position {
-    /// Which life of the topic: offsets of different epochs cannot be compared.
-    pub epoch: u32,
-    /// The publication's number in this epoch, from 1. As the position of a topic it is the newest one's; 0
-    /// means that nothing was published yet.
-    pub offset: u64,
-}
-
-/// How much of one topic is kept. A publication is dropped as soon as one of the limits says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HistoryLimits {
-    /// At most so many publications; 0 keeps none, but they are counted still.
-    pub publications_max: usize,
-    /// At most so many bytes, with the few that the place of each publication takes.
-    pub bytes_max: usize,
-    /// Only publications younger than this, in milliseconds; 0 for no limit of age.
-    pub age_max_ms: u64,
-}
-
-impl HistoryLimits {
-    /// So many publications, of any age, in 4 MiB.
-    #[must_use]
-    pub fn of(publications_max: usize) -> Self {
-        Self {
-            publications_max,
-            bytes_max: 4 * 1024 * 1024,
-            age_max_ms: 0,
-        }
-    }
-}
+use crate::limits::fair::Shares;
+use crate::limits::owner::OwnerId;
+use crate::model::Position;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The recent publications of many topics. `T` is a stored publication, cheap to clone.
 ///
@@ -138,28 +104,6 @@ struct Topic<T> {
     epoch: u32,
     /// Who made it known.
     owner: OwnerId,
-}
-
-impl Position {
-    /// The epoch as it is written on the wire: eight hexadecimal digits.
-    pub fn epoch_hex(self) -> String {
-        epoch_text(self.epoch)
-    }
-
-    /// This place alone, as a gap names it.
-    pub(crate) fn as_range(self) -> GapRange {
-        GapRange {
-            epoch: self.epoch,
-            from: self.offset,
-            to: self.offset,
-        }
-    }
-
-    /// Reads an epoch of exactly eight hexadecimal digits in lower case; `None` for anything else.
-    pub fn parse_epoch(text: &str) -> Option<u32> {
-        let is_as_written = !text.bytes().any(|byte| byte.is_ascii_uppercase());
-        parse_epoch(text).filter(|_| is_as_written)
-    }
 }
 
 impl<T: Clone> HistoryStore<T> {

@@ -1,24 +1,28 @@
 //! What all shards of a server know of its topics: which shards want which, and the way to them.
 
+mod group_members;
+
 use super::broker::{Broker, BrokerUsage, Missed, Moment, PageQuery, PresenceView, Sink};
 use super::config::{RuleSet, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
-use super::history::{HistoryLimits, Page, Position, Recovery};
-use super::name::{InvalidTopic, check_topic};
+use super::history::{HistoryLimits, Page, Recovery};
+use super::name::check_topic;
 use super::outlet::{Delivery, Outlet, Target};
-use super::presence::Change;
+use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::remembered::{IdKeys, Remembered};
 use super::trie::PatternTrie;
-use crate::application::ConnectionKey;
-use crate::core::unix_ms;
+use crate::model::{ConnectionKey, Position};
+use crate::topics::error::PublishError;
+use crate::topics::groups::GroupServer;
+use crate::topics::outlet::Origin;
+use crate::topics::publication::Published;
+use crate::topics::random::RandomNumbers;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use tidewire_wire::envelope::SystemType;
-use tidewire_wire::session::{PublicationGap, write_gap_event};
-use tidewire_wire::uuid::uuid_v7;
 
 /// The topics of a server.
 #[derive(Debug)]
@@ -37,7 +41,7 @@ pub(crate) struct Hub {
     pattern_changes: AtomicU64,
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
-    epochs: AtomicU64,
+    random: RandomNumbers,
     id_keys: IdKeys,
     remembered: Mutex<Remembered<Option<Position>>>,
 }
@@ -101,56 +105,6 @@ impl Stripe {
     }
 }
 
-/// What became of a publication.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Published {
-    /// Its place, if the topic keeps history.
-    pub position: Option<Position>,
-    /// It repeats the id of one that was published before, whose place this is, and went to nobody.
-    pub is_duplicate: bool,
-}
-
-/// Why something was not published; nobody got it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PublishError {
-    /// The caller's fault: no topic has this name.
-    #[error("{0}")]
-    Topic(#[from] InvalidTopic),
-    /// The caller's fault: the type is empty, or the protocol's own.
-    #[error("a publication needs a type that is not the protocol's")]
-    Type,
-    /// The caller's fault: the payload is not JSON, or nested too deep.
-    #[error("the payload of a publication is not JSON, or is nested deeper than 61 levels")]
-    Payload,
-    /// The caller's fault: the payload is longer than the limit.
-    #[error("the payload of a publication is longer than {bytes_max} bytes")]
-    TooLarge {
-        /// [`TopicLimits::payload_bytes_max`].
-        bytes_max: usize,
-    },
-    /// A shard has not caught up with what was published before; try again.
-    #[error("the server has not caught up with what was published before")]
-    Busy,
-    /// The server has stopped.
-    #[error("the server has stopped")]
-    Stopped,
-}
-
-/// Who publishes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// Another thread: refused while a shard has too much to deliver.
-    Outside,
-    /// This shard: what it has read is not refused; it stops reading instead.
-    Shard(u32),
-}
-
-impl Origin {
-    pub(crate) fn is(self, shard: usize) -> bool {
-        matches!(self, Self::Shard(own) if own as usize == shard)
-    }
-}
-
 impl Hub {
     pub(crate) fn new(
         shards: usize,
@@ -174,7 +128,7 @@ impl Hub {
             pattern_changes: AtomicU64::new(0),
             has_groups: AtomicBool::new(false),
             groups: GroupCounters::default(),
-            epochs: AtomicU64::new(0),
+            random: RandomNumbers::default(),
         }
     }
 
@@ -256,21 +210,9 @@ impl Hub {
         self.deliver_from(topic, Arc::new(publication), origin);
     }
 
-    /// One of the protocol's own messages about publications that nobody gets.
-    pub(crate) fn gap_event(&self, gap: &PublicationGap) -> Publication {
-        let random = [(); 3].map(|()| self.random_epoch().to_le_bytes());
-        let mut bytes = [0; 10];
-        bytes.copy_from_slice(&random.as_flattened()[..10]);
-        let unix_ms = unix_ms();
-        let mut json = Vec::new();
-        write_gap_event(gap, uuid_v7(unix_ms, bytes), unix_ms, &mut json);
-        Publication::event(None, json)
-    }
-
     /// A number for an epoch, for those who have no generator of their own.
     pub(crate) fn random_epoch(&self) -> u32 {
-        let count = self.epochs.fetch_add(1, Ordering::Relaxed);
-        self.hasher.hash_one(count) as u32
+        self.random.next()
     }
 
     /// Whether the shards have more to deliver than they should. One that is stuck is not waited for.
@@ -320,6 +262,15 @@ impl Hub {
         result
     }
 
+    fn group_server(&self) -> GroupServer<'_> {
+        GroupServer {
+            limits: &self.limits,
+            counters: &self.groups,
+            outlets: &self.outlets,
+            random: &self.random,
+        }
+    }
+
     fn sweep_groups(&self, now_ms: u64) {
         for stripe in &self.stripes {
             let mut stripe = lock(stripe);
@@ -327,7 +278,7 @@ impl Hub {
                 if let Some(interest) = stripe.interest.get_mut(&topic)
                     && let Some(groups) = &mut interest.groups
                 {
-                    groups.sweep(self, now_ms);
+                    groups.sweep(&self.group_server(), now_ms);
                     groups.is_listed = groups.has_idle();
                     if groups.is_listed {
                         stripe.idle_groups.push(Arc::clone(&topic));
@@ -421,7 +372,7 @@ impl Hub {
         who: &Arc<str>,
         connection: ConnectionKey,
         data: Option<Arc<str>>,
-    ) -> Change {
+    ) -> PresenceChange {
         self.broker.join(topic, who, connection, data)
     }
 
@@ -430,7 +381,7 @@ impl Hub {
         topic: &Arc<str>,
         who: &Arc<str>,
         connection: ConnectionKey,
-    ) -> Change {
+    ) -> PresenceChange {
         self.broker.leave(topic, who, connection)
     }
 
@@ -501,7 +452,7 @@ impl Hub {
             if let Some(groups) = &mut interest.groups
                 && !publication.is_event()
             {
-                groups.push(self, &publication, origin);
+                groups.push(&self.group_server(), &publication, origin);
             }
         }
         if self.has_patterns.load(Ordering::Acquire) {

@@ -1,7 +1,7 @@
 //! What waits for a subscription that lags, when it is not to end its connection.
 
-use super::history::Position;
 use super::publication::Publication;
+use crate::model::Position;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tidewire_wire::session::{GapRange, GapReason, Overload, PublicationGap};

@@ -1,18 +1,18 @@
 //! The topics of one shard: who of its connections subscribes to what.
 
 use super::filter::Filter;
+use super::form::Form;
 use super::held_filters::Filters;
-use super::leaving::member_key;
 use super::outlet::Delivery;
 use super::publication::Publication;
 use super::round::Round;
 use super::trie::PatternTrie;
+use crate::topics::member::member_key;
 use slab::Slab;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use tidewire_net::ConnectionId;
-use tidewire_wire::format::Format;
 
 /// The subscriptions of one shard. Everything is found in constant time, however many topics, subscribers of a
 /// topic, or topics of a connection there are.
@@ -107,17 +107,6 @@ pub(crate) struct GroupKey {
     pub(crate) form: Form,
     /// The filter's number, or 0 for none.
     pub(crate) filter: u32,
-}
-
-/// How a group gets its messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// All the same frames.
-    Shared(Format),
-    /// Each member by itself, through its layers.
-    Individual,
-    /// Each member by itself, because what it does when it lags is its own.
-    Lossy,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -284,7 +273,7 @@ impl LocalTopics {
             let Some(key) = topic.key_of(place) else {
                 continue;
             };
-            if !matches!(key.form, Form::Shared(_)) {
+            if !matches!(key.form, Form::Shared { .. }) {
                 continue;
             }
             let key = GroupKey {

@@ -1,12 +1,11 @@
 //! Publications on their way to a shard.
 
 use super::publication::Publication;
-use crate::health::ShardHealth;
-use crate::shard::Mail;
+use crate::model::ShardHealth;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use tidewire_net::{ConnectionId, Heartbeat, Mailbox};
+use tidewire_net::{ConnectionId, Heartbeat, Waker};
 
 /// One publication for one shard.
 #[derive(Debug)]
@@ -42,11 +41,11 @@ pub(crate) struct Outlet {
     /// Nothing more is put in: the shard was stuck, and its sessions end when it goes on. Changed under the queue's lock.
     is_detached: AtomicBool,
     /// Set when the shard has been made.
-    shard: OnceLock<(Mailbox<Mail>, Heartbeat)>,
+    shard: OnceLock<(Waker, Heartbeat)>,
 }
 
 impl Outlet {
-    pub(crate) fn connect(&self, waker: Mailbox<Mail>, heartbeat: Heartbeat) {
+    pub(crate) fn connect(&self, waker: Waker, heartbeat: Heartbeat) {
         // An outlet has one shard.
         let _ = self.shard.set((waker, heartbeat));
     }
@@ -139,5 +138,20 @@ impl Outlet {
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Delivery>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Another thread: refused while a shard has too much to deliver.
+    Outside,
+    /// This shard: what it has read is not refused; it stops reading instead.
+    Shard(u32),
+}
+
+impl Origin {
+    pub(crate) fn is(self, shard: usize) -> bool {
+        matches!(self, Self::Shard(own) if own as usize == shard)
     }
 }

@@ -1,9 +1,8 @@
 //! Who is on a topic.
 
+use super::dense::DenseMap;
 use std::hash::Hash;
 use std::sync::Arc;
-
-use super::dense::DenseMap;
 
 /// The members of one topic. A member is a user, with however many connections.
 ///
@@ -18,7 +17,7 @@ pub(crate) struct Presence<C> {
 
 /// What a step did to the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum PresenceChange {
     /// The user is a member now and was none.
     Joined,
     /// The member has other data now.
@@ -64,39 +63,39 @@ impl<C: Copy + Eq + Hash> Presence<C> {
         user: &Arc<str>,
         connection: C,
         data: Option<Arc<str>>,
-    ) -> Change {
+    ) -> PresenceChange {
         if let Some(member) = self.members.at_mut(user) {
             if member.connections.insert(connection, ()) {
                 self.connections += 1;
             }
             if data.is_none() || data == member.data {
-                return Change::Unchanged;
+                return PresenceChange::Unchanged;
             }
             member.data = data;
-            return Change::Updated;
+            return PresenceChange::Updated;
         }
         let mut connections = DenseMap::new();
         connections.insert(connection, ());
         self.connections += 1;
         self.members
             .insert(Arc::clone(user), Member { data, connections });
-        Change::Joined
+        PresenceChange::Joined
     }
 
-    /// A connection leaves; unknown ones are ignored. Gives [`Change::Left`] with the user's last one.
-    pub(crate) fn leave(&mut self, user: &Arc<str>, connection: C) -> Change {
+    /// A connection leaves; unknown ones are ignored. Gives [`PresenceChange::Left`] with the user's last one.
+    pub(crate) fn leave(&mut self, user: &Arc<str>, connection: C) -> PresenceChange {
         let Some(member) = self.members.at_mut(user) else {
-            return Change::Unchanged;
+            return PresenceChange::Unchanged;
         };
         if member.connections.remove(&connection).is_none() {
-            return Change::Unchanged;
+            return PresenceChange::Unchanged;
         }
         self.connections -= 1;
         if !member.connections.is_empty() {
-            return Change::Unchanged;
+            return PresenceChange::Unchanged;
         }
         self.members.remove(user);
-        Change::Left
+        PresenceChange::Left
     }
 
     /// How many users are here, and with how many connections.
@@ -134,50 +133,61 @@ mod tests {
     fn connections_of_a_user_are_one_member() {
         let mut presence = Presence::new();
         let ann = text("ann");
-        assert_eq!(presence.join(&ann, 1, None), Change::Joined);
-        assert_eq!(presence.join(&ann, 2, Some(text("{}"))), Change::Updated);
-        assert_eq!(presence.join(&ann, 3, Some(text("{}"))), Change::Unchanged);
-        assert_eq!(presence.join(&ann, 3, None), Change::Unchanged);
+        assert_eq!(presence.join(&ann, 1, None), PresenceChange::Joined);
+        assert_eq!(
+            presence.join(&ann, 2, Some(text("{}"))),
+            PresenceChange::Updated
+        );
+        assert_eq!(
+            presence.join(&ann, 3, Some(text("{}"))),
+            PresenceChange::Unchanged
+        );
+        assert_eq!(presence.join(&ann, 3, None), PresenceChange::Unchanged);
         assert_eq!(presence.counts(), (1, 3));
-        assert_eq!(presence.leave(&ann, 2), Change::Unchanged);
-        assert_eq!(presence.leave(&ann, 2), Change::Unchanged);
-        assert_eq!(presence.leave(&text("bob"), 1), Change::Unchanged);
+        assert_eq!(presence.leave(&ann, 2), PresenceChange::Unchanged);
+        assert_eq!(presence.leave(&ann, 2), PresenceChange::Unchanged);
+        assert_eq!(presence.leave(&text("bob"), 1), PresenceChange::Unchanged);
         let view = MemberView {
             user: text("ann"),
             data: Some(text("{}")),
             connections: 2,
         };
         assert_eq!(presence.members(10), [view]);
-        assert_eq!(presence.leave(&ann, 1), Change::Unchanged);
-        assert_eq!(presence.leave(&ann, 3), Change::Left);
+        assert_eq!(presence.leave(&ann, 1), PresenceChange::Unchanged);
+        assert_eq!(presence.leave(&ann, 3), PresenceChange::Left);
         assert!(presence.is_empty());
-        assert_eq!(presence.join(&ann, 1, None), Change::Joined);
+        assert_eq!(presence.join(&ann, 1, None), PresenceChange::Joined);
         assert_eq!(presence.members(10)[0].data, None);
     }
 
     type Model = BTreeMap<u32, (Option<u32>, BTreeSet<u32>)>;
 
-    fn model_join(model: &mut Model, user: u32, connection: u32, data: Option<u32>) -> Change {
+    fn model_join(
+        model: &mut Model,
+        user: u32,
+        connection: u32,
+        data: Option<u32>,
+    ) -> PresenceChange {
         let known = model.get(&user).map(|(data, _)| *data);
         let member = model.entry(user).or_default();
         member.1.insert(connection);
         member.0 = data.or(member.0);
         match known {
-            None => Change::Joined,
-            Some(before) if before == member.0 => Change::Unchanged,
-            Some(_) => Change::Updated,
+            None => PresenceChange::Joined,
+            Some(before) if before == member.0 => PresenceChange::Unchanged,
+            Some(_) => PresenceChange::Updated,
         }
     }
 
-    fn model_leave(model: &mut Model, user: u32, connection: u32) -> Change {
+    fn model_leave(model: &mut Model, user: u32, connection: u32) -> PresenceChange {
         let Some((_, connections)) = model.get_mut(&user) else {
-            return Change::Unchanged;
+            return PresenceChange::Unchanged;
         };
         if connections.remove(&connection) && connections.is_empty() {
             model.remove(&user);
-            return Change::Left;
+            return PresenceChange::Left;
         }
-        Change::Unchanged
+        PresenceChange::Unchanged
     }
 
     proptest! {

@@ -12,7 +12,7 @@
 //!   another one than at the opening before, the producer was forgotten: what it has sent without an
 //!   acknowledgement may or may not have been taken, and the producer's side must tell its application so
 //!   instead of sending it again by itself.
-//! - The first number of an epoch is 1. Any other one is a [`Verdict::Gap`] and is not taken, so a producer that
+//! - The first number of an epoch is 1. Any other one is a [`ProducerVerdict::Gap`] and is not taken, so a producer that
 //!   goes on counting without having looked at the epoch is stopped by its first message.
 //!
 //! A producer that kept no state of its own goes on after the last number that the opening gives.
@@ -21,8 +21,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::lru::{ENTRIES_MAX, List, Slots};
-use crate::fair::Shares;
-use crate::owner::OwnerId;
+use crate::limits::fair::Shares;
+use crate::limits::owner::OwnerId;
 
 /// The last numbers of many producers, each O(1) to find and to change.
 ///
@@ -63,7 +63,7 @@ pub(crate) struct Opened {
 
 /// What to do with a numbered message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ProducerVerdict {
     /// The application takes it.
     Take,
     /// It was taken before: drop it, and acknowledge.
@@ -158,24 +158,24 @@ impl Producers {
 
     /// What [`Producers::accept`] would say, without taking the number: for a message that may yet be refused
     /// for another reason.
-    pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> Verdict {
+    pub(crate) fn verdict(&self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let Some(producer) = self.opened(handle) else {
-            return Verdict::Superseded;
+            return ProducerVerdict::Superseded;
         };
         let expected = producer.last.saturating_add(1);
         if number == expected {
-            Verdict::Take
+            ProducerVerdict::Take
         } else if (1..expected).contains(&number) {
-            Verdict::Repeat
+            ProducerVerdict::Repeat
         } else {
-            Verdict::Gap { expected }
+            ProducerVerdict::Gap { expected }
         }
     }
 
-    /// Judges a message by its number, and counts it as taken if the verdict is [`Verdict::Take`].
-    pub(crate) fn accept(&mut self, handle: ProducerHandle, number: u64) -> Verdict {
+    /// Judges a message by its number, and counts it as taken if the verdict is [`ProducerVerdict::Take`].
+    pub(crate) fn accept(&mut self, handle: ProducerHandle, number: u64) -> ProducerVerdict {
         let verdict = self.verdict(handle, number);
-        if verdict == Verdict::Take {
+        if verdict == ProducerVerdict::Take {
             self.producers[handle.at].last = number;
         }
         verdict
@@ -294,16 +294,25 @@ mod tests {
         let opened = open(&mut producers, "a", 0, 7);
         assert_eq!((opened.epoch, opened.last), (7, 0));
         let handle = opened.handle;
-        assert_eq!(producers.accept(handle, 0), Verdict::Gap { expected: 1 });
-        assert_eq!(producers.accept(handle, 2), Verdict::Gap { expected: 1 });
-        assert_eq!(producers.verdict(handle, 1), Verdict::Take);
-        assert_eq!(producers.accept(handle, 1), Verdict::Take);
-        assert_eq!(producers.accept(handle, 1), Verdict::Repeat);
-        assert_eq!(producers.accept(handle, 2), Verdict::Take);
-        assert_eq!(producers.accept(handle, 0), Verdict::Gap { expected: 3 });
+        assert_eq!(
+            producers.accept(handle, 0),
+            ProducerVerdict::Gap { expected: 1 }
+        );
+        assert_eq!(
+            producers.accept(handle, 2),
+            ProducerVerdict::Gap { expected: 1 }
+        );
+        assert_eq!(producers.verdict(handle, 1), ProducerVerdict::Take);
+        assert_eq!(producers.accept(handle, 1), ProducerVerdict::Take);
+        assert_eq!(producers.accept(handle, 1), ProducerVerdict::Repeat);
+        assert_eq!(producers.accept(handle, 2), ProducerVerdict::Take);
+        assert_eq!(
+            producers.accept(handle, 0),
+            ProducerVerdict::Gap { expected: 3 }
+        );
         assert_eq!(
             producers.accept(handle, u64::MAX),
-            Verdict::Gap { expected: 3 }
+            ProducerVerdict::Gap { expected: 3 }
         );
         assert_eq!(producers.last(handle), Some(2));
     }
@@ -315,14 +324,17 @@ mod tests {
         producers.accept(first, 1);
         let second = open(&mut producers, "a", 5, 8);
         assert_eq!((second.epoch, second.last), (7, 1));
-        assert_eq!(producers.accept(first, 2), Verdict::Superseded);
-        assert_eq!(producers.accept(first, 1), Verdict::Superseded);
+        assert_eq!(producers.accept(first, 2), ProducerVerdict::Superseded);
+        assert_eq!(producers.accept(first, 1), ProducerVerdict::Superseded);
         assert_eq!(producers.last(first), None);
         // The late end of the older connection does not close the newer one.
         producers.close(first, 6);
-        assert_eq!(producers.accept(second.handle, 2), Verdict::Take);
+        assert_eq!(producers.accept(second.handle, 2), ProducerVerdict::Take);
         producers.close(second.handle, 7);
-        assert_eq!(producers.accept(second.handle, 3), Verdict::Superseded);
+        assert_eq!(
+            producers.accept(second.handle, 3),
+            ProducerVerdict::Superseded
+        );
     }
 
     #[test]
@@ -333,7 +345,7 @@ mod tests {
         producers.accept(first.handle, 1);
         let other = producers.open((&bob, OwnerId(2)), &name, 0, 2).unwrap();
         assert_eq!((other.epoch, other.last), (2, 0));
-        assert_eq!(producers.accept(first.handle, 2), Verdict::Take);
+        assert_eq!(producers.accept(first.handle, 2), ProducerVerdict::Take);
     }
 
     #[test]
@@ -349,13 +361,13 @@ mod tests {
         assert_eq!(producers.sweep(1_030, 2), 2);
         assert_eq!(open(&mut producers, "c", 1_029, 3).last, 1);
         assert_eq!(producers.sweep(1_000_000, 10), 0);
-        assert_eq!(producers.accept(kept, 1), Verdict::Take);
+        assert_eq!(producers.accept(kept, 1), ProducerVerdict::Take);
         assert_eq!(producers.len(), 2);
         // One whose time is over is forgotten even if no sweep came by.
         producers.close(kept, 2_000);
         let again = open(&mut producers, "open", 3_000, 4);
         assert_eq!((again.epoch, again.last), (4, 0));
-        assert_eq!(producers.accept(kept, 2), Verdict::Superseded);
+        assert_eq!(producers.accept(kept, 2), ProducerVerdict::Superseded);
     }
 
     #[test]
@@ -372,7 +384,7 @@ mod tests {
         assert_eq!(open(&mut producers, "a", 7, 2).last, 1);
         let refused = producers.open((&text("user"), OwnerId(1)), &text("b"), 8, 2);
         assert_eq!(refused, Err(TooManyProducers));
-        assert_eq!(producers.accept(handles[2], 2), Verdict::Take);
+        assert_eq!(producers.accept(handles[2], 2), ProducerVerdict::Take);
         assert_eq!(producers.len(), 3);
     }
 
@@ -418,8 +430,8 @@ mod tests {
                     (_, Some(handle)) => {
                         let number = acknowledged + 1;
                         match producers.accept(handle, number) {
-                            Verdict::Take => taken.push(number),
-                            Verdict::Repeat => {}
+                            ProducerVerdict::Take => taken.push(number),
+                            ProducerVerdict::Repeat => {}
                             refused => prop_assert!(false, "{:?}", refused),
                         }
                         let last = producers.last(handle);

@@ -1,14 +1,14 @@
 //! What is published, and the forms in which it leaves.
 
-use super::history::Position;
-use super::hub::PublishError;
-use crate::application::{ConnectionKey, Outgoing};
-use crate::outgoing::Payload;
+use crate::model::{ConnectionKey, Outgoing, Position, is_payload};
+use crate::topics::error::PublishError;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
-use tidewire_wire::envelope::{Category, Priority, PublicationHeader, check_value};
+use tidewire_wire::envelope::{Category, Priority, PublicationHeader};
 use tidewire_wire::format::{Format, MESSAGEPACK_PREFIX, json_to_msgpack};
+use tidewire_wire::frame;
 use tidewire_wire::frame::OpCode;
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::Uuid;
@@ -276,6 +276,21 @@ impl Publication {
         }
     }
 
+    /// Its envelope in a format, without a prefix, as it can stand in a batch. `None` for what is no
+    /// envelope.
+    pub(crate) fn envelope(&self, format: Format) -> Option<&[u8]> {
+        match &self.body {
+            Body::Verbatim(_) => None,
+            Body::Envelope { .. } => {
+                let bytes = self.payload(format).bytes;
+                match format {
+                    Format::Json => Some(bytes),
+                    Format::MessagePack => bytes.strip_prefix(MESSAGEPACK_PREFIX),
+                }
+            }
+        }
+    }
+
     /// The payload of its envelope, JSON.
     pub(crate) fn content(&self) -> &[u8] {
         match &self.body {
@@ -399,11 +414,6 @@ impl Publication {
     }
 }
 
-/// Whether a text is JSON that a client can read as part of a message.
-pub(crate) fn is_payload(json: &str) -> bool {
-    check_value(json, LEVELS_AROUND).is_ok()
-}
-
 fn packed(json: &[u8]) -> Box<[u8]> {
     let mut packed = MESSAGEPACK_PREFIX.to_vec();
     // The payload was checked to be JSON and not to be nested too deep.
@@ -419,11 +429,81 @@ fn made(make: impl FnOnce(&mut Vec<u8>)) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-/// Levels around a payload: the envelope's and those of a batch around it.
-const LEVELS_AROUND: usize = 3;
-
 /// What stands between the other fields of an envelope and its payload.
 const PAYLOAD_NAME: &[u8] = b",\"p\":";
 
 /// What an envelope usually adds to its payload.
 const ENVELOPE_BYTES: usize = 96;
+
+/// What became of a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Published {
+    /// Its place, if the topic keeps history.
+    pub position: Option<Position>,
+    /// It repeats the id of one that was published before, whose place this is, and went to nobody.
+    pub is_duplicate: bool,
+}
+
+/// One message to one connection.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    pub(crate) opcode: OpCode,
+    /// What marks its encoding, in front of the bytes.
+    pub(crate) prefix: &'a [u8],
+    pub(crate) bytes: &'a [u8],
+    /// Where its compressed forms are kept, if it goes to others as well.
+    pub(crate) publication: Option<&'a Publication>,
+    pub(crate) priority: Priority,
+}
+
+impl Outgoing {
+    pub(crate) fn payload(&self) -> Payload<'_> {
+        match self {
+            Self::Text(text) => Payload::new(OpCode::Text, text.as_bytes()),
+            Self::Binary(bytes) => Payload::new(OpCode::Binary, bytes),
+        }
+    }
+}
+
+impl<'a> Payload<'a> {
+    pub(crate) fn new(opcode: OpCode, bytes: &'a [u8]) -> Self {
+        Self {
+            opcode,
+            prefix: &[],
+            bytes,
+            publication: None,
+            priority: Priority::Normal,
+        }
+    }
+
+    /// MessagePack without its prefix.
+    pub(crate) fn messagepack(bytes: &'a [u8]) -> Self {
+        Self {
+            prefix: MESSAGEPACK_PREFIX,
+            ..Self::new(OpCode::Binary, bytes)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.prefix.len() + self.bytes.len()
+    }
+
+    /// Appends the payload in a frame, as it is; how many bytes it has.
+    #[inline]
+    pub(crate) fn write_frame(&self, out: &mut Vec<u8>) -> usize {
+        frame::write_header(out, true, self.opcode, self.len(), None);
+        out.extend_from_slice(self.prefix);
+        out.extend_from_slice(self.bytes);
+        self.len()
+    }
+
+    /// The prefix and the bytes in one piece.
+    pub(crate) fn joined(&self) -> Cow<'a, [u8]> {
+        if self.prefix.is_empty() {
+            Cow::Borrowed(self.bytes)
+        } else {
+            Cow::Owned([self.prefix, self.bytes].concat())
+        }
+    }
+}

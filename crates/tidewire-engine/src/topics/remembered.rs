@@ -1,7 +1,7 @@
 //! The newest ids that were seen, each with a value: what makes the repetition of a message harmless.
 
-use crate::fair::FairQueue;
-use crate::owner::OwnerId;
+use crate::limits::fair::FairQueue;
+use crate::limits::owner::OwnerId;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 

@@ -240,17 +240,21 @@ impl Io {
     }
 
     /// Writes what was queued in this turn, unless the socket has yet to say that it takes more.
-    pub(crate) fn write_dirty(&mut self, id: ConnectionId) {
+    /// Returns how many bytes it may have written.
+    pub(crate) fn write_dirty(&mut self, id: ConnectionId) -> usize {
         let outbox_bytes_max = self.outbox_bytes_max;
         let Some(socket) = self.socket_mut(id) else {
-            return;
+            return 0;
         };
+        let waiting_bytes = socket.outbox.len();
         socket.flags.dirty = false;
         let waits_for_report = socket.flags.blocked && socket.phase == Phase::Open;
         if !waits_for_report || socket.outbox.len() > outbox_bytes_max {
             self.write_socket(id);
         }
         self.count_outbox(id);
+        let left_bytes = self.socket_mut(id).map_or(0, |socket| socket.outbox.len());
+        waiting_bytes.saturating_sub(left_bytes)
     }
 
     /// Counts what waits for a connection now. If it is too much together with what waits for the others, and not

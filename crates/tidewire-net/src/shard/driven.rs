@@ -48,7 +48,7 @@ impl<H: Handler> Shard<H> {
         }
         if self.driven.closing {
             self.run_timers();
-            self.settle();
+            self.settle(&mut { usize::MAX });
             return;
         }
         self.turn();
@@ -67,7 +67,7 @@ impl<H: Handler> Shard<H> {
             return has_work_left.then_some(now_ms).or(self.io.timers.next_ms());
         }
         let has_arrivals = !self.driven.arrived.is_empty() && self.handler.may_accept();
-        if self.has_work_left() || has_arrivals || self.letters.is_bell_rung() {
+        if self.has_work_left() || has_arrivals || self.inbox.is_woken() {
             return Some(now_ms);
         }
         // A handler that wants to run at once and again would hold the time still.

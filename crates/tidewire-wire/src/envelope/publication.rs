@@ -190,6 +190,27 @@ pub(crate) fn write_event(
     json.extend_from_slice(b",\"v\":1}");
 }
 
+/// Appends `M:` and a system message without `seq`, as [`write_event`] does it in JSON.
+pub(crate) fn pack_event(
+    kind: SystemType,
+    id: Uuid,
+    unix_ms: u64,
+    out: &mut Vec<u8>,
+    write_payload: impl FnOnce(&mut Vec<u8>),
+) {
+    out.extend_from_slice(MESSAGEPACK_PREFIX);
+    out.extend_from_slice(b"\x86\xa1c\xa3WSE\xa1t");
+    pack_text(kind.as_str(), out);
+    // A string of 36 bytes needs a length byte, one of 24 does not.
+    out.extend_from_slice(b"\xa2id\xd9\x24");
+    id.write(out);
+    out.extend_from_slice(b"\xa2ts\xb8");
+    write_rfc3339_ms(unix_ms, out);
+    out.extend_from_slice(b"\xa1p");
+    write_payload(out);
+    out.extend_from_slice(b"\xa1v\x01");
+}
+
 /// Appends an epoch as it stands on the wire: 8 lower-case hexadecimal digits.
 pub fn write_epoch(epoch: u32, out: &mut Vec<u8>) {
     for shift in (0..8).rev() {

@@ -3,6 +3,7 @@
 use super::{Now, Object, op_code};
 use crate::envelope::{
     Category, EnvelopeError, EnvelopeHeader, Kind, SystemType, classify_json, classify_msgpack,
+    pack_event, pack_number, write_event,
 };
 use crate::format::{Format, FormatError, Item, Reader, json_to_msgpack};
 use crate::frame::OpCode;
@@ -48,6 +49,39 @@ pub(super) fn write(
         }
     }
     Ok(op_code(format))
+}
+
+/// Appends one `batch` of messages that goes to many clients, and therefore has no `seq`. Each of
+/// `messages` is an envelope in `format`, without the prefix of MessagePack; none of them is checked,
+/// none may be a batch, and there may be at most [`BATCH_MESSAGES_MAX`].
+pub fn write_shared_batch(
+    messages: &[&[u8]],
+    format: Format,
+    id: Uuid,
+    unix_ms: u64,
+    out: &mut Vec<u8>,
+) -> OpCode {
+    let kind = SystemType::Batch;
+    match format {
+        Format::Json => write_event(kind, id, unix_ms, out, |out| write_payload(messages, out)),
+        Format::MessagePack => {
+            pack_event(kind, id, unix_ms, out, |out| pack_payload(messages, out));
+        }
+    }
+    op_code(format)
+}
+
+fn pack_payload(messages: &[&[u8]], out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\x82\xa8messages");
+    // At most 1000: two bytes are enough.
+    let count = u16::try_from(messages.len()).unwrap_or(u16::MAX);
+    out.push(0xdc);
+    out.extend_from_slice(&count.to_be_bytes());
+    for message in messages {
+        out.extend_from_slice(message);
+    }
+    out.extend_from_slice(b"\xa5count");
+    pack_number(u64::from(count), out);
 }
 
 fn write_payload(messages: &[&[u8]], out: &mut Vec<u8>) {

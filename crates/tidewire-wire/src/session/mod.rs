@@ -19,7 +19,7 @@ mod server;
 mod subscription;
 mod walk;
 
-pub use batch::BATCH_MESSAGES_MAX;
+pub use batch::{BATCH_MESSAGES_MAX, write_shared_batch};
 pub use call::{Call, CallError, CallResult};
 pub use client::{ClientEvent, ClientHello, ClientSession, PresenceChange, SubscriptionRequest};
 pub use encryption::{

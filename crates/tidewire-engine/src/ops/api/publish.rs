@@ -1,9 +1,8 @@
 //! Publishing over HTTP.
 
-use super::{Answer, ApiError, LIMIT_MAX, body_of, connection_of, ok};
-use crate::ops::office::{Office, Task};
-use crate::topics::hub::Published;
-use crate::topics::publication::NewPublication;
+use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::task::{LIMIT_MAX, Task, TaskContext, body_of, connection_of, ok};
+use crate::topics::publication::{NewPublication, Published};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -46,27 +45,27 @@ enum To {
 }
 
 /// `POST /api/v1/publish`
-pub(crate) fn publish(office: &Office, task: &Task) -> Answer {
-    ok(&publish_one(office, body_of(task)?)?)
+pub(crate) fn publish(context: &TaskContext, task: &Task) -> ApiResult {
+    ok(&publish_one(context, body_of(task)?)?)
 }
 
 /// `POST /api/v1/publish/batch`: each by itself, in order.
-pub(crate) fn publish_batch(office: &Office, task: &Task) -> Answer {
+pub(crate) fn publish_batch(context: &TaskContext, task: &Task) -> ApiResult {
     let batch: Vec<Publishing> = body_of(task)?;
     if batch.len() > LIMIT_MAX {
         let message = format!("a batch has at most {LIMIT_MAX} publications");
         return Err(ApiError::bad(message));
     }
     let results = batch.into_iter().map(|publishing| {
-        let result = publish_one(office, publishing);
+        let result = publish_one(context, publishing);
         result.unwrap_or_else(|error| json!({ "error": error.to_json() }))
     });
     ok(&json!({ "results": results.collect::<Vec<_>>() }))
 }
 
-fn publish_one(office: &Office, publishing: Publishing) -> Result<Value, ApiError> {
-    let (to, publication) = publishing.read(office)?;
-    let handle = &office.handle;
+fn publish_one(context: &TaskContext, publishing: Publishing) -> Result<Value, ApiError> {
+    let (to, publication) = publishing.read(context)?;
+    let handle = &context.handle;
     let t = publication.t.as_str();
     match to {
         To::Topic(topic) => {
@@ -91,7 +90,7 @@ fn publish_one(office: &Office, publishing: Publishing) -> Result<Value, ApiErro
             Ok(json!({ "user": user }))
         }
         To::Connection(text) => {
-            let connection = connection_of(office, &text)?;
+            let connection = connection_of(context, &text)?;
             tracing::debug!(who = "api", what = "publish", %connection, t);
             handle.publish_to_connection(connection, &publication)?;
             Ok(json!({ "connection": connection }))
@@ -106,7 +105,7 @@ fn publish_one(office: &Office, publishing: Publishing) -> Result<Value, ApiErro
 
 impl Publishing {
     /// Checks what can be checked without publishing.
-    fn read(self, office: &Office) -> Result<(To, NewPublication), ApiError> {
+    fn read(self, context: &TaskContext) -> Result<(To, NewPublication), ApiError> {
         let mut publication = NewPublication::new(self.t, self.payload.get());
         if let Some(Category::S) = self.category {
             publication = publication.as_snapshot();
@@ -126,7 +125,7 @@ impl Publishing {
             publication = publication.with_ttl_ms(ttl_ms);
         }
         if let Some(text) = self.exclude {
-            publication = publication.without(connection_of(office, &text)?);
+            publication = publication.without(connection_of(context, &text)?);
         }
         let ways = [
             self.topic.map(To::Topic),

@@ -1,9 +1,9 @@
 //! Sessions over HTTP: which there are, what they subscribe to, and their end.
 
-use super::{Answer, ApiError, LIMIT_MAX, Parameters, body_of, connection_of, ok};
-use crate::application::ConnectionKey;
-use crate::inspect::ConnectionQuery;
-use crate::ops::office::{Office, Task};
+use crate::model::ConnectionKey;
+use crate::model::queries::ConnectionQuery;
+use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::task::{LIMIT_MAX, Parameters, Task, TaskContext, body_of, connection_of, ok};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidewire_wire::close::CloseCode;
@@ -28,38 +28,38 @@ struct Disconnecting {
 }
 
 /// Whose sessions are meant.
-enum Whose {
+enum TargetSessions {
     Connection(ConnectionKey),
     User(String),
 }
 
 /// `POST /api/v1/subscribe`
-pub(crate) fn subscribe(office: &Office, task: &Task) -> Answer {
-    change(office, task, true)
+pub(crate) fn subscribe(context: &TaskContext, task: &Task) -> ApiResult {
+    change(context, task, true)
 }
 
 /// `POST /api/v1/unsubscribe`
-pub(crate) fn unsubscribe(office: &Office, task: &Task) -> Answer {
-    change(office, task, false)
+pub(crate) fn unsubscribe(context: &TaskContext, task: &Task) -> ApiResult {
+    change(context, task, false)
 }
 
-fn change(office: &Office, task: &Task, enters: bool) -> Answer {
+fn change(context: &TaskContext, task: &Task, enters: bool) -> ApiResult {
     let body: Subscribing = body_of(task)?;
     if body.topics.is_empty() || body.topics.len() > LIMIT_MAX {
         let message = format!("topics has to have 1 to {LIMIT_MAX} names");
         return Err(ApiError::bad(message));
     }
-    let whose = Whose::read(office, body.connection, body.user)?;
+    let whose = TargetSessions::read(context, body.connection, body.user)?;
     let what = if enters { "subscribe" } else { "unsubscribe" };
     let (name, count) = (whose.name(), body.topics.len());
     tracing::info!(who = "api", what, whose = name, topics = count);
-    let handle = &office.handle;
+    let handle = &context.handle;
     let results = body.topics.iter().map(|topic| {
         let result = match (&whose, enters) {
-            (Whose::Connection(key), true) => handle.subscribe(*key, topic),
-            (Whose::Connection(key), false) => handle.unsubscribe(*key, topic),
-            (Whose::User(user), true) => handle.subscribe_user(user, topic),
-            (Whose::User(user), false) => handle.unsubscribe_user(user, topic),
+            (TargetSessions::Connection(key), true) => handle.subscribe(*key, topic),
+            (TargetSessions::Connection(key), false) => handle.unsubscribe(*key, topic),
+            (TargetSessions::User(user), true) => handle.subscribe_user(user, topic),
+            (TargetSessions::User(user), false) => handle.unsubscribe_user(user, topic),
         };
         match result {
             Ok(()) => json!({ "topic": topic }),
@@ -70,7 +70,7 @@ fn change(office: &Office, task: &Task, enters: bool) -> Answer {
 }
 
 /// `POST /api/v1/disconnect`
-pub(crate) fn disconnect(office: &Office, task: &Task) -> Answer {
+pub(crate) fn disconnect(context: &TaskContext, task: &Task) -> ApiResult {
     let body: Disconnecting = body_of(task)?;
     let code = CloseCode::from_wire(body.code)
         .filter(|code| matches!(code.value(), 1000 | 4000..=4499))
@@ -80,27 +80,27 @@ pub(crate) fn disconnect(office: &Office, task: &Task) -> Answer {
         let message = format!("reason is longer than {REASON_BYTES_MAX} bytes");
         return Err(ApiError::bad(message));
     }
-    let whose = Whose::read(office, body.connection, body.user)?;
+    let whose = TargetSessions::read(context, body.connection, body.user)?;
     tracing::info!(who = "api", what = "disconnect", whose = whose.name(), %code, reason);
     match &whose {
-        Whose::Connection(key) => office.handle.close_with(*key, code, reason)?,
-        Whose::User(user) => office.handle.close_user(user, code, reason)?,
+        TargetSessions::Connection(key) => context.handle.close_with(*key, code, reason)?,
+        TargetSessions::User(user) => context.handle.close_user(user, code, reason)?,
     }
     ok(&match whose {
-        Whose::Connection(key) => json!({ "connection": key }),
-        Whose::User(user) => json!({ "user": user }),
+        TargetSessions::Connection(key) => json!({ "connection": key }),
+        TargetSessions::User(user) => json!({ "user": user }),
     })
 }
 
 /// `GET /api/v1/connections`
-pub(crate) fn list(office: &Office, task: &Task) -> Answer {
+pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
     let parameters = Parameters::parse(&task.query, &["user", "topic", "limit", "after"])?;
     let after = match parameters.text("after").map(str::parse) {
         None => None,
         Some(Ok(key)) => Some(key),
         Some(Err(error)) => return Err(ApiError::bad(format!("after: {error}"))),
     };
-    let listed = office.handle.list_connections(&ConnectionQuery {
+    let listed = context.handle.list_connections(&ConnectionQuery {
         user: parameters.text("user").map(str::to_owned),
         topic: parameters.text("topic").map(str::to_owned),
         after,
@@ -111,18 +111,18 @@ pub(crate) fn list(office: &Office, task: &Task) -> Answer {
     ok(&json!({ "connections": listed.items, "next": next }))
 }
 
-impl Whose {
+impl TargetSessions {
     /// One of both has to be given, and the connection has to exist.
     fn read(
-        office: &Office,
+        context: &TaskContext,
         connection: Option<String>,
         user: Option<String>,
     ) -> Result<Self, ApiError> {
         match (connection, user) {
             (None, Some(user)) => Ok(Self::User(user)),
             (Some(text), None) => {
-                let key = connection_of(office, &text)?;
-                if office.handle.has_connection(key)? {
+                let key = connection_of(context, &text)?;
+                if context.handle.has_connection(key)? {
                     Ok(Self::Connection(key))
                 } else {
                     Err(ApiError::unknown_connection(&text))

@@ -1,5 +1,6 @@
 use super::*;
 use crate::ops::request::parse;
+use crate::ops::task::{LIMIT, Parameters};
 use serde_json::Value;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,8 @@
 //! Topics over HTTP: which there are, their history, and who is on them.
 
-use super::{Answer, ApiError, LIMIT, LIMIT_MAX, Parameters, ok};
-use crate::inspect::TopicQuery;
-use crate::ops::office::{Office, Task};
-use crate::topics::manage::{HistoryQuery, Kept};
+use crate::model::queries::{HistoryQuery, Kept, TopicQuery};
+use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::task::{LIMIT, LIMIT_MAX, Parameters, Task, TaskContext, ok};
 use crate::topics::name::check_topic;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -24,9 +23,9 @@ struct History<'a> {
 }
 
 /// `GET /api/v1/topics`
-pub(crate) fn list(office: &Office, task: &Task) -> Answer {
+pub(crate) fn list(context: &TaskContext, task: &Task) -> ApiResult {
     let parameters = Parameters::parse(&task.query, &["prefix", "limit", "after"])?;
-    let listed = office.handle.list_topics(&TopicQuery {
+    let listed = context.handle.list_topics(&TopicQuery {
         prefix: parameters.text("prefix").unwrap_or_default().to_owned(),
         after: parameters.text("after").map(str::to_owned),
         limit: parameters.limit()?,
@@ -37,7 +36,7 @@ pub(crate) fn list(office: &Office, task: &Task) -> Answer {
 }
 
 /// `GET /api/v1/topics/{topic}/history`
-pub(crate) fn history(office: &Office, task: &Task) -> Answer {
+pub(crate) fn history(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     let parameters = Parameters::parse(&task.query, &["since", "limit", "order"])?;
     let newest_first = match parameters.text("order") {
@@ -67,7 +66,7 @@ pub(crate) fn history(office: &Office, task: &Task) -> Answer {
     let mut bytes = 0;
     // Some at a time, so that a topic of large publications does not fill the memory.
     while answer.more && answer.publications.len() < limit && bytes < HISTORY_BYTES {
-        let page = office
+        let page = context
             .handle
             .history(topic, query)
             .ok_or_else(|| ApiError::new(404, "no_history", format!("{topic} keeps no history")))?;
@@ -99,20 +98,20 @@ pub(crate) fn history(office: &Office, task: &Task) -> Answer {
 }
 
 /// `DELETE /api/v1/topics/{topic}/history`
-pub(crate) fn forget(office: &Office, task: &Task) -> Answer {
+pub(crate) fn forget(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     Parameters::parse(&task.query, &[])?;
     tracing::info!(who = "api", what = "forget_history", topic);
-    let forgotten = office.handle.forget_history(topic);
+    let forgotten = context.handle.forget_history(topic);
     ok(&json!({ "topic": topic, "forgotten": forgotten }))
 }
 
 /// `GET /api/v1/topics/{topic}/presence`
-pub(crate) fn presence(office: &Office, task: &Task) -> Answer {
+pub(crate) fn presence(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     let parameters = Parameters::parse(&task.query, &["limit"])?;
     let limit = parameters.number("limit", LIMIT, LIMIT_MAX)?;
-    let presence = office.handle.presence(topic, limit);
+    let presence = context.handle.presence(topic, limit);
     let members = presence.members.into_iter().map(|member| {
         let mut told = json!({ "user": member.user, "connections": member.connections });
         if let Some(data) = member.data {

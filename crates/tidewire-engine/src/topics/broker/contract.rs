@@ -1,10 +1,10 @@
 //! What every broker must do, whatever it keeps its data in: a new one passes these tests through its factory.
 
 use super::{Broker, Make, MemoryBroker, Missed, Moment, PageQuery, Sink};
-use crate::application::ConnectionKey;
-use crate::owner::OwnerId;
-use crate::topics::history::{HistoryLimits, Position};
-use crate::topics::presence::Change;
+use crate::limits::owner::OwnerId;
+use crate::model::{ConnectionKey, Position};
+use crate::topics::history::HistoryLimits;
+use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{NewPublication, Placed, Publication};
 use std::sync::{Arc, Mutex};
 use tidewire_wire::envelope::Priority;
@@ -226,18 +226,24 @@ fn connections_of_a_user_are_one_member(broker: &dyn Broker) {
     let (topic, ada): (Arc<str>, Arc<str>) = ("a".into(), "ada".into());
     let key = |text: &str| text.parse::<ConnectionKey>().expect("a connection");
     let (one, two) = (key("0-1"), key("0-2"));
-    assert_eq!(broker.join(&topic, &ada, one, None), Change::Joined);
-    assert_eq!(broker.join(&topic, &ada, two, None), Change::Unchanged);
+    assert_eq!(broker.join(&topic, &ada, one, None), PresenceChange::Joined);
+    assert_eq!(
+        broker.join(&topic, &ada, two, None),
+        PresenceChange::Unchanged
+    );
     let data = Some("{}".into());
-    assert_eq!(broker.join(&topic, &ada, two, data), Change::Updated);
+    assert_eq!(
+        broker.join(&topic, &ada, two, data),
+        PresenceChange::Updated
+    );
     let view = broker.present(&topic, 10);
     assert_eq!(
         (view.users, view.connections, view.members.len()),
         (1, 2, 1)
     );
     assert_eq!(broker.present(&topic, 0).members.len(), 0);
-    assert_eq!(broker.leave(&topic, &ada, one), Change::Unchanged);
-    assert_eq!(broker.leave(&topic, &ada, two), Change::Left);
-    assert_eq!(broker.leave(&topic, &ada, two), Change::Unchanged);
+    assert_eq!(broker.leave(&topic, &ada, one), PresenceChange::Unchanged);
+    assert_eq!(broker.leave(&topic, &ada, two), PresenceChange::Left);
+    assert_eq!(broker.leave(&topic, &ada, two), PresenceChange::Unchanged);
     assert_eq!(broker.present(&topic, 10).users, 0);
 }

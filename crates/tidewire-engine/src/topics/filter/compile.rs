@@ -2,10 +2,10 @@
 
 use super::automaton::Automaton;
 use super::automaton::REGEX_TEXT_BYTES_MAX;
-use super::condition::{Condition, Expression, Options, Relation, SEARCHED_BYTES_MAX};
-use super::constant::Constant;
+use super::condition::{Condition, Expression, Options, Relation};
+use super::constant::{Constant, SEARCHED_BYTES_MAX};
 use super::paths::Paths;
-use crate::work::cost;
+use crate::limits::work::cost;
 use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 use tidewire_wire::json::{Found, Number};
@@ -106,7 +106,7 @@ impl Program {
         self.slots
     }
 
-    /// What [`Self::run`] takes at most, in units of [work](crate::work).
+    /// What [`Self::run`] takes at most, in units of [work](crate::limits::work).
     pub(super) fn match_cost(&self, payload_bytes: usize) -> u64 {
         let searched = payload_bytes.min(SEARCHED_BYTES_MAX);
         let matched = payload_bytes.min(REGEX_TEXT_BYTES_MAX);
@@ -122,7 +122,7 @@ impl Program {
         self.automata_bytes + self.slots * SLOT_BYTES
     }
 
-    /// What it took to compile, in units of [work](crate::work).
+    /// What it took to compile, in units of [work](crate::limits::work).
     pub(super) fn compile_cost(&self, source_bytes: usize) -> u64 {
         source_bytes as u64 * cost::FILTER_SOURCE_BYTE
             + self.regexes as u64 * cost::FILTER_REGEX

@@ -1,7 +1,7 @@
 //! The conditions of a filter on its fields.
 
 use super::automaton::Automaton;
-use super::constant::Constant;
+use super::constant::{Constant, SEARCHED_BYTES_MAX};
 use memchr::memmem::Finder;
 use std::cmp::Ordering;
 use tidewire_wire::json::{Cursor, Found, Number};
@@ -150,7 +150,3 @@ fn has_element(array: &[u8], wanted: &Constant) -> bool {
     }
     false
 }
-
-/// How far a search goes: `$contains` does not hold in a longer string, and of an array the elements that end behind
-/// this many bytes are not looked at; values that are arrays or objects are not equal to longer text.
-pub(super) const SEARCHED_BYTES_MAX: usize = 64 * 1024;

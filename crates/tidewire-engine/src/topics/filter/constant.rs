@@ -1,6 +1,5 @@
 //! Values of a filter's document, and when a payload's are equal to them.
 
-use super::condition::SEARCHED_BYTES_MAX;
 use serde_json::Value;
 use std::cmp::Ordering;
 use tidewire_wire::json::{Cursor, Found, Number};
@@ -95,3 +94,7 @@ fn equal_members(members: &[(Box<[u8]>, Constant)], cursor: &mut Cursor<'_>) -> 
 fn searched(text: &[u8]) -> &[u8] {
     &text[..text.len().min(SEARCHED_BYTES_MAX)]
 }
+
+/// How far a search goes: `$contains` does not hold in a longer string, and of an array the elements that end behind
+/// this many bytes are not looked at; values that are arrays or objects are not equal to longer text.
+pub(super) const SEARCHED_BYTES_MAX: usize = 64 * 1024;

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use super::HistoryLimits;
-
 /// Consecutive publications with the memory that they are charged for.
 ///
 /// It knows no offsets: the newest one has the topic's newest offset, and there is never a hole.
@@ -116,3 +114,26 @@ impl<T: Clone> Ring<T> {
 
 /// A ring of this many places is never made smaller.
 const PLACES_MIN: usize = 16;
+
+/// How much of one topic is kept. A publication is dropped as soon as one of the limits says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HistoryLimits {
+    /// At most so many publications; 0 keeps none, but they are counted still.
+    pub publications_max: usize,
+    /// At most so many bytes, with the few that the place of each publication takes.
+    pub bytes_max: usize,
+    /// Only publications younger than this, in milliseconds; 0 for no limit of age.
+    pub age_max_ms: u64,
+}
+
+impl HistoryLimits {
+    /// So many publications, of any age, in 4 MiB.
+    #[must_use]
+    pub fn of(publications_max: usize) -> Self {
+        Self {
+            publications_max,
+            bytes_max: 4 * 1024 * 1024,
+            age_max_ms: 0,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! The store against a naive model that keeps everything and marks what is still there.
 
 use super::*;
-use crate::owner::OwnerId;
+use crate::limits::owner::OwnerId;
 use proptest::prelude::*;
 
 /// What a publication is charged besides its bytes: an `u64` as a stored publication.

@@ -1,0 +1,21 @@
+//! The clocks of the engine: a shard has its own, other threads ask the operating system.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+use tidewire_net::Io;
+use tidewire_wire::session::Now;
+
+/// The time in milliseconds since 1970, for those who have no shard's clock.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |unix| unix.as_millis() as u64)
+}
+
+/// The shard's clocks as the protocol takes them.
+pub(crate) fn wire_now(io: &Io) -> Now {
+    let now = io.now();
+    Now {
+        monotonic_ms: now.monotonic_ms,
+        unix_ms: now.unix_ms,
+    }
+}

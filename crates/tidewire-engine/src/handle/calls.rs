@@ -1,0 +1,68 @@
+//! Calls to clients from other threads.
+
+use crate::handle::Handle;
+use crate::model::ConnectionKey;
+use crate::model::calls::{CallFailure, NewCall, TIMEOUT_MAX};
+use crate::shard::mailbox::Mail;
+use crate::state::calls::{CallOutcome, PostedCall};
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+use tidewire_net::MailboxError;
+
+impl Handle {
+    /// Asks a client something. `done` hears the answer, one JSON value, or why there is none, exactly once: on the
+    /// connection's shard or, before this returns, on the calling thread. It must not block.
+    ///
+    /// ```no_run
+    /// # use tidewire_engine::{ConnectionKey, Handle, NewCall};
+    /// # fn ask(handle: &Handle, connection: ConnectionKey) {
+    /// handle.call(connection, NewCall::new("confirm", r#"{"order":17}"#), |answer| match answer {
+    ///     Ok(json) => println!("the client says {json}"),
+    ///     Err(failure) => println!("no answer: {failure}"),
+    /// });
+    /// # }
+    /// ```
+    pub fn call(
+        &self,
+        connection: ConnectionKey,
+        call: NewCall,
+        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+    ) {
+        let outcome = CallOutcome::new(done, CallFailure::Stopped);
+        if let Err(failure) = call.check() {
+            return outcome.end(Err(failure));
+        }
+        let Some(mailbox) = self.mailboxes.get(connection.shard as usize) else {
+            return outcome.end(Err(CallFailure::Closed));
+        };
+        let posted = Box::new(PostedCall { call, outcome });
+        if let Err(MailboxError::Full(Mail::Call(_, posted))) =
+            mailbox.try_send(Mail::Call(connection.id, posted))
+        {
+            posted.outcome.end(Err(CallFailure::Busy));
+        }
+    }
+
+    /// Asks a client something and waits for the answer, one JSON value. Never on a shard's own thread.
+    ///
+    /// # Errors
+    /// [`CallFailure`].
+    pub fn call_wait(
+        &self,
+        connection: ConnectionKey,
+        call: NewCall,
+    ) -> Result<String, CallFailure> {
+        let (answer, answers) = sync_channel(1);
+        let wait = call.timeout.min(TIMEOUT_MAX) + SHARD_TIME_MAX;
+        self.call(connection, call, move |outcome| {
+            // Whoever asked has given up.
+            let _ = answer.send(outcome);
+        });
+        answers
+            .recv_timeout(wait)
+            .unwrap_or(Err(CallFailure::TimedOut))
+    }
+}
+
+/// How much later than the end of a call's time its shard may come to it.
+const SHARD_TIME_MAX: Duration = Duration::from_secs(2);

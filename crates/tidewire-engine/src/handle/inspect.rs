@@ -1,0 +1,244 @@
+//! What goes on in a running server: its connections and topics, asked of the shards.
+//!
+//! A question is a mail like any other. A shard answers for some thousand connections or topics at a time, so
+//! that its clients do not notice, and a list of a million takes some hundred mails. Every call here waits for the
+//! shards, two seconds at most, and must not come from a shard's own thread.
+
+use crate::handle::{Handle, SendError};
+use crate::model::ConnectionKey;
+use crate::model::queries::{ConnectionInfo, ConnectionQuery, Listed, TopicInfo, TopicQuery};
+use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
+use crate::shard::view::{Question, Slice, View};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::uuid::Uuid;
+
+impl Handle {
+    /// Lists sessions, in the order of their keys.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when a shard did not answer in time.
+    pub fn list_connections(
+        &self,
+        query: &ConnectionQuery,
+    ) -> Result<Listed<ConnectionInfo>, SendError> {
+        let wanted = query.limit.saturating_add(1);
+        let start = match query.after {
+            Some(after) => (after.shard, after.id.index() + 1),
+            None => (0, 0),
+        };
+        let mut items = Vec::new();
+        let query = query.clone();
+        let limit = query.limit;
+        let question = move |view: &mut View<'_>, from| view.connections(&query, from, wanted);
+        self.scan(start, question, |found: Vec<ConnectionInfo>| {
+            items.extend(found);
+            items.len() < wanted
+        })?;
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Listed { items, more })
+    }
+
+    /// Lists topics and patterns that have subscribers, by name.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when a shard did not answer in time.
+    pub fn list_topics(&self, query: &TopicQuery) -> Result<Listed<TopicInfo>, SendError> {
+        let wanted = query.limit.saturating_add(1);
+        let mut merged: BTreeMap<Arc<str>, TopicInfo> = BTreeMap::new();
+        let query = query.clone();
+        let limit = query.limit;
+        let question = move |view: &mut View<'_>, from| view.topics(&query, from, wanted);
+        self.scan((0, 0), question, |found: Vec<(Arc<str>, TopicInfo)>| {
+            for (name, info) in found {
+                match merged.get_mut(&name) {
+                    Some(known) => known.add(&info),
+                    None => {
+                        merged.insert(name, info);
+                    }
+                }
+                if merged.len() > wanted {
+                    merged.pop_last();
+                }
+            }
+            true
+        })?;
+        let mut items: Vec<_> = merged.into_values().collect();
+        let more = items.len() > limit;
+        items.truncate(limit);
+        Ok(Listed { items, more })
+    }
+
+    /// The topics and patterns with the most publications a second, at most `limit`, busiest first.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when a shard did not answer in time.
+    pub fn busiest_topics(&self, limit: usize) -> Result<Vec<TopicInfo>, SendError> {
+        let mut found: HashMap<Arc<str>, TopicInfo> = HashMap::new();
+        let question = move |view: &mut View<'_>, from| view.busiest_topics(from, limit);
+        self.scan((0, 0), question, |busiest: Vec<(Arc<str>, TopicInfo)>| {
+            for (name, info) in busiest {
+                found
+                    .entry(name)
+                    .and_modify(|known| known.per_s = known.per_s.max(info.per_s))
+                    .or_insert(info);
+            }
+            true
+        })?;
+        let mut order: Vec<_> = found.into_iter().collect();
+        order.sort_by(|(_, left), (_, right)| by_rate(left, right));
+        order.truncate(limit);
+        let names: Arc<[Arc<str>]> = order.iter().map(|(name, _)| Arc::clone(name)).collect();
+        let mut topics: Vec<TopicInfo> = order
+            .into_iter()
+            .map(|(_, info)| TopicInfo {
+                subscribers: 0,
+                ..info
+            })
+            .collect();
+        // Not every shard had each of them among its busiest.
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        for shard in 0..self.shards() {
+            let names = Arc::clone(&names);
+            let counts = self.ask(shard, deadline, move |view| view.subscribers(&names))?;
+            for (topic, subscribers) in topics.iter_mut().zip(counts) {
+                topic.subscribers += subscribers;
+            }
+        }
+        Ok(topics)
+    }
+
+    /// The sessions for which the most waits to be sent, at most `limit`, those with the most first.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when a shard did not answer in time.
+    pub fn slowest_connections(&self, limit: usize) -> Result<Vec<ConnectionInfo>, SendError> {
+        let mut slowest: Vec<ConnectionInfo> = Vec::new();
+        let question = move |view: &mut View<'_>, from| view.slowest_connections(from, limit);
+        self.scan((0, 0), question, |found: Vec<ConnectionInfo>| {
+            slowest.extend(found);
+            slowest.sort_by_key(|info| std::cmp::Reverse(info.queued_bytes));
+            slowest.truncate(limit);
+            true
+        })?;
+        Ok(slowest)
+    }
+
+    /// Whether there is such a session now.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when the shard did not answer in time.
+    pub fn has_connection(&self, connection: ConnectionKey) -> Result<bool, SendError> {
+        if connection.shard >= self.shards() {
+            return Ok(false);
+        }
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        self.ask(connection.shard, deadline, move |view| {
+            view.session(connection.id.index())
+                .is_some_and(|found| found.state.key == connection)
+        })
+    }
+
+    /// The session that was told this UUID by `server_ready`. All sessions are looked at.
+    ///
+    /// # Errors
+    /// [`SendError`]; `Busy` also when a shard did not answer in time.
+    pub fn find_connection(&self, id: &str) -> Result<Option<ConnectionKey>, SendError> {
+        let Some(id) = Uuid::parse(id) else {
+            return Ok(None);
+        };
+        let mut key = None;
+        let question = move |view: &mut View<'_>, from| view.find(id, from);
+        self.scan((0, 0), question, |found: Vec<ConnectionKey>| {
+            key = found.first().copied();
+            key.is_none()
+        })?;
+        Ok(key)
+    }
+
+    /// Ends a session with a code and a reason of at most 123 bytes.
+    ///
+    /// # Errors
+    /// [`SendError`]; the session goes on.
+    pub fn close_with(
+        &self,
+        connection: ConnectionKey,
+        code: CloseCode,
+        reason: &str,
+    ) -> Result<(), SendError> {
+        let change = SessionChange {
+            whose: ChangedSessions::Connection(connection.id),
+            what: ChangeKind::End(code, reason.into()),
+        };
+        self.post(connection.shard, Mail::Change(change))
+    }
+
+    fn shards(&self) -> u32 {
+        self.shared.config.shards as u32
+    }
+
+    /// Asks every shard from `start` on, slice by slice, until `take` has enough.
+    fn scan<T: Send + 'static>(
+        &self,
+        (first_shard, first_index): (u32, usize),
+        question: impl Fn(&mut View<'_>, usize) -> Slice<T> + Send + Sync + 'static,
+        mut take: impl FnMut(Vec<T>) -> bool,
+    ) -> Result<(), SendError> {
+        let question = Arc::new(question);
+        let deadline = Instant::now() + ANSWER_TIME_MAX;
+        let mut from = Some(first_index);
+        for shard in first_shard..self.shards() {
+            while let Some(index) = from {
+                let question = Arc::clone(&question);
+                let slice = self.ask(shard, deadline, move |view| question(view, index))?;
+                if !take(slice.found) {
+                    return Ok(());
+                }
+                from = slice.next;
+            }
+            from = Some(0);
+        }
+        Ok(())
+    }
+
+    /// Asks one shard and waits for its answer.
+    pub(crate) fn ask<T: Send + 'static>(
+        &self,
+        shard: u32,
+        deadline: Instant,
+        question: impl FnOnce(&mut View<'_>) -> T + Send + 'static,
+    ) -> Result<T, SendError> {
+        let (answer, answers) = sync_channel(1);
+        let question = move |view: &mut View<'_>| {
+            // Whoever asked has given up.
+            let _ = answer.send(question(view));
+        };
+        self.post(shard, Mail::Question(Question::new(question)))?;
+        let wait = deadline.saturating_duration_since(Instant::now());
+        answers.recv_timeout(wait).map_err(|error| match error {
+            RecvTimeoutError::Timeout => SendError::Busy,
+            RecvTimeoutError::Disconnected => SendError::Stopped,
+        })
+    }
+}
+
+impl TopicInfo {
+    /// Adds what another shard says. Each shard counts the same publications, from its first subscriber on.
+    fn add(&mut self, other: &Self) {
+        self.subscribers += other.subscribers;
+        self.publications = self.publications.max(other.publications);
+        self.per_s = self.per_s.max(other.per_s);
+    }
+}
+
+fn by_rate(left: &TopicInfo, right: &TopicInfo) -> std::cmp::Ordering {
+    let by_rate = right.per_s.total_cmp(&left.per_s);
+    by_rate.then_with(|| left.topic.cmp(&right.topic))
+}
+
+/// How long all shards may take for one question, also when it comes to them in slices.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);

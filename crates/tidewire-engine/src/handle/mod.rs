@@ -1,0 +1,118 @@
+//! The way to a running server from other threads.
+
+mod calls;
+mod health;
+pub(crate) mod inspect;
+mod publish;
+mod snapshots;
+pub(crate) mod topics;
+
+use crate::counters::Snapshot;
+use crate::model::{ConnectionKey, Outgoing, SendError};
+use crate::shard::mailbox::Mail;
+use crate::state::shared::Shared;
+use crate::topics::outlet::{Origin, Target};
+use crate::topics::publication::Publication;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tidewire_net::{Mailbox, MailboxError};
+use tidewire_wire::close::CloseCode;
+
+/// The way to a running server from any thread; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) mailboxes: Arc<[Mailbox<Mail>]>,
+}
+
+impl Handle {
+    /// Sends a message to a connection. One that is gone meanwhile takes nothing, without an error.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was queued.
+    pub fn send(&self, connection: ConnectionKey, message: Outgoing) -> Result<(), SendError> {
+        self.post(connection.shard, Mail::Send(connection.id, message))
+    }
+
+    /// Sends a message to every session that is open when its shard comes to it. However many take it
+    /// compressed, it is compressed once.
+    ///
+    /// # Errors
+    /// [`SendError`]; nobody got it.
+    pub fn broadcast(&self, message: Outgoing) -> Result<(), SendError> {
+        if self.shared.is_stopped() {
+            return Err(SendError::Stopped);
+        }
+        let hub = &self.shared.hub;
+        if hub.is_busy(Origin::Outside) {
+            return Err(SendError::Busy);
+        }
+        let publication = Arc::new(Publication::verbatim(message));
+        hub.post(&Target::Everyone, None, &publication, Origin::Outside);
+        Ok(())
+    }
+
+    /// Ends a session with a code and a reason.
+    ///
+    /// # Errors
+    /// [`SendError`]; the session goes on.
+    pub fn close(
+        &self,
+        connection: ConnectionKey,
+        code: CloseCode,
+        reason: &'static str,
+    ) -> Result<(), SendError> {
+        self.post(connection.shard, Mail::Close(connection.id, code, reason))
+    }
+
+    /// Sessions now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.shared.sessions.load(Ordering::Acquire)
+    }
+
+    /// The counters of all shards, summed now.
+    #[must_use]
+    pub fn counters(&self) -> Snapshot {
+        self.shared.total()
+    }
+
+    /// Whether the server turns newcomers away because it is about to stop.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shared.is_draining()
+    }
+
+    /// Lets newcomers in, or turns them away with 503 and `Retry-After`, for an application that does not answer for a
+    /// while. Those who are there stay. A server is not ready while it turns newcomers away.
+    pub fn set_admitting(&self, is_admitting: bool) {
+        if self.shared.admitting.swap(is_admitting, Ordering::AcqRel) != is_admitting {
+            tracing::info!(is_admitting, "newcomers are let in, or turned away");
+        }
+    }
+
+    /// Starts what [`Server::drain`] does with a timeout of 10 seconds, without waiting or stopping.
+    pub fn start_drain(&self) {
+        if !self.shared.draining.swap(true, Ordering::AcqRel) {
+            tracing::info!(connections = self.connections(), "the drain starts");
+        }
+        for mailbox in self.mailboxes.iter() {
+            mailbox.wake();
+        }
+    }
+
+    pub(crate) fn post(&self, shard: u32, mail: Mail) -> Result<(), SendError> {
+        let mailbox = self
+            .mailboxes
+            .get(shard as usize)
+            .ok_or(SendError::Stopped)?;
+        post(mailbox, mail)
+    }
+}
+
+fn post(mailbox: &Mailbox<Mail>, mail: Mail) -> Result<(), SendError> {
+    mailbox.try_send(mail).map_err(|error| match error {
+        MailboxError::Full(_) => SendError::Busy,
+        MailboxError::Stopped(_) => SendError::Stopped,
+    })
+}

@@ -1,0 +1,44 @@
+//! Snapshots that an application sends from another thread.
+
+use crate::handle::Handle;
+use crate::model::ConnectionKey;
+use crate::session::snapshots::{check, write};
+use crate::topics::error::PublishError;
+use crate::topics::outlet::{Origin, Target};
+use crate::topics::publication::Publication;
+use std::sync::Arc;
+
+impl Handle {
+    /// Sends the state of a topic to a connection, as [`Context::send_snapshot`] does; for applications that answer a
+    /// `sync_request` later. One that is gone meanwhile takes nothing, without an error.
+    ///
+    /// # Errors
+    /// [`PublishError`]; nothing was sent.
+    pub fn send_snapshot(
+        &self,
+        connection: ConnectionKey,
+        topic: &str,
+        t: &str,
+        payload: &str,
+        correlation_id: Option<&str>,
+    ) -> Result<(), PublishError> {
+        let hub = &self.shared.hub;
+        check(topic, t, payload, hub.limits.payload_bytes_max)?;
+        if self.shared.is_stopped() {
+            return Err(PublishError::Stopped);
+        }
+        if hub.is_busy(Origin::Outside) {
+            return Err(PublishError::Busy);
+        }
+        let json = write(topic, None, t, payload.as_bytes(), correlation_id);
+        let publication = Arc::new(Publication::event(None, json));
+        let target = Target::Connection(connection.id);
+        hub.post(
+            &target,
+            Some(connection.shard),
+            &publication,
+            Origin::Outside,
+        );
+        Ok(())
+    }
+}

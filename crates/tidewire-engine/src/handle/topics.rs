@@ -1,0 +1,142 @@
+//! What the application does with topics besides publishing: subscriptions of its sessions, and questions.
+
+use crate::clock::unix_ms;
+use crate::handle::Handle;
+use crate::model::queries::{HistoryPage, HistoryQuery, Kept, PresentMember, TopicPresence};
+use crate::model::{ConnectionKey, SendError};
+use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
+use crate::topics::access::AccessRules;
+use crate::topics::broker::PageQuery;
+use crate::topics::error::ManageError;
+use crate::topics::name::check_topic_or_pattern;
+use std::sync::Arc;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::session::Action;
+
+impl Handle {
+    /// Subscribes a session to a topic or pattern, whatever its access rules say. The client is told by a
+    /// `subscription_update`, of a limit too. A session that is gone meanwhile is not an error.
+    ///
+    /// # Errors
+    /// [`ManageError`]; nothing was changed.
+    pub fn subscribe(&self, connection: ConnectionKey, topic: &str) -> Result<(), ManageError> {
+        check_topic_or_pattern(topic)?;
+        let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
+        Ok(self.change_one(connection, what)?)
+    }
+
+    /// Takes a session out of a topic or pattern. The client is told.
+    ///
+    /// # Errors
+    /// [`ManageError`]; nothing was changed.
+    pub fn unsubscribe(&self, connection: ConnectionKey, topic: &str) -> Result<(), ManageError> {
+        check_topic_or_pattern(topic)?;
+        let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
+        Ok(self.change_one(connection, what)?)
+    }
+
+    /// [`Context::set_access`] for a session. One that is gone meanwhile is not an error.
+    ///
+    /// # Errors
+    /// [`ManageError`]; nothing was changed.
+    pub fn set_access(
+        &self,
+        connection: ConnectionKey,
+        rules: AccessRules,
+    ) -> Result<(), ManageError> {
+        rules.check()?;
+        Ok(self.change_one(connection, ChangeKind::Access(Arc::new(rules)))?)
+    }
+
+    /// [`subscribe`](Self::subscribe) for all sessions that a user has now.
+    ///
+    /// # Errors
+    /// [`ManageError`]; the sessions of some shards may have been changed.
+    pub fn subscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
+        check_topic_or_pattern(topic)?;
+        let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
+        Ok(self.change_user(user, &what)?)
+    }
+
+    /// [`unsubscribe`](Self::unsubscribe) for all sessions that a user has now.
+    ///
+    /// # Errors
+    /// [`ManageError`]; the sessions of some shards may have been changed.
+    pub fn unsubscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
+        check_topic_or_pattern(topic)?;
+        let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
+        Ok(self.change_user(user, &what)?)
+    }
+
+    /// Ends all sessions that a user has now, with a code and a reason of at most 123 bytes.
+    ///
+    /// # Errors
+    /// [`SendError`]; the sessions of some shards may have been ended.
+    pub fn close_user(&self, user: &str, code: CloseCode, reason: &str) -> Result<(), SendError> {
+        self.change_user(user, &ChangeKind::End(code, reason.into()))
+    }
+
+    /// Some of what is kept of a topic; `None` for a topic that keeps no history.
+    #[must_use]
+    pub fn history(&self, topic: &str, query: HistoryQuery) -> Option<HistoryPage> {
+        let query = PageQuery {
+            since: query.since,
+            limit: query.limit,
+            newest_first: query.newest_first,
+        };
+        let page = self.shared.hub.history(&topic.into(), query, unix_ms())?;
+        let kept = page.publications.iter().filter_map(|publication| {
+            Some(Kept {
+                position: publication.position?,
+                json: String::from_utf8_lossy(publication.json()).into_owned(),
+            })
+        });
+        Some(HistoryPage {
+            position: page.position,
+            oldest: page.oldest,
+            publications: kept.collect(),
+            more: page.more,
+        })
+    }
+
+    /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was anything.
+    pub fn forget_history(&self, topic: &str) -> bool {
+        self.shared.hub.forget_history(&topic.into())
+    }
+
+    /// Who is on a topic, and up to `members_max` of them by name.
+    #[must_use]
+    pub fn presence(&self, topic: &str, members_max: usize) -> TopicPresence {
+        let view = self.shared.hub.present(topic, members_max);
+        let members = view.members.into_iter().map(|member| PresentMember {
+            user: member.user.to_string(),
+            data: member.data.map(|data| data.to_string()),
+            connections: member.connections,
+        });
+        TopicPresence {
+            users: view.users,
+            connections: view.connections,
+            members: members.collect(),
+        }
+    }
+
+    fn change_one(&self, connection: ConnectionKey, what: ChangeKind) -> Result<(), SendError> {
+        let whose = ChangedSessions::Connection(connection.id);
+        self.post(
+            connection.shard,
+            Mail::Change(SessionChange { whose, what }),
+        )
+    }
+
+    fn change_user(&self, user: &str, what: &ChangeKind) -> Result<(), SendError> {
+        let user: Arc<str> = user.into();
+        for shard in 0..self.shared.config.shards as u32 {
+            let change = SessionChange {
+                whose: ChangedSessions::User(Arc::clone(&user)),
+                what: what.clone(),
+            };
+            self.post(shard, Mail::Change(change))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! The circuit breaker: a connection that keeps sending what has to be refused is closed.
+
+use tidewire_wire::codes::{ErrorCode, Fault};
+
+/// How often a connection may err; the same for all connections of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ErrorLimit {
+    errors_max: u64,
+    window_ms: u64,
+}
+
+/// The errors of one connection, which leak away evenly: `errors_max` in each window.
+///
+/// So up to `errors_max` errors within any window never open it, and more than twice as many always do. An error
+/// counts as many parts as the window has milliseconds, and `errors_max` parts leak away each millisecond, so that
+/// nothing is rounded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ErrorBudget {
+    parts: u64,
+    leaked_ms: u64,
+    is_open: bool,
+}
+
+/// What an error calls for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorVerdict {
+    /// Tell it.
+    Tell,
+    /// It is one too many: tell it, and close.
+    Open,
+    /// The connection is about to be closed: say no more.
+    Silence,
+}
+
+impl ErrorLimit {
+    /// `None` if either is 0: then there is no limit.
+    pub(crate) fn new(errors_max: u64, errors_window_ms: u64) -> Option<Self> {
+        // Products of the two have to fit.
+        let cap = |value: u64| value.min(u64::from(u32::MAX));
+        let limit = Self {
+            errors_max: cap(errors_max),
+            window_ms: cap(errors_window_ms),
+        };
+        (limit.errors_max > 0 && limit.window_ms > 0).then_some(limit)
+    }
+
+    pub(crate) fn retry_after_s(self) -> u64 {
+        self.window_ms.div_ceil(1000)
+    }
+}
+
+impl ErrorBudget {
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Counts one error. If `now_ms` goes backwards, no time has passed.
+    pub(crate) fn count(&mut self, limit: ErrorLimit, now_ms: u64) -> ErrorVerdict {
+        if self.is_open {
+            return ErrorVerdict::Silence;
+        }
+        let elapsed_ms = now_ms.saturating_sub(self.leaked_ms);
+        self.leaked_ms += elapsed_ms;
+        let leaked = elapsed_ms.saturating_mul(limit.errors_max);
+        self.parts = self.parts.saturating_sub(leaked) + limit.window_ms;
+        self.is_open = self.parts > limit.errors_max * limit.window_ms;
+        if self.is_open {
+            ErrorVerdict::Open
+        } else {
+            ErrorVerdict::Tell
+        }
+    }
+}
+
+/// Whether an error speaks against the connection. The rate limit has its own way to deal with those that send
+/// too fast, and what is behind a gap is part of it.
+pub(crate) fn counts(code: ErrorCode) -> bool {
+    code.fault() == Fault::Peer && !matches!(code, ErrorCode::RateLimited | ErrorCode::MessageGap)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// How many errors at these times are told before it opens, that one included.
+    fn told(limit: ErrorLimit, times_ms: impl IntoIterator<Item = u64>) -> Option<usize> {
+        let mut breaker = ErrorBudget::default();
+        let opens = |time_ms| breaker.count(limit, time_ms) == ErrorVerdict::Open;
+        times_ms.into_iter().position(opens)
+    }
+
+    #[test]
+    fn a_burst_of_the_maximum_is_forgiven_and_one_more_is_not() {
+        let limit = ErrorLimit::new(50, 10_000).unwrap();
+        assert_eq!(told(limit, std::iter::repeat_n(7, 50)), None);
+        assert_eq!(told(limit, std::iter::repeat_n(7, 60)), Some(50));
+        // One leaks away each 200 ms.
+        assert_eq!(told(limit, (0..10_000).map(|error| error * 200)), None);
+        assert_eq!(told(limit, (0..51).map(|error| error * 4)), None);
+        assert_eq!(told(limit, (0..52).map(|error| error * 4)), Some(51));
+    }
+
+    #[test]
+    fn once_open_it_says_nothing_more() {
+        let limit = ErrorLimit::new(1, 1_000).unwrap();
+        let mut breaker = ErrorBudget::default();
+        let verdicts = [0, 0, 0, 1_000_000].map(|now_ms| breaker.count(limit, now_ms));
+        assert_eq!(
+            verdicts,
+            [
+                ErrorVerdict::Tell,
+                ErrorVerdict::Open,
+                ErrorVerdict::Silence,
+                ErrorVerdict::Silence
+            ]
+        );
+    }
+
+    #[test]
+    fn zero_is_no_limit_and_the_largest_numbers_are_harmless() {
+        assert_eq!(ErrorLimit::new(0, 10_000), None);
+        assert_eq!(ErrorLimit::new(50, 0), None);
+        let limit = ErrorLimit::new(u64::MAX, u64::MAX).unwrap();
+        let mut breaker = ErrorBudget::default();
+        assert_eq!(breaker.count(limit, u64::MAX), ErrorVerdict::Tell);
+        assert_eq!(breaker.count(limit, 0), ErrorVerdict::Tell);
+    }
+
+    #[test]
+    fn only_what_the_peer_could_have_known_counts() {
+        for code in [
+            ErrorCode::InvalidMessage,
+            ErrorCode::TopicForbidden,
+            ErrorCode::MessageTooLarge,
+            ErrorCode::InvalidSubscription,
+            ErrorCode::InvalidAction,
+            ErrorCode::LimitExceeded,
+        ] {
+            assert!(counts(code), "{code:?}");
+        }
+        for code in [
+            ErrorCode::RateLimited,
+            ErrorCode::MessageGap,
+            ErrorCode::QueueFull,
+            ErrorCode::HandlerError,
+            ErrorCode::Timeout,
+            ErrorCode::ServerError,
+        ] {
+            assert!(!counts(code), "{code:?}");
+        }
+    }
+
+    proptest! {
+        /// As many as allowed in each window never open it, more than twice as many in one always do.
+        #[test]
+        fn the_bounds_hold(
+            errors_max in 1u64..20,
+            window_ms in 1u64..500,
+            waits_ms in proptest::collection::vec(0u64..60, 1..200),
+        ) {
+            let limit = ErrorLimit::new(errors_max, window_ms).unwrap();
+            let times_ms: Vec<u64> = waits_ms
+                .iter()
+                .scan(0, |now_ms, wait_ms| { *now_ms += wait_ms; Some(*now_ms) })
+                .collect();
+            // Errors in the window that ends with each.
+            let most = (0..times_ms.len())
+                .map(|last| {
+                    let inside = |time_ms: &&u64| **time_ms + window_ms > times_ms[last];
+                    times_ms[..=last].iter().filter(inside).count() as u64
+                })
+                .max()
+                .unwrap_or(0);
+            let opened = told(limit, times_ms.iter().copied()).is_some();
+            if most <= errors_max {
+                prop_assert!(!opened);
+            }
+            if most > 2 * errors_max {
+                prop_assert!(opened);
+            }
+        }
+    }
+}

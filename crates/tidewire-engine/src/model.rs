@@ -1,0 +1,244 @@
+//! The engine's vocabulary: connections, messages, positions and the health of shards.
+
+use serde::Serialize;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tidewire_net::{ConnectionId, Heartbeat, Pulse, Waker};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::{check_value, epoch_text, parse_epoch};
+use tidewire_wire::session::GapRange;
+
+pub(crate) mod calls;
+pub(crate) mod queries;
+
+/// Names a connection of a server, for as long as it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionKey {
+    pub(crate) shard: u32,
+    pub(crate) id: ConnectionId,
+}
+
+/// Who connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Names the connection in every later call.
+    pub connection: ConnectionKey,
+    /// The `sub` claim of the token; `None` without authentication.
+    pub user: Option<String>,
+    /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the client that it
+    /// forwards; then the port is 0 if the proxy does not tell it.
+    pub address: Option<std::net::SocketAddr>,
+}
+
+/// A message as it was received. Compressed ones are given inflated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// How the bytes are to be read.
+    pub encoding: Encoding,
+    /// The message. JSON messages of version 1 are known to be UTF-8 and to be an object with a type,
+    /// not to be valid JSON throughout, nor to be nested less deep than any limit: a parser has to see
+    /// to that itself.
+    pub bytes: &'a [u8],
+}
+
+/// How the bytes of a message are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// UTF-8 text; in version 1, JSON.
+    Text,
+    /// Bytes without a meaning to the engine; only without version 1.
+    Binary,
+    /// MessagePack, without the prefix that marks it in a frame.
+    MessagePack,
+}
+
+/// A message to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outgoing {
+    /// Text, sent as it is.
+    Text(Arc<str>),
+    /// Bytes, sent as they are.
+    Binary(Arc<[u8]>),
+}
+
+/// Why a session is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The peer closed, with this code if it gave one.
+    ByPeer(Option<CloseCode>),
+    /// This side closed, with this code.
+    ByUs(CloseCode),
+    /// The connection broke without a closing handshake.
+    Lost,
+}
+
+/// The place of a publication in its topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Position {
+    /// Which life of the topic: offsets of different epochs cannot be compared.
+    pub epoch: u32,
+    /// The publication's number in this epoch, from 1. As the position of a topic it is the newest one's; 0
+    /// means that nothing was published yet.
+    pub offset: u64,
+}
+
+/// Why something could not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The shard has not caught up; try again.
+    #[error("the server has not caught up with what was sent before")]
+    Busy,
+    /// The server has stopped.
+    #[error("the server has stopped")]
+    Stopped,
+}
+
+/// Wakes one shard, so that it asks its application again whether it is ready.
+#[derive(Debug, Clone)]
+pub struct ShardWaker(pub(crate) Waker);
+
+/// How a shard is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum ShardHealth {
+    /// It waits for something to do, or has not been in one turn of its loop for too long.
+    Healthy,
+    /// It has been in one turn of its loop for longer than
+    /// [`shard_stall_ms`](crate::Limits::shard_stall_ms): the application blocks it, most likely.
+    Stuck {
+        /// For how long, in milliseconds.
+        turn_ms: u64,
+    },
+    /// Its loop has ended, because the server stops or has failed.
+    Ended,
+}
+
+/// Why a server has ended by itself: a fault of the engine or of the operating system.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("shard {shard} has failed: {reason}")]
+pub struct ServerFailure {
+    /// The shard, from 0.
+    pub shard: usize,
+    /// What the panic or the operating system says.
+    pub reason: String,
+}
+
+impl ShardWaker {
+    /// Wakes the shard.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// A key as text: the shard and a number, `3-4294967297`.
+impl fmt::Display for ConnectionKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{}", self.shard, self.id.to_u64())
+    }
+}
+
+/// A text that is no [`ConnectionKey`]: the caller's fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a connection is written as two numbers with a hyphen, such as 0-4294967297")]
+pub struct InvalidConnectionKey;
+
+impl FromStr for ConnectionKey {
+    type Err = InvalidConnectionKey;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (shard, number) = text.split_once('-').ok_or(InvalidConnectionKey)?;
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(shard) || !is_number(number) {
+            return Err(InvalidConnectionKey);
+        }
+        let shard = shard.parse().map_err(|_| InvalidConnectionKey)?;
+        let number = number.parse().map_err(|_| InvalidConnectionKey)?;
+        Ok(Self {
+            shard,
+            id: ConnectionId::from_u64(number),
+        })
+    }
+}
+
+impl Serialize for ConnectionKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Position {
+    /// The epoch as it is written on the wire: eight hexadecimal digits.
+    pub fn epoch_hex(self) -> String {
+        epoch_text(self.epoch)
+    }
+
+    /// This place alone, as a gap names it.
+    pub(crate) fn as_range(self) -> GapRange {
+        GapRange {
+            epoch: self.epoch,
+            from: self.offset,
+            to: self.offset,
+        }
+    }
+
+    /// Reads an epoch of exactly eight hexadecimal digits in lower case; `None` for anything else.
+    pub fn parse_epoch(text: &str) -> Option<u32> {
+        let is_as_written = !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        parse_epoch(text).filter(|_| is_as_written)
+    }
+}
+
+impl ShardHealth {
+    pub(crate) fn of(heartbeat: &Heartbeat, stall_ms: u64) -> Self {
+        match heartbeat.pulse() {
+            Pulse::InTurn(long) if long > Duration::from_millis(stall_ms) => Self::Stuck {
+                turn_ms: long.as_millis() as u64,
+            },
+            Pulse::Waiting | Pulse::InTurn(_) => Self::Healthy,
+            Pulse::Ended => Self::Ended,
+        }
+    }
+}
+
+/// Whether a text is JSON that a client can read as part of a message.
+pub(crate) fn is_payload(json: &str) -> bool {
+    check_value(json, LEVELS_AROUND).is_ok()
+}
+
+/// Levels around a payload: the envelope's and those of a batch around it.
+const LEVELS_AROUND: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_is_written() {
+        let key = ConnectionKey {
+            shard: 63,
+            id: ConnectionId::from_u64(u64::MAX),
+        };
+        assert_eq!(key.to_string(), "63-18446744073709551615");
+        assert_eq!(key.to_string().parse(), Ok(key));
+        for text in [
+            "",
+            "-",
+            "1-",
+            "-1",
+            "1",
+            "1-2-3",
+            "+1-2",
+            "1-+2",
+            "1- 2",
+            "4294967296-1",
+        ] {
+            assert_eq!(
+                text.parse::<ConnectionKey>(),
+                Err(InvalidConnectionKey),
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Calls: what one side asks the other, and why a call fails.
+
+use crate::model::is_payload;
+use std::time::Duration;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
+
+/// What a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// What it is about: 1 to 128 bytes, the application's words.
+    pub t: &'a str,
+    /// One JSON value, checked; `null` if the client gave none.
+    pub payload: &'a str,
+    /// How long an answer is waited for, in milliseconds: what the client asked for, and at most
+    /// [`call_timeout_ms`](crate::Limits::call_timeout_ms).
+    pub timeout_ms: u64,
+}
+
+/// A call to a client.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidewire_engine::NewCall;
+///
+/// let call = NewCall::new("confirm", r#"{"order":17}"#).with_timeout(Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewCall {
+    pub(crate) t: String,
+    pub(crate) payload: String,
+    pub(crate) timeout: Duration,
+}
+
+/// Why a call to a client has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallFailure {
+    /// There is no such connection, or it ended before the answer came. Whether the client did what was asked is not
+    /// known.
+    #[error("the connection is gone")]
+    Closed,
+    /// The client did not answer in time. Whether it did what was asked is not known.
+    #[error("the client did not answer in time")]
+    TimedOut,
+    /// The client answered with an error.
+    #[error("the client refused: {}: {}", .0.code, .0.message)]
+    Refused(CallError),
+    /// The client's hello did not say that it takes calls.
+    #[error("the client takes no calls")]
+    Unsupported,
+    /// The shard has not caught up, or the connection has as many open calls as it may; try again.
+    #[error("the server or the connection has no room for another call now")]
+    Busy,
+    /// The server has stopped.
+    #[error("the server has stopped")]
+    Stopped,
+    /// The caller's fault: nothing was sent.
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+impl NewCall {
+    /// A call of type `t`, 1 to 128 bytes, whose payload is this JSON text. Both are checked when it is sent. It has
+    /// 10 seconds.
+    #[must_use]
+    pub fn new(t: impl Into<String>, payload: impl Into<String>) -> Self {
+        Self {
+            t: t.into(),
+            payload: payload.into(),
+            timeout: TIMEOUT_DEFAULT,
+        }
+    }
+
+    /// How long the answer is waited for, once the shard has taken the call. At most a day, to which more is lowered.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), CallFailure> {
+        if self.t.is_empty() || self.t.len() > TYPE_BYTES_MAX {
+            Err(CallFailure::Invalid(
+                "the type of a call has 1 to 128 bytes",
+            ))
+        } else if !is_payload(&self.payload) {
+            Err(CallFailure::Invalid(
+                "the payload of a call is not JSON, or is nested deeper than 61 levels",
+            ))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// One of the protocol's own errors.
+pub(crate) fn call_error(code: ErrorCode, message: impl Into<String>) -> CallError {
+    CallError {
+        code: code.as_str().to_owned(),
+        message: message.into(),
+    }
+}
+
+/// What a call to a client has unless it says otherwise.
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
+/// The longest that any call is kept.
+pub(crate) const TIMEOUT_MAX: Duration = Duration::from_secs(24 * 60 * 60);

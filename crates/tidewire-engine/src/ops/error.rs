@@ -1,0 +1,113 @@
+//! Errors of the HTTP API, and the responses that report them.
+
+use crate::model::SendError;
+use crate::ops::request::Response;
+use crate::topics::error::{ManageError, PublishError};
+use serde_json::json;
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub(crate) status: u16,
+    code: &'static str,
+    message: String,
+    /// Methods that the path takes, with status 405.
+    pub(crate) allow: Option<String>,
+}
+
+/// How an office answers.
+pub(crate) type ApiResult = Result<Response, ApiError>;
+
+impl ApiError {
+    pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+            allow: None,
+        }
+    }
+
+    /// The request does not say what it should.
+    pub(crate) fn bad(message: impl Into<String>) -> Self {
+        Self::new(400, "invalid_request", message)
+    }
+
+    pub(crate) fn method(allow: String) -> Self {
+        Self {
+            allow: Some(allow),
+            ..Self::new(
+                405,
+                "method_not_allowed",
+                "this path does not take this method",
+            )
+        }
+    }
+
+    pub(crate) fn too_large() -> Self {
+        let message = format!("the body is longer than {BODY_BYTES_MAX} bytes");
+        Self::new(413, "too_large", message)
+    }
+
+    pub(crate) fn unknown_connection(text: &str) -> Self {
+        Self::new(
+            404,
+            "unknown_connection",
+            format!("there is no connection {text}"),
+        )
+    }
+
+    /// As one of several results.
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        json!({ "code": self.code, "message": self.message })
+    }
+
+    pub(crate) fn response(&self) -> Response {
+        let body = format!("{}\n", json!({ "error": self.to_json() }));
+        let response = Response::json(self.status, body);
+        match (self.status, &self.allow) {
+            (401, _) => response.with("WWW-Authenticate", "Bearer"),
+            (405, Some(allow)) => response.with("Allow", allow.clone()),
+            (503, _) => response.with("Retry-After", "1"),
+            _ => response,
+        }
+    }
+}
+
+impl From<SendError> for ApiError {
+    fn from(error: SendError) -> Self {
+        let code = match error {
+            SendError::Busy => "busy",
+            SendError::Stopped => "stopped",
+        };
+        Self::new(503, code, error.to_string())
+    }
+}
+
+impl From<PublishError> for ApiError {
+    fn from(error: PublishError) -> Self {
+        let (status, code) = match error {
+            PublishError::Topic(_) => (400, "invalid_topic"),
+            PublishError::Type => (400, "invalid_type"),
+            PublishError::Payload => (400, "invalid_payload"),
+            PublishError::TooLarge { .. } => (413, "too_large"),
+            PublishError::Busy => (503, "busy"),
+            PublishError::Stopped => (503, "stopped"),
+        };
+        Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<ManageError> for ApiError {
+    fn from(error: ManageError) -> Self {
+        match error {
+            ManageError::Topic(problem) => Self::new(400, "invalid_topic", problem.to_string()),
+            ManageError::Access(problem) => Self::new(400, "invalid_rules", problem.to_string()),
+            ManageError::Limit(words) => Self::new(409, "limit", words),
+            ManageError::Send(error) => error.into(),
+        }
+    }
+}
+
+/// The longest body, in bytes.
+pub(crate) const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;

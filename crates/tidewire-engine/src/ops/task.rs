@@ -1,0 +1,195 @@
+//! Tasks of the operations listener: requests that ask the shards or carry a body.
+
+use crate::auth::api_key::ApiKey;
+use crate::handle::Handle;
+use crate::model::ConnectionKey;
+use crate::model::queries::{ConnectionInfo, TopicInfo};
+use crate::ops::error::{ApiError, ApiResult};
+use crate::ops::request::{Response, percent_decoded};
+use crate::ops::source::OpsSource;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A request that was read whole and that may be answered.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) answer: fn(&TaskContext, &Task) -> ApiResult,
+    /// What stands in the path for a name, decoded.
+    pub(crate) name: String,
+    pub(crate) query: String,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What answers need.
+pub(crate) struct TaskContext {
+    pub(crate) source: Arc<dyn OpsSource>,
+    pub(crate) handle: Handle,
+    /// Without it the API is off.
+    pub(crate) key: Option<ApiKey>,
+    busiest: Mutex<Option<Busiest>>,
+}
+
+/// The busiest topics, as they were asked for last.
+#[derive(Debug, Clone)]
+struct Busiest {
+    topics: Arc<[TopicInfo]>,
+    /// When they may be asked for again.
+    until: Instant,
+}
+
+impl TaskContext {
+    pub(crate) fn new(source: Arc<dyn OpsSource>, handle: Handle, key: Option<ApiKey>) -> Self {
+        Self {
+            source,
+            handle,
+            key,
+            busiest: Mutex::new(None),
+        }
+    }
+
+    /// The topics with the most publications a second; asked for once a second at most, however many want to know.
+    pub(crate) fn busiest_topics(&self) -> Arc<[TopicInfo]> {
+        let mut busiest = self.busiest.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*busiest
+            && Instant::now() < known.until
+        {
+            return Arc::clone(&known.topics);
+        }
+        let asked = Instant::now();
+        let (topics, pause) = match self.handle.busiest_topics(BUSIEST_TOPICS) {
+            Ok(topics) => (Arc::from(topics), ASK_INTERVAL),
+            // Shards that have no time are not asked again at once.
+            Err(_) => (Arc::default(), ASK_INTERVAL * 5),
+        };
+        *busiest = Some(Busiest {
+            topics: Arc::clone(&topics),
+            until: asked + pause,
+        });
+        topics
+    }
+
+    pub(crate) fn slowest_connections(&self, limit: usize) -> Vec<ConnectionInfo> {
+        self.handle.slowest_connections(limit).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for TaskContext {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("TaskContext")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Topics that `/stats` names.
+pub(crate) const BUSIEST_TOPICS: usize = 20;
+
+/// How often the shards are asked for their busiest topics.
+pub(crate) const ASK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The parameters behind the question mark.
+pub(crate) struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads them; those that are not `known`, or come twice, are a mistake.
+    pub(crate) fn parse(query: &str, known: &[&str]) -> Result<Self, ApiError> {
+        let mut found: Vec<(String, String)> = Vec::new();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let decoded = percent_decoded(name, true).zip(percent_decoded(value, true));
+            let (name, value) = decoded.ok_or_else(|| {
+                ApiError::bad("the query has a percent sign that stands for nothing")
+            })?;
+            if !known.contains(&name.as_str()) {
+                let known = known.join(", ");
+                return Err(ApiError::bad(format!(
+                    "the parameter {name} is not one of: {known}"
+                )));
+            }
+            if found.iter().any(|(other, _)| *other == name) {
+                return Err(ApiError::bad(format!(
+                    "the parameter {name} is given twice"
+                )));
+            }
+            found.push((name, value));
+        }
+        Ok(Self(found))
+    }
+
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        let pair = self.0.iter().find(|(known, _)| known == name)?;
+        Some(&pair.1)
+    }
+
+    /// A number up to `max`, `default` if it is missing.
+    pub(crate) fn number(&self, name: &str, default: usize, max: usize) -> Result<usize, ApiError> {
+        match self.text(name).map(str::parse) {
+            None => Ok(default),
+            Some(Ok(number)) if number <= max => Ok(number),
+            Some(_) => Err(ApiError::bad(format!(
+                "{name} has to be a number up to {max}"
+            ))),
+        }
+    }
+
+    /// How many items are wanted: 1 to 1,000, by default 100.
+    pub(crate) fn limit(&self) -> Result<usize, ApiError> {
+        match self.number("limit", LIMIT, LIMIT_MAX)? {
+            0 => Err(ApiError::bad("limit has to be at least 1")),
+            limit => Ok(limit),
+        }
+    }
+}
+
+/// An answer with status 200.
+pub(crate) fn ok(value: &impl Serialize) -> ApiResult {
+    match serde_json::to_string(value) {
+        Ok(mut json) => {
+            json.push('\n');
+            Ok(Response::json(200, json))
+        }
+        Err(error) => Err(ApiError::new(500, "internal", error.to_string())),
+    }
+}
+
+/// Reads the body of a request.
+pub(crate) fn body_of<T: DeserializeOwned>(task: &Task) -> Result<T, ApiError> {
+    serde_json::from_slice(&task.body).map_err(|error| {
+        let code = match error.classify() {
+            serde_json::error::Category::Data => "invalid_request",
+            _ => "invalid_json",
+        };
+        ApiError::new(400, code, format!("the body: {error}"))
+    })
+}
+
+/// The connection of a text: its key, or the UUID that its client knows.
+pub(crate) fn connection_of(context: &TaskContext, text: &str) -> Result<ConnectionKey, ApiError> {
+    if let Ok(key) = text.parse() {
+        return Ok(key);
+    }
+    context
+        .handle
+        .find_connection(text)?
+        .ok_or_else(|| ApiError::unknown_connection(text))
+}
+
+/// Items of a list, unless more or fewer are asked for.
+pub(crate) const LIMIT: usize = 100;
+
+/// The most items of a list, of topics in one request and of publications in a batch.
+pub(crate) const LIMIT_MAX: usize = 1_000;
+
+/// What is done about a request.
+pub(crate) enum Plan {
+    /// It is answered at once.
+    Answer(Response),
+    /// It is answered by the office.
+    Ask(Task),
+    /// It is answered by the office once its body, so many bytes, has come.
+    Read(Task, usize),
+}

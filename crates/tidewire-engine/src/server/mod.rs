@@ -1,0 +1,399 @@
+//! The running server: its threads, and the handle that other threads use.
+
+mod threads;
+
+use crate::auth::{AuthConfigError, Verifier};
+use crate::config::{Config, Encryption, Protocol};
+use crate::counters::Snapshot;
+use crate::handle::Handle;
+use crate::limits::drain::span_ms;
+use crate::model::{ShardHealth, ShardWaker};
+use crate::ops::{Ops, OpsSource, TopicsUsage};
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use crate::state::core::Core;
+use crate::state::shared::{Keys, Shared};
+use crate::state::signatures::Signatures;
+use crate::topics::access::InvalidRules;
+use crate::topics::broker::MemoryBroker;
+use crate::topics::config::RuleSet;
+use crate::topics::hub::{Hub, SHARDS_MAX};
+use crate::topics::name::InvalidTopic;
+use crate::topics::outlet::Outlet;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tidewire_net::{Shard, ShardConfig, bind, tls};
+use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
+use tidewire_wire::secure::{IdentityKey, SigningKeyError};
+
+/// A running server. Dropping it stops it without a drain.
+#[derive(Debug)]
+pub struct Server {
+    handle: Handle,
+    threads: Vec<JoinHandle<()>>,
+    ops: Option<Ops>,
+    address: SocketAddr,
+}
+
+/// Why a server could not start. The caller's fault, but for [`StartError::System`].
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is in use, not of this machine, or not permitted.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Where the server should have listened.
+        address: SocketAddr,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A key or another part of the authentication cannot be used.
+    #[error(transparent)]
+    Auth(#[from] AuthConfigError),
+    /// The TLS certificate or key cannot be used.
+    #[error(transparent)]
+    Tls(#[from] tls::TlsError),
+    /// The identity key cannot be used.
+    #[error("the identity key {path}: {reason}")]
+    IdentityKey {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key that checks signatures cannot be used.
+    #[error("the key of signatures: {0}")]
+    SignatureKey(#[from] SigningKeyError),
+    /// A limit that makes no sense.
+    #[error("{name} must be at least {minimum}")]
+    Limit {
+        /// The field of the configuration.
+        name: &'static str,
+        /// Its smallest value.
+        minimum: u64,
+    },
+    /// Options that have no effect, or none that was meant.
+    #[error("{0}")]
+    Useless(&'static str),
+    /// A rule of access cannot be used.
+    #[error("the access to topics: {0}")]
+    Access(#[from] InvalidRules),
+    /// A rule of topics has a pattern that is none.
+    #[error("the topic rule {pattern}: {problem}")]
+    TopicRule {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        problem: InvalidTopic,
+    },
+    /// The operating system has no thread or event queue left.
+    #[error("the operating system cannot start the server: {0}")]
+    System(#[from] io::Error),
+}
+
+impl Server {
+    /// Starts a server; `application` makes the application of each shard, given the shard's number.
+    ///
+    /// # Errors
+    /// [`StartError`], before anything was accepted.
+    pub fn start<A: Application>(
+        config: Config,
+        application: impl FnMut(usize) -> A,
+    ) -> Result<Self, StartError> {
+        let tls = match &config.tls {
+            Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
+            None => None,
+        };
+        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng())?;
+        let config = &handle.shared.config;
+        let address = config.listen;
+        let listeners = bind(address, config.shards, BACKLOG)
+            .map_err(|source| StartError::Listen { address, source })?;
+        let address = listeners[0].local_addr()?;
+        for (shard, listener) in shards.iter_mut().zip(listeners) {
+            shard.listen(listener, tls.clone())?;
+        }
+        let ops = start_ops(&handle)?;
+        // From here on an early return stops the shards that run.
+        let mut server = Self {
+            handle,
+            threads: Vec::new(),
+            ops,
+            address,
+        };
+        for (index, shard) in shards.into_iter().enumerate() {
+            let thread = threads::spawn(index, shard, server.handle())?;
+            server.threads.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Where clients connect, with the port that was taken.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the operations listener answers, if there is one.
+    #[must_use]
+    pub fn ops_address(&self) -> Option<SocketAddr> {
+        self.ops.as_ref().map(Ops::local_address)
+    }
+
+    /// The handle for other threads.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Turns newcomers away with HTTP 503, tells every session when to come back and closes it with code 4300,
+    /// waits at most `timeout` until all have gone, and stops. Returns how many sessions were left. Many are closed
+    /// over the first half of `timeout`, or at the rate of [`Drain`](crate::Drain).
+    pub fn drain(self, timeout: Duration) -> usize {
+        let deadline = Instant::now() + timeout;
+        let span_ms = span_ms(timeout);
+        let shared = &self.handle.shared;
+        shared.drain_span_ms.store(span_ms, Ordering::Release);
+        self.handle.start_drain();
+        while self.handle.connections() > 0 && Instant::now() < deadline {
+            std::thread::sleep(DRAIN_POLL);
+        }
+        let left = self.handle.connections();
+        tracing::info!(left, "the drain is over");
+        drop(self);
+        left
+    }
+
+    /// Stops at once: connections are ended without a closing handshake.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        threads::stop(&self.handle, std::mem::take(&mut self.threads));
+        if let Some(ops) = self.ops.take() {
+            ops.stop();
+        }
+    }
+}
+
+impl OpsSource for Shared {
+    fn is_ready(&self) -> bool {
+        self.is_ready()
+    }
+
+    fn shard_health(&self) -> Vec<ShardHealth> {
+        self.shard_health()
+    }
+
+    fn shards(&self) -> Vec<Snapshot> {
+        self.snapshots()
+    }
+
+    fn uptime_s(&self) -> f64 {
+        self.uptime_s()
+    }
+
+    fn started_unix_ms(&self) -> u64 {
+        self.started_unix_ms
+    }
+
+    fn topics_usage(&self) -> TopicsUsage {
+        let usage = self.hub.usage();
+        let outlets = self.hub.outlets.iter();
+        let backlog_bytes: usize = outlets.map(Outlet::bytes).sum();
+        TopicsUsage {
+            history_bytes: usage.history_bytes as u64,
+            history_topics: usage.history_topics as u64,
+            histories_evicted: usage.histories_evicted,
+            presence_topics: usage.presence_topics as u64,
+            publication_backlog_bytes: backlog_bytes as u64,
+            subscription_bytes: self.accounts.total() as u64,
+        }
+    }
+}
+
+/// The shards of a server, before they run.
+type Shards<A> = Vec<Shard<EngineShard<A>>>;
+
+/// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each shard draws.
+pub(crate) fn assemble<A: Application>(
+    mut config: Config,
+    mut application: impl FnMut(usize) -> A,
+    random: impl Fn(usize) -> StdRng,
+) -> Result<(Shards<A>, Handle), StartError> {
+    check(&config)?;
+    let limits = &mut config.limits;
+    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
+    // Reading has to pause before the outbox is full.
+    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+    let keys = Keys::new(&config)?;
+    let hub = new_hub(&config)?;
+    let shared = Arc::new(Shared::new(config, keys, hub));
+    let mut mailboxes = Vec::new();
+    let mut shards = Vec::new();
+    for index in 0..shared.config.shards {
+        let core = Core::new(index, &shared, random(index));
+        let shard_config = ShardConfig {
+            outbox_bytes_max: shared.config.limits.outbox_bytes_max,
+            outboxes_bytes_max: shared.config.limits.outboxes_bytes_max / shared.config.shards,
+            receive_buffer_bytes_max: shared.config.limits.receive_buffer_bytes_max,
+            receive_buffers_bytes_max: shared.config.limits.receive_buffers_bytes_max
+                / shared.config.shards,
+            ..ShardConfig::default()
+        };
+        let handler = EngineShard::new(core, application(index));
+        let (mut shard, mailbox) = Shard::new(&shard_config, handler)?;
+        shard
+            .handler_mut()
+            .app
+            .on_start(ShardWaker(mailbox.waker()));
+        shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
+        shard.handler_mut().core.calls.connect(mailbox.waker());
+        mailboxes.push(mailbox);
+        shards.push(shard);
+    }
+    let handle = Handle {
+        shared,
+        mailboxes: mailboxes.into(),
+    };
+    Ok((shards, handle))
+}
+
+impl Keys {
+    fn new(config: &Config) -> Result<Self, StartError> {
+        Ok(Self {
+            verifier: config.auth.as_ref().map(Verifier::new).transpose()?,
+            identity: read_identity(config.identity_key.as_deref())?,
+            signatures: config.signing.as_ref().map(Signatures::new).transpose()?,
+        })
+    }
+}
+
+fn read_identity(path: Option<&Path>) -> Result<Option<IdentityKey>, StartError> {
+    let Some(path) = path else { return Ok(None) };
+    let unusable = |reason: String| StartError::IdentityKey {
+        path: path.to_owned(),
+        reason,
+    };
+    let pem = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+    let pem = zeroize::Zeroizing::new(pem);
+    let key = IdentityKey::from_pkcs8_pem(&pem).map_err(|error| unusable(error.to_string()))?;
+    Ok(Some(key))
+}
+
+fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
+    let shared = &handle.shared;
+    let Some(address) = shared.config.ops_listen else {
+        return Ok(None);
+    };
+    let source = Arc::clone(shared) as Arc<dyn OpsSource>;
+    let key = shared.config.ops_api_key.clone();
+    let hosts = shared.config.hosts.clone();
+    Ops::start_for(address, source, handle.clone(), key, hosts)
+        .map(Some)
+        .map_err(|source| StartError::Listen { address, source })
+}
+
+fn new_hub(config: &Config) -> Result<Hub, StartError> {
+    let topics = &config.topics;
+    topics.access.check()?;
+    let rules = RuleSet::new(&topics.rules)
+        .map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
+    let limits = topics.limits.clone();
+    let broker = MemoryBroker::new(limits.history_bytes_max, limits.history_topics_max);
+    let stall_ms = config.limits.shard_stall_ms;
+    Ok(Hub::new(
+        config.shards,
+        rules,
+        limits,
+        stall_ms,
+        Box::new(broker),
+    ))
+}
+
+/// A request head has to fit into a shard's read buffer with room to spare.
+fn request_head_bytes_cap() -> usize {
+    ShardConfig::default().read_buffer_bytes / 4
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    let limits = &config.limits;
+    let minimums = [
+        ("shards", config.shards as u64, 1),
+        ("handshakes_max", limits.handshakes_max as u64, 1),
+        (
+            "handshakes_per_address_max",
+            limits.handshakes_per_address_max as u64,
+            1,
+        ),
+        (
+            "handshakes_parked_max",
+            limits.handshakes_parked_max as u64,
+            1,
+        ),
+        ("connections_max", limits.connections_max as u64, 1),
+        ("message_bytes_max", limits.message_bytes_max as u64, 125),
+        (
+            "request_head_bytes_max",
+            limits.request_head_bytes_max as u64,
+            512,
+        ),
+        (
+            "outbox_bytes_max",
+            limits.outbox_bytes_max as u64,
+            64 * 1024,
+        ),
+        ("ping_interval_ms", limits.ping_interval_ms, 1),
+        ("idle_timeout_ms", limits.idle_timeout_ms, 1),
+        ("handshake_timeout_ms", limits.handshake_timeout_ms, 1),
+        ("call_timeout_ms", limits.call_timeout_ms, 1),
+        ("shard_stall_ms", limits.shard_stall_ms, 1),
+    ];
+    if let Some((name, _, minimum)) = minimums
+        .into_iter()
+        .find(|(_, value, minimum)| value < minimum)
+    {
+        return Err(StartError::Limit { name, minimum });
+    }
+    if config.shards > SHARDS_MAX {
+        return Err(StartError::Useless("shards is at most 64"));
+    }
+    if !(WINDOW_BITS_MIN..=WINDOW_BITS_MAX).contains(&config.compression.window_bits) {
+        return Err(StartError::Useless("window_bits is 9 to 15"));
+    }
+    let is_secured = config.encryption != Encryption::Off || config.signing.is_some();
+    if config.protocol == Protocol::Raw && is_secured {
+        return Err(StartError::Useless(
+            "encryption and signatures are version 1's: plain messages have none",
+        ));
+    }
+    Ok(())
+}
+
+/// Connections that the kernel may keep until they are accepted, at each shard.
+const BACKLOG: i32 = 4096;
+
+/// How often a drain looks whether all have gone.
+const DRAIN_POLL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_without_sense_is_named() {
+        let mut config = Config::default();
+        config.limits.handshakes_max = 0;
+        let error = Server::start(config, |_| crate::apps::Sink).unwrap_err();
+        assert_eq!(error.to_string(), "handshakes_max must be at least 1");
+    }
+}

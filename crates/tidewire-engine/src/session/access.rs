@@ -1,0 +1,145 @@
+//! Subscriptions and access rules that the application changes for a session.
+
+use crate::limits::work::cost;
+use crate::session::Session;
+use crate::session::context::Context;
+use crate::state::connection::ConnectionState;
+use crate::state::jobs::{Job, Recheck, SubscriptionAnswer};
+use crate::state::topics::Wanted;
+use crate::topics::access::{Access, AccessRules};
+use crate::topics::error::ManageError;
+use crate::topics::name::check_topic_or_pattern;
+use std::sync::Arc;
+use tidewire_wire::session::{Action, Reply};
+
+impl Context<'_> {
+    /// Subscribes the session of this call to a topic or pattern, whatever its access rules say. The client is told
+    /// by a `subscription_update`.
+    ///
+    /// # Errors
+    /// [`ManageError`]; nothing was changed.
+    pub fn subscribe(&mut self, topic: &str) -> Result<(), ManageError> {
+        check_topic_or_pattern(topic)?;
+        self.session
+            .subscribe_for(&topic.into())
+            .map_err(ManageError::Limit)
+    }
+
+    /// Gives the session of this call access rules of its own, in place of those of the server and of its token. Every
+    /// right is checked anew: subscriptions of the client that the new rules do not allow end, and the client gets a
+    /// `subscription_update` about them. Those that the application has made for it stay. A new token of the session
+    /// changes nothing of these rules.
+    ///
+    /// ```
+    /// use tidewire_engine::{AccessRules, Application, Context, Message, Peer, Rules};
+    ///
+    /// struct Guests;
+    ///
+    /// impl Application for Guests {
+    ///     fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+    ///         if peer.user.as_deref() == Some("guest") {
+    ///             let news = Rules { allow: vec!["news.>".into()], deny: Vec::new() };
+    ///             let rules = AccessRules { subscribe: news, ..AccessRules::closed() };
+    ///             context.set_access(rules).expect("rules that can be used");
+    ///         }
+    ///     }
+    ///
+    ///     fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ManageError::Access`]; nothing was changed.
+    pub fn set_access(&mut self, rules: AccessRules) -> Result<(), ManageError> {
+        rules.check()?;
+        self.session.state.access_is_set = true;
+        self.session.set_access(&Arc::new(rules));
+        Ok(())
+    }
+
+    /// Takes the session of this call out of a topic or pattern; whether it was in it. The client is told.
+    pub fn unsubscribe(&mut self, topic: &str) -> bool {
+        self.session.unsubscribe_for(topic)
+    }
+}
+
+impl Session<'_> {
+    /// Gives a session other rights, and has its subscriptions checked against them.
+    pub(crate) fn set_access(&mut self, rules: &Arc<AccessRules>) {
+        self.state.access = Access::bind(rules, self.state.user.as_deref());
+        let Some(topics) = &mut self.state.topics else {
+            return;
+        };
+        topics.published_to = None;
+        let slots = topics.slots.clone().into_iter();
+        let ended = Vec::new();
+        self.state.jobs.push(Job::Recheck(Recheck { slots, ended }));
+    }
+
+    /// Checks one subscription; what is left. At the end the queue groups follow, and the client is told.
+    pub(crate) fn step_recheck(&mut self, mut recheck: Recheck) -> Option<Recheck> {
+        let Some(slot) = recheck.slots.next() else {
+            recheck.ended.extend(self.leave_forbidden_groups());
+            if !recheck.ended.is_empty() {
+                let update = ended(recheck.ended);
+                self.reply(&update);
+            }
+            return None;
+        };
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        let topic = self.core.topics.topic(slot);
+        let topic = topic.filter(|_| self.core.topics.is_member(slot, self.state.key.id));
+        if let Some(name) = topic.map(|topic| Arc::clone(&topic.name))
+            && !self.state.access.may_subscribe(&name)
+            && !self.state.was_granted(&name)
+        {
+            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.leave(&name);
+            recheck.ended.push(name.to_string());
+        }
+        Some(recheck)
+    }
+
+    pub(crate) fn subscribe_for(&mut self, topic: &Arc<str>) -> Result<(), &'static str> {
+        if !self.state.can_subscribe() {
+            return Err("the session has ended or is not encrypted yet");
+        }
+        let mut answer = SubscriptionAnswer::default();
+        let result = self.enter_into(topic, &Wanted::default(), &mut answer);
+        if result.is_ok() {
+            let topics = self.state.topics.get_or_insert_default();
+            topics.granted.insert(Arc::clone(topic));
+        }
+        self.answer_subscription(Action::Subscribe, answer, None);
+        result
+    }
+
+    pub(crate) fn unsubscribe_for(&mut self, topic: &str) -> bool {
+        let was_in = self.leave(topic);
+        if was_in {
+            self.reply(&ended(vec![topic.to_owned()]));
+        }
+        was_in
+    }
+}
+
+impl ConnectionState {
+    /// Whether the application has made this subscription.
+    fn was_granted(&self, name: &str) -> bool {
+        let topics = self.topics.as_ref();
+        topics.is_some_and(|topics| topics.granted.contains(name))
+    }
+}
+
+/// Tells a client that it is subscribed no longer.
+pub(crate) fn ended(topics: Vec<String>) -> Reply {
+    Reply::SubscriptionUpdate {
+        action: Action::Unsubscribe,
+        success_topics: topics,
+        failed_topics: Vec::new(),
+        recovery: Vec::new(),
+        correlation_id: None,
+    }
+}

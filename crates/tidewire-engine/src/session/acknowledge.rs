@@ -1,0 +1,214 @@
+//! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
+
+use crate::session::Session;
+use crate::state::connection::{ConnectionState, Phase};
+use crate::state::producers::OpenProducer;
+use crate::topics::producer::ProducerVerdict;
+use std::sync::Arc;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{EnvelopeError, message_id, message_number};
+use tidewire_wire::format::Format;
+use tidewire_wire::session::{ProducerState, PublishRequest, Reply};
+
+impl Session<'_> {
+    /// Takes a `publish_request`. Of a numbered one the number is taken with it, also if it was refused for good:
+    /// only one that helps to be sent again is to be.
+    pub(crate) fn take_publication(&mut self, format: Format, bytes: &[u8]) {
+        let number = match producer_of(self.state) {
+            Some(_) => message_number(format, bytes),
+            None => Ok(None),
+        };
+        let (number, handle) = match (number, producer_of(self.state)) {
+            (Ok(Some(number)), Some(producer)) => (number, producer.handle),
+            (Ok(_), _) => {
+                self.handle_publish(format, bytes);
+                return;
+            }
+            (Err(error), _) => {
+                self.core.counters.publications_refused.add(1);
+                let error = Reply::error(ErrorCode::InvalidMessage, error.to_string());
+                return self.reply(&error);
+            }
+        };
+        let shared = Arc::clone(&self.core.shared);
+        // Locked until it is published: no other connection may go on as this producer in between.
+        let mut producers = shared.intake.producers();
+        let verdict = producers.verdict(handle, number);
+        if verdict == ProducerVerdict::Take && self.handle_publish(format, bytes) {
+            producers.accept(handle, number);
+        }
+        drop(producers);
+        if let Some(producer) = producer_of(self.state) {
+            producer.note(verdict);
+        }
+        match verdict {
+            ProducerVerdict::Take => {}
+            ProducerVerdict::Repeat => self.answer_repeated(format, bytes),
+            ProducerVerdict::Gap { .. } => self.core.counters.publications_refused.add(1),
+            ProducerVerdict::Superseded => {
+                self.core.counters.publications_refused.add(1);
+                self.end_superseded();
+            }
+        }
+    }
+
+    /// A publication that was taken before, whose answer may have been lost.
+    fn answer_repeated(&mut self, format: Format, bytes: &[u8]) {
+        self.core.counters.publications_repeated.add(1);
+        let mut scratch = Vec::new();
+        if let Ok((request, Some(correlation_id))) =
+            PublishRequest::parse(format, bytes, &mut scratch)
+        {
+            let reply = Reply::PublishResponse {
+                topic: request.topic.into_owned(),
+                duplicate: true,
+                position: None,
+                correlation_id: Some(correlation_id.into_owned()),
+            };
+            self.reply(&reply);
+        }
+    }
+
+    /// Another connection goes on as this one's producer.
+    fn end_superseded(&mut self) {
+        if self.state.phase != Phase::Open {
+            return;
+        }
+        self.core.counters.producers_superseded.add(1);
+        let words = "another connection goes on as this producer";
+        self.reply(&Reply::error(ErrorCode::ProducerSuperseded, words));
+        self.start_close(CloseCode::PRODUCER_SUPERSEDED, words);
+    }
+
+    /// What a hello answers to a client that says which producer it is.
+    pub(crate) fn open_producer(&mut self, id: String) -> Option<ProducerState> {
+        if self.state.phase != Phase::Open {
+            return None;
+        }
+        let shared = &self.core.shared;
+        let user = self.state.user.clone().unwrap_or_default();
+        let opened = shared.intake.producers().open(
+            (&user, self.state.owner),
+            &id.as_str().into(),
+            self.now().unix_ms,
+            shared.hub.random_epoch(),
+        );
+        let Ok(opened) = opened else {
+            // Without a place nothing is told: its messages are taken as those of anybody.
+            self.core.counters.producers_refused.add(1);
+            return None;
+        };
+        self.core.counters.producers_opened.add(1);
+        self.state.intake.get_or_insert_default().producer = Some(OpenProducer {
+            id: id.clone(),
+            epoch: opened.epoch,
+            handle: opened.handle,
+            owes_ack: false,
+            gap: None,
+        });
+        Some(ProducerState {
+            id,
+            epoch: opened.epoch,
+            last: opened.last,
+        })
+    }
+
+    /// The producer of this connection, as a hello after the first is told of it.
+    pub(crate) fn known_producer(&mut self) -> Option<ProducerState> {
+        let producer = producer_of(self.state)?;
+        let last = self.core.shared.intake.producers().last(producer.handle)?;
+        Some(ProducerState {
+            id: producer.id.clone(),
+            epoch: producer.epoch,
+            last,
+        })
+    }
+
+    /// Acknowledges what was taken since the last time, and tells of gaps: once for all that was read at once.
+    #[inline(never)]
+    pub(crate) fn settle_intake(&mut self) {
+        let Some(producer) = producer_of(self.state) else {
+            return;
+        };
+        let gap = producer.gap.take();
+        let owes_ack = std::mem::take(&mut producer.owes_ack) || gap.is_some();
+        if !owes_ack {
+            return;
+        }
+        let last = self.core.shared.intake.producers().last(producer.handle);
+        if let Some(last) = last {
+            self.reply(&Reply::MessageAck { last });
+        }
+        if let Some((missing, refused)) = gap {
+            let error = Reply::Error {
+                code: ErrorCode::MessageGap,
+                message: format!("the message with number {missing} is missing").into(),
+                retry_after_s: None,
+                refused: Some(refused),
+                correlation_id: None,
+            };
+            self.reply(&error);
+        }
+    }
+
+    /// Whether a message is to be taken. If so, it counts as taken.
+    fn judge(&mut self, format: Format, bytes: &[u8]) -> Result<ProducerVerdict, EnvelopeError> {
+        let shared = &self.core.shared.intake;
+        let number = match producer_of(self.state) {
+            Some(_) => message_number(format, bytes)?,
+            None => None,
+        };
+        // Read before the number is taken, since the message may prove to be broken.
+        let id = match &shared.seen {
+            Some(seen) => message_id(format, bytes)?.map(|id| (seen, id)),
+            None => None,
+        };
+        if let (Some(number), Some(producer)) = (number, producer_of(self.state)) {
+            let verdict = shared.producers().accept(producer.handle, number);
+            producer.note(verdict);
+            if verdict != ProducerVerdict::Take {
+                return Ok(verdict);
+            }
+        }
+        match id {
+            Some((seen, id))
+                if !id.is_empty() && !seen.is_new(self.state.owner, scope_of(self.state), &id) =>
+            {
+                Ok(ProducerVerdict::Repeat)
+            }
+            _ => Ok(ProducerVerdict::Take),
+        }
+    }
+
+    /// Whether a message for the application is dispatched: neither a repetition nor behind a gap. A dispatched message
+    /// counts as accepted.
+    #[inline(never)]
+    pub(crate) fn accept_once(&mut self, format: Format, bytes: &[u8]) -> bool {
+        match self.judge(format, bytes) {
+            Ok(ProducerVerdict::Take) => return true,
+            Ok(ProducerVerdict::Repeat) => self.core.counters.messages_repeated.add(1),
+            Ok(ProducerVerdict::Gap { .. }) => self.core.counters.messages_out_of_turn.add(1),
+            Ok(ProducerVerdict::Superseded) => {
+                self.core.counters.messages_out_of_turn.add(1);
+                self.end_superseded();
+            }
+            Err(error) => self.refuse(&error.to_string()),
+        }
+        false
+    }
+}
+
+fn producer_of(state: &mut ConnectionState) -> Option<&mut OpenProducer> {
+    state.intake.as_deref_mut()?.producer.as_mut()
+}
+
+/// Its user, or else the connection alone. No user's name begins as that of a connection does.
+fn scope_of(state: &mut ConnectionState) -> &str {
+    let intake = state.intake.get_or_insert_default();
+    let (user, key) = (&state.user, state.key);
+    intake.scope.get_or_insert_with(|| match user {
+        Some(user) => format!("user {user}").into(),
+        None => format!("connection {key}").into(),
+    })
+}

@@ -1,0 +1,148 @@
+//! What users of the engine implement, and what it gives them to act with.
+
+use crate::model::calls::{Call, call_error};
+use crate::model::queries::SyncRequest;
+use crate::model::{CloseReason, ConnectionKey, Message, Peer, ShardWaker};
+use crate::session::context::Context;
+use crate::state::calls::Responder;
+use std::cell::Cell;
+use tidewire_wire::codes::ErrorCode;
+
+/// The part of a server that is not the protocol. One value per shard, called on the shard's thread, so
+/// that no call may block.
+pub trait Application: Send + 'static {
+    /// The shard starts. `shard` wakes it from other threads.
+    fn on_start(&mut self, shard: ShardWaker) {
+        let _ = shard;
+    }
+
+    /// A session is ready to receive.
+    fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        let (_, _) = (context, peer);
+    }
+
+    /// A message that is not the protocol's own arrived.
+    fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>);
+
+    /// A client asks something and waits for the answer (`call_request`). It is answered by
+    /// [`Context::respond`] at once, or by [`Responder::respond`] later from any thread. Default: `NOT_FOUND`.
+    ///
+    /// ```
+    /// use tidewire_engine::{Application, Call, CallError, Context, Message, Responder};
+    ///
+    /// struct Clock;
+    ///
+    /// impl Application for Clock {
+    ///     fn on_message(&mut self, _: &mut Context<'_>, _: Message<'_>) {}
+    ///
+    ///     fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+    ///         match call.t {
+    ///             "zone" => {
+    ///                 context.respond(&responder, Ok(r#""UTC""#.into()));
+    ///             }
+    ///             // What takes long is done elsewhere.
+    ///             "easter" => {
+    ///                 std::thread::spawn(move || responder.respond(Ok(r#"{"month":4,"day":5}"#.into())));
+    ///             }
+    ///             _ => {
+    ///                 let error = CallError { code: "NO_CLUE".into(), message: call.t.into() };
+    ///                 context.respond(&responder, Err(error));
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    fn on_call(&mut self, context: &mut Context<'_>, call: Call<'_>, responder: Responder) {
+        let words = format!("nothing answers to {}", call.t);
+        context.respond(&responder, Err(call_error(ErrorCode::NotFound, words)));
+    }
+
+    /// A client asks for the state of topics (`sync_request`). Gives whether it is or will be answered with
+    /// snapshots; if not, the client gets `INVALID_ACTION`. Default: what the topics keep, by
+    /// [`Context::send_newest`].
+    fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        context.send_newest(request)
+    }
+
+    /// A session that was announced by [`on_connect`](Self::on_connect) is over.
+    fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        let (_, _) = (connection, reason);
+    }
+
+    /// Whether another message can be taken. While it is `false` the shard reads from no connection, so
+    /// that TCP holds the senders back; up to one read buffer of messages still arrives. Asked before each
+    /// read, and again when the shard is woken.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    /// Once per turn of the event loop, after its messages.
+    fn on_turn(&mut self) {}
+}
+
+/// An application, and whether it is being called.
+#[derive(Debug)]
+pub(crate) struct Marked<A> {
+    application: A,
+    pub(crate) is_called: Cell<bool>,
+}
+
+impl<A: Application> Marked<A> {
+    pub(crate) fn new(application: A) -> Self {
+        Self {
+            application,
+            is_called: Cell::new(false),
+        }
+    }
+
+    #[inline(always)]
+    fn call<T>(&mut self, call: impl FnOnce(&mut A) -> T) -> T {
+        self.is_called.set(true);
+        let result = call(&mut self.application);
+        self.is_called.set(false);
+        result
+    }
+
+    pub(crate) fn on_start(&mut self, shard: ShardWaker) {
+        self.call(|application| application.on_start(shard));
+    }
+
+    pub(crate) fn on_connect(&mut self, context: &mut Context<'_>, peer: &Peer) {
+        self.call(|application| application.on_connect(context, peer));
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_message(&mut self, context: &mut Context<'_>, message: Message<'_>) {
+        self.call(|application| application.on_message(context, message));
+    }
+
+    pub(crate) fn on_call(
+        &mut self,
+        context: &mut Context<'_>,
+        call: Call<'_>,
+        responder: Responder,
+    ) {
+        self.call(|application| application.on_call(context, call, responder));
+    }
+
+    pub(crate) fn on_sync(&mut self, context: &mut Context<'_>, request: &SyncRequest<'_>) -> bool {
+        self.call(|application| application.on_sync(context, request))
+    }
+
+    pub(crate) fn on_close(&mut self, connection: ConnectionKey, reason: CloseReason) {
+        self.call(|application| application.on_close(connection, reason));
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_ready(&self) -> bool {
+        self.is_called.set(true);
+        let is_ready = self.application.is_ready();
+        self.is_called.set(false);
+        is_ready
+    }
+
+    #[inline(always)]
+    pub(crate) fn on_turn(&mut self) {
+        self.call(Application::on_turn);
+    }
+}

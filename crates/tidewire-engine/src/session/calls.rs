@@ -1,0 +1,260 @@
+//! Request and reply: what clients ask the application, and what the application asks clients.
+//!
+//! A call of a client (`call_request`) comes to [`Application::on_call`] with a [`Responder`], which answers it at
+//! once or later, from any thread. A call to a client starts with [`Handle::call`], [`Handle::call_wait`] or
+//! [`Context::call`]. Either has exactly one outcome: an answer, an error, or the end of its time.
+//!
+//! [`Application::on_call`]: crate::Application::on_call
+
+use crate::config::Protocol;
+use crate::model::calls::{Call, CallFailure, NewCall, TIMEOUT_MAX, call_error};
+use crate::session::Session;
+use crate::session::application::Application;
+use crate::session::context::Context;
+use crate::session::inbound::Inbound;
+use crate::state::calls::{
+    CallOutcome, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked,
+};
+use crate::state::connection::Phase;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Call as WireCall, CallError, CallResult, Reply};
+
+impl Context<'_> {
+    /// [`Responder::respond`], and the answer leaves right behind what was sent before, if it is to this connection.
+    pub fn respond(&mut self, responder: &Responder, answer: Result<String, CallError>) -> bool {
+        let call = &*responder.0;
+        let is_here = call.connection == self.session.state.key
+            && Arc::ptr_eq(&call.inbox, self.session.core.calls.inbox());
+        if !is_here {
+            return responder.respond(answer);
+        }
+        let is_first = call.take();
+        if is_first {
+            let id = &call.correlation_id;
+            let answer = checked(answer);
+            self.session.answer_call((id, call.number), answer);
+        }
+        is_first
+    }
+
+    /// Asks the client of this call something. `done` hears the answer, one JSON value, or why there is none: once,
+    /// on the shard's thread, and before this returns if the call cannot be sent. It must not block.
+    pub fn call(
+        &mut self,
+        call: NewCall,
+        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+    ) {
+        let outcome = CallOutcome::new(done, CallFailure::Closed);
+        match call.check() {
+            Ok(()) => self.session.start_call(call, outcome),
+            Err(failure) => outcome.end(Err(failure)),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// `call_response` from a client.
+    pub(crate) fn handle_call_response(&mut self, result: CallResult, id: &str) {
+        let sent = id.parse().ok().and_then(|number: u64| {
+            let sent = self.state.calls.as_mut()?.sent.remove(&number)?;
+            self.core.calls.deadlines.remove(&(sent.due_ms, number));
+            Some(sent)
+        });
+        let Some(sent) = sent else {
+            return self.core.counters.call_responses_unexpected.add(1);
+        };
+        self.core.counters.calls_open.sub(1);
+        self.core.counters.calls_sent_answered.add(1);
+        let outcome = match result {
+            // The message was checked to be UTF-8, whichever its format.
+            Ok(payload) => Ok(String::from_utf8_lossy(&payload).into_owned()),
+            Err(error) => Err(CallFailure::Refused(error)),
+        };
+        sent.outcome.end(outcome);
+    }
+
+    /// Takes note of a call of a client, or gives the reply that refuses it.
+    fn open_call(&mut self, id: String, due_ms: u64) -> Result<Responder, Reply> {
+        let calls = self.state.calls.get_or_insert_default();
+        let id: Arc<str> = id.into();
+        if calls.received.contains_key(&id) {
+            return Err(Reply::Error {
+                code: ErrorCode::InvalidMessage,
+                message: "a call with this cid is open".into(),
+                retry_after_s: None,
+                refused: None,
+                correlation_id: Some(id.to_string()),
+            });
+        }
+        if calls.received.len() >= self.core.shared.config.limits.calls_per_connection_max {
+            let error = call_error(ErrorCode::LimitExceeded, "too many calls are open");
+            return Err(Reply::CallResponse {
+                result: Err(error),
+                correlation_id: id.to_string(),
+            });
+        }
+        let number = self.core.calls.next_number();
+        let call = ReceivedCall { number, due_ms };
+        calls.received.insert(Arc::clone(&id), call);
+        let waiting = OpenCall::Received(self.state.key.id, Arc::clone(&id));
+        self.core.calls.deadlines.insert((due_ms, number), waiting);
+        self.core.counters.calls_received.add(1);
+        self.core.counters.calls_open.add(1);
+        Ok(Responder(Arc::new(PendingAnswer {
+            inbox: Arc::clone(&self.core.calls.inbox),
+            connection: self.state.key,
+            number,
+            correlation_id: id,
+            is_answered: AtomicBool::new(false),
+        })))
+    }
+
+    /// Answers a call of a client, unless it is over.
+    pub(crate) fn answer_call(&mut self, (id, number): (&Arc<str>, u64), result: CallResult) {
+        if !self.end_received(id, number) {
+            return self.core.counters.call_answers_late.add(1);
+        }
+        if self.state.phase != Phase::Open {
+            self.core.counters.calls_abandoned.add(1);
+            return self.core.counters.call_answers_late.add(1);
+        }
+        self.core.counters.calls_answered.add(1);
+        let correlation_id = id.to_string();
+        let reply = Reply::CallResponse {
+            result,
+            correlation_id,
+        };
+        self.reply(&reply);
+    }
+
+    /// Forgets a call of a client; whether it was open.
+    fn end_received(&mut self, id: &Arc<str>, number: u64) -> bool {
+        let Some(calls) = &mut self.state.calls else {
+            return false;
+        };
+        // Another call may have the same id by now.
+        let Some(call) = calls.received.get(id).filter(|call| call.number == number) else {
+            return false;
+        };
+        self.core.calls.deadlines.remove(&(call.due_ms, number));
+        calls.received.remove(id);
+        self.core.counters.calls_open.sub(1);
+        true
+    }
+
+    /// Sends a call to a client.
+    pub(crate) fn start_call(&mut self, call: NewCall, outcome: CallOutcome) {
+        if self.state.phase != Phase::Open || self.state.unannounced.is_some() {
+            return outcome.end(Err(CallFailure::Closed));
+        }
+        let config = &self.core.shared.config;
+        if config.protocol != Protocol::V1 || !self.state.session.client_takes_calls() {
+            return outcome.end(Err(CallFailure::Unsupported));
+        }
+        let calls = self.state.calls.get_or_insert_default();
+        if calls.sent.len() >= config.limits.calls_per_connection_max {
+            return outcome.end(Err(CallFailure::Busy));
+        }
+        let timeout_ms = call.timeout.min(TIMEOUT_MAX).as_millis() as u64;
+        let due_ms = self.io.now().monotonic_ms.saturating_add(timeout_ms);
+        let number = self.core.calls.next_number();
+        calls.sent.insert(number, SentCall { due_ms, outcome });
+        let waiting = OpenCall::Sent(self.state.key.id);
+        self.core.calls.deadlines.insert((due_ms, number), waiting);
+        self.core.counters.calls_sent.add(1);
+        self.core.counters.calls_open.add(1);
+        let reply = Reply::CallRequest {
+            call: WireCall {
+                t: call.t,
+                payload: call.payload.into_bytes(),
+                timeout_ms: Some(timeout_ms),
+            },
+            correlation_id: number.to_string(),
+        };
+        self.reply(&reply);
+    }
+
+    /// Ends all calls of a connection that is gone.
+    pub(crate) fn end_calls(&mut self) {
+        let Some(calls) = self.state.calls.take() else {
+            return;
+        };
+        for call in calls.received.values() {
+            self.core
+                .calls
+                .deadlines
+                .remove(&(call.due_ms, call.number));
+        }
+        let received = calls.received.len() as u64;
+        let sent = calls.sent.len() as u64;
+        self.core.counters.calls_abandoned.add(received);
+        self.core.counters.calls_sent_abandoned.add(sent);
+        self.core.counters.calls_open.sub(received + sent);
+        let failure = if self.core.shared.is_stopped() {
+            CallFailure::Stopped
+        } else {
+            CallFailure::Closed
+        };
+        for (number, call) in calls.sent {
+            self.core.calls.deadlines.remove(&(call.due_ms, number));
+            call.outcome.end(Err(failure.clone()));
+        }
+    }
+
+    pub(crate) fn time_out(&mut self, number: u64, waiting: &OpenCall) {
+        match waiting {
+            OpenCall::Received(_, id) => {
+                if self.end_received(id, number) {
+                    self.core.counters.calls_timed_out.add(1);
+                    let words = "the application did not answer in time";
+                    let reply = Reply::CallResponse {
+                        result: Err(call_error(ErrorCode::Timeout, words)),
+                        correlation_id: id.to_string(),
+                    };
+                    self.reply(&reply);
+                }
+            }
+            OpenCall::Sent(_) => {
+                let calls = self.state.calls.as_mut();
+                if let Some(call) = calls.and_then(|calls| calls.sent.remove(&number)) {
+                    self.core.counters.calls_open.sub(1);
+                    self.core.counters.calls_sent_timed_out.add(1);
+                    call.outcome.end(Err(CallFailure::TimedOut));
+                }
+            }
+        }
+    }
+}
+
+impl<A: Application> Inbound<'_, A> {
+    /// `call_request` from a client.
+    pub(crate) fn handle_call(&mut self, call: &WireCall, id: String) {
+        // An answer could not be sent any more.
+        if self.session.state.phase != Phase::Open {
+            return;
+        }
+        let Ok(payload) = std::str::from_utf8(&call.payload) else {
+            return self.session.refuse("the payload of a call is not UTF-8");
+        };
+        let longest_ms = self.session.core.shared.config.limits.call_timeout_ms;
+        let longest_ms = longest_ms.min(TIMEOUT_MAX.as_millis() as u64);
+        let timeout_ms = call.timeout_ms.unwrap_or(longest_ms).min(longest_ms);
+        let due_ms = self.session.now().monotonic_ms.saturating_add(timeout_ms);
+        let responder = match self.session.open_call(id, due_ms) {
+            Ok(responder) => responder,
+            Err(refusal) => {
+                self.session.core.counters.calls_refused.add(1);
+                return self.session.reply(&refusal);
+            }
+        };
+        let call = Call {
+            t: &call.t,
+            payload,
+            timeout_ms,
+        };
+        let mut context = Context::new(&mut self.session);
+        self.app.on_call(&mut context, call, responder);
+    }
+}

@@ -1,0 +1,31 @@
+//! Delivery of publications to one subscriber.
+
+use crate::session::Session;
+use crate::topics::local::Item;
+use crate::topics::publication::Publication;
+
+impl Session<'_> {
+    /// Sends a publication to a session, if it is for it. One that is expired is told of.
+    pub(crate) fn deliver(&mut self, publication: &Publication) {
+        if publication.exclude == Some(self.state.key) {
+            return;
+        }
+        let unix_ms = self.io.now().unix_ms;
+        if publication.is_expired(unix_ms) {
+            if let Some(gap) = self.core.gap_of_expired(publication, unix_ms) {
+                self.send(gap.payload(self.state.session.format()));
+            }
+            return;
+        }
+        let payload = publication.payload(self.state.session.format());
+        self.core.counters.deliveries.add(1);
+        self.send(payload);
+    }
+
+    /// Whether a publication has not come to a connection by another of its subscriptions. It has from now on.
+    pub(crate) fn is_first_way(&mut self, item: &Item) -> bool {
+        let round = self.core.topics.round.number;
+        let topics = self.state.topics.as_mut();
+        topics.is_some_and(|topics| topics.received.take(round, item.mark))
+    }
+}

@@ -1,0 +1,248 @@
+//! Encrypted connections: the key exchange, what comes in, and when keys change.
+
+use crate::config::Encryption;
+use crate::model::Encoding;
+use crate::session::Session;
+use crate::state::connection::{Phase, Unannounced};
+use crate::state::core::emptied;
+use crate::state::layers::EncryptionLayer;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::{Kind, SystemType, classify_json, classify_msgpack};
+use tidewire_wire::format::{Format, Framing, MESSAGEPACK_PREFIX, identify};
+use tidewire_wire::secure::OpenError;
+use tidewire_wire::session::{EncryptionVersion, KeyOffer, Now, Reply, SystemEvent};
+
+impl Session<'_> {
+    /// Whether this frame may be read as it is. Those that have to be encrypted and are not are refused, and
+    /// end the session.
+    #[inline]
+    pub(crate) fn may_be_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
+        if self.core.shared.config.encryption == Encryption::Off {
+            return true;
+        }
+        self.check_plain(encoding, bytes)
+    }
+
+    fn check_plain(&mut self, encoding: Encoding, bytes: &[u8]) -> bool {
+        let version = self.state.encryption().map(|layer| layer.cipher.version());
+        if is_sealed(encoding, bytes) && version.is_some() {
+            return true;
+        }
+        let must_be_encrypted = match self.core.shared.config.encryption {
+            Encryption::Off => false,
+            // Version 1 lets a client speak before it has the server's key.
+            Encryption::Optional => version == Some(EncryptionVersion::Two),
+            Encryption::Required => version.is_some() || !is_hello(encoding, bytes),
+        };
+        if must_be_encrypted {
+            self.core.counters.messages_refused_invalid.add(1);
+            self.require_encryption();
+        }
+        !must_be_encrypted
+    }
+
+    /// Says that only encrypted messages are taken, and closes.
+    pub(crate) fn require_encryption(&mut self) {
+        let error = Reply::error(
+            ErrorCode::EncryptionRequired,
+            "this connection takes encrypted messages only",
+        );
+        self.reply(&error);
+        self.start_close(CloseCode::POLICY_VIOLATION, "encryption is required");
+    }
+
+    /// The answer to a hello without a key, or to one after the first.
+    pub(crate) fn reply_hello(&mut self, correlation_id: Option<String>, producer: Option<String>) {
+        let encryption = self.state.encryption().map(|layer| Box::new(layer.hello));
+        if encryption.is_none() && self.core.shared.config.encryption == Encryption::Required {
+            return self.require_encryption();
+        }
+        let producer = match producer {
+            Some(id) => self.open_producer(id),
+            None => self.known_producer(),
+        };
+        let hello = Reply::Hello {
+            correlation_id,
+            encryption,
+            producer,
+        };
+        self.reply(&hello);
+    }
+
+    /// A message that the rate limit refused. One of version 2 is opened all the same, because it counts for the
+    /// next one, and because it may change the key.
+    #[cold]
+    pub(crate) fn pass_over(&mut self, encoding: Encoding, bytes: &[u8]) {
+        let Some(layer) = self
+            .state
+            .encryption()
+            .filter(|_| is_sealed(encoding, bytes))
+        else {
+            return;
+        };
+        if layer.cipher.version() == EncryptionVersion::One {
+            return;
+        }
+        let mut plain = std::mem::take(&mut self.core.decrypted);
+        match layer.cipher.open(bytes, &mut plain) {
+            Ok(()) => self.pass_over_update(&plain),
+            Err(_) => self.start_close(CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC),
+        }
+        self.core.decrypted = emptied(plain);
+    }
+
+    fn pass_over_update(&mut self, plain: &[u8]) {
+        let (format, message) = match identify(plain) {
+            Framing::Json => (Format::Json, plain),
+            Framing::MessagePack => (Format::MessagePack, &plain[MESSAGEPACK_PREFIX.len()..]),
+            // Nobody compresses a key update.
+            Framing::Zlib { .. } | Framing::Encrypted => return,
+        };
+        let kind = match format {
+            Format::Json if std::str::from_utf8(message).is_err() => return,
+            Format::Json => classify_json(message),
+            Format::MessagePack => classify_msgpack(message),
+        };
+        let system = SystemType::KeyUpdate;
+        if kind == Ok(Kind::System(system)) {
+            let profile = &self.core.shared.profile;
+            if let SystemEvent::KeyUpdate { request } = self
+                .state
+                .session
+                .handle_system(profile, system, format, message)
+            {
+                self.update_keys(request);
+            }
+        }
+    }
+
+    /// In version 2 nothing after such a message can be trusted to be whole.
+    fn refuse_sealed(&mut self, error: OpenError) {
+        let version = self.state.encryption().map(|layer| layer.cipher.version());
+        self.refuse(&error.to_string());
+        if version == Some(EncryptionVersion::Two) {
+            self.start_close(CloseCode::POLICY_VIOLATION, NOT_AUTHENTIC);
+        }
+    }
+
+    /// `key_update`: the client's next message has its next key.
+    pub(crate) fn update_keys(&mut self, request: bool) {
+        let is_updated = self
+            .state
+            .encryption()
+            .is_some_and(|layer| layer.cipher.update_opening_key());
+        if !is_updated {
+            let error = Reply::error(
+                ErrorCode::InvalidMessage,
+                "key_update needs encryption of version 2",
+            );
+            return self.reply(&error);
+        }
+        if request {
+            self.renew_sealing_key(self.now());
+        }
+    }
+
+    /// Says `key_update` under the old key and seals what follows with the next.
+    pub(crate) fn renew_sealing_key(&mut self, now: Now) {
+        if self.state.phase != Phase::Open {
+            return;
+        }
+        let id = self.core.new_id(now.unix_ms);
+        let mut message = Vec::new();
+        let reply = Reply::KeyUpdate { request: false };
+        let profile = &self.core.shared.profile;
+        self.state
+            .session
+            .encode(profile, &reply, id, now, &mut message);
+        let Some(buffer) = self.io.buffer(self.state.key.id) else {
+            return;
+        };
+        let Some(layer) = self.state.encryption() else {
+            return;
+        };
+        if let Ok(sent_bytes) = layer.write_frame(&message, buffer)
+            && layer.cipher.update_sealing_key()
+        {
+            self.core.count_sent(sent_bytes);
+            self.core.counters.key_updates.add(1);
+        }
+    }
+
+    /// Answers the first hello with a key: everything after the answer is encrypted. Returns the session that waited
+    /// for that to be announced to the application.
+    pub(crate) fn exchange_keys(
+        &mut self,
+        offer: &KeyOffer,
+        correlation_id: Option<String>,
+        producer: Option<String>,
+    ) -> Option<Box<Unannounced>> {
+        if self.state.phase != Phase::Open {
+            return None;
+        }
+        let (cipher, hello) = match self.core.agree(offer, &self.state.session) {
+            Ok(agreed) => agreed,
+            Err(error) => {
+                let error = Reply::error(ErrorCode::KeyExchangeFailed, error.to_string());
+                self.reply(&error);
+                self.start_close(CloseCode::POLICY_VIOLATION, "the key exchange failed");
+                return None;
+            }
+        };
+        let reply = Reply::Hello {
+            correlation_id,
+            encryption: Some(Box::new(hello)),
+            producer: producer.and_then(|id| self.open_producer(id)),
+        };
+        self.reply(&reply);
+        let layers = self.state.layers.get_or_insert_default();
+        layers.encryption = Some(EncryptionLayer { cipher, hello });
+        if let Some(topics) = &self.state.topics {
+            self.core.topics.set_apart(self.state.key.id, &topics.slots);
+        }
+        self.core.counters.key_exchanges.add(1);
+        self.state.unannounced.take()
+    }
+
+    /// Decrypts a message in the encrypted form (`E:`) into `decrypted`; any other is returned as it is. A message
+    /// that cannot be decrypted is refused.
+    pub(crate) fn decrypt<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        decrypted: &'b mut Vec<u8>,
+    ) -> Option<&'b [u8]> {
+        if identify(bytes) != Framing::Encrypted {
+            return Some(bytes);
+        }
+        let Some(layer) = self.state.encryption() else {
+            self.refuse("no encryption was negotiated");
+            return None;
+        };
+        if let Err(error) = layer.cipher.open(bytes, decrypted) {
+            self.refuse_sealed(error);
+            return None;
+        }
+        if identify(decrypted) == Framing::Encrypted {
+            self.refuse("an encrypted message holds an encrypted one");
+            return None;
+        }
+        Some(decrypted)
+    }
+}
+
+fn is_sealed(encoding: Encoding, bytes: &[u8]) -> bool {
+    encoding == Encoding::Binary && identify(bytes) == Framing::Encrypted
+}
+
+/// The one message that has to come plain.
+fn is_hello(encoding: Encoding, bytes: &[u8]) -> bool {
+    let kind = match (encoding, identify(bytes)) {
+        (Encoding::Text, _) | (_, Framing::Json) => classify_json(bytes),
+        (_, Framing::MessagePack) => classify_msgpack(&bytes[MESSAGEPACK_PREFIX.len()..]),
+        _ => return false,
+    };
+    kind == Ok(Kind::System(SystemType::ClientHello))
+}
+
+const NOT_AUTHENTIC: &str = "an encrypted message is not authentic";

@@ -1,0 +1,214 @@
+//! `history_request` from a client: what is kept of a topic, for those who were not there.
+//!
+//! An answer is made page by page, so that a long history keeps nobody else waiting, and is bounded in publications and
+//! in bytes.
+
+use crate::limits::work::cost;
+use crate::model::Position;
+use crate::session::Session;
+use crate::state::jobs::{HistoryJob, Job};
+use crate::topics::broker::{Missed, PageQuery};
+use crate::topics::history::Page;
+use crate::topics::name::check_topic;
+use crate::topics::publication::Publication;
+use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::{HISTORY_PAYLOAD_LEVELS_MAX, HistoryQuery, Reply};
+
+impl Session<'_> {
+    /// `history_request` from a client.
+    pub(crate) fn handle_history_request(
+        &mut self,
+        query: HistoryQuery,
+        correlation_id: Option<String>,
+    ) {
+        self.core.counters.history_requests.add(1);
+        let job = HistoryJob {
+            name: query.topic.into(),
+            since: query.since,
+            limit: usize::try_from(query.limit).unwrap_or(usize::MAX),
+            newest_first: query.newest_first,
+            answer: None,
+            bytes: 0,
+            at: None,
+            correlation_id,
+        };
+        self.state.jobs.push(Job::History(Box::new(job)));
+    }
+
+    /// Does some of a request, or answers it; what is left of it.
+    pub(crate) fn step_history(&mut self, mut job: Box<HistoryJob>) -> Option<Box<HistoryJob>> {
+        if !self.state.can_subscribe() {
+            return None;
+        }
+        if job.answer.is_none()
+            && let Err(refusal) = self.check_history(&job)
+        {
+            self.reply(&refusal);
+            return None;
+        }
+        let Some((page, position)) = self.history_page(&job) else {
+            let refusal = job.refused(ErrorCode::NotFound, "this topic keeps no history");
+            self.reply(&refusal);
+            return None;
+        };
+        if (job.answer.is_none() && !job.begin(&page, position)) || !job.joins(&page, position) {
+            self.answer_history(*job);
+            return None;
+        }
+        let now_ms = self.io.now().unix_ms;
+        for publication in &page.publications {
+            if self.core.meter.is_spent() {
+                return Some(job);
+            }
+            if !self.take_kept(&mut job, publication, now_ms) {
+                if let Some(answer) = &mut job.answer {
+                    answer.more = true;
+                }
+                self.answer_history(*job);
+                return None;
+            }
+        }
+        if page.more && !page.publications.is_empty() {
+            return Some(job);
+        }
+        self.answer_history(*job);
+        None
+    }
+
+    /// Checks that the client may read the topic. The error is the answer to send.
+    fn check_history(&mut self, job: &HistoryJob) -> Result<(), Reply> {
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        if let Err(error) = check_topic(&job.name) {
+            return Err(job.refused(ErrorCode::InvalidSubscription, error));
+        }
+        if !self.state.access.may_subscribe(&job.name) {
+            self.core.counters.subscriptions_forbidden.add(1);
+            return Err(job.refused(ErrorCode::TopicForbidden, "this topic is not allowed"));
+        }
+        Ok(())
+    }
+
+    /// The next page and the current position of the topic; `None` for a topic that keeps no history.
+    fn history_page(&mut self, job: &HistoryJob) -> Option<(Page<Arc<Publication>>, Position)> {
+        self.core.meter.spend(cost::SUBSCRIBE);
+        let asked_from = job.since.as_ref().map(|since| since.offset);
+        let query = PageQuery {
+            since: job.at.or(asked_from),
+            limit: PAGE,
+            newest_first: job.newest_first,
+        };
+        let moment = self.core.moment(self.now(), self.state.owner);
+        let hub = &self.core.shared.hub;
+        let page = hub.history(&job.name, query, moment.now_ms)?;
+        let position = match page.position {
+            Some(position) => position,
+            // As for a subscriber: the topic has a position from now on.
+            None => {
+                hub.recover(&job.name, Missed::default(), moment)?
+                    .0
+                    .position
+            }
+        };
+        Some((page, position))
+    }
+
+    /// Puts a publication into the answer, unless it has expired; false if there is no room for it.
+    fn take_kept(&mut self, job: &mut HistoryJob, publication: &Publication, now_ms: u64) -> bool {
+        self.core.meter.spend(cost::ENTRY);
+        let Some(position) = publication.position else {
+            return true;
+        };
+        if !publication.is_expired(now_ms) {
+            let json = publication.json();
+            if !job.has_room(json.len()) {
+                return false;
+            }
+            // Looked at byte by byte, and copied here and into the answer.
+            self.core.meter.spend(6 * cost::bytes(json.len()));
+            let json = match is_deeper(publication.content(), HISTORY_PAYLOAD_LEVELS_MAX) {
+                true => publication.json_without_payload(),
+                false => json.to_vec(),
+            };
+            job.bytes += json.len();
+            if let Some(answer) = &mut job.answer {
+                answer.publications.push(json);
+            }
+        }
+        job.at = Some(position.offset);
+        true
+    }
+
+    fn answer_history(&mut self, job: HistoryJob) {
+        let Some(mut page) = job.answer else { return };
+        self.core.meter.spend(cost::SEND);
+        if self.state.session.format() == Format::MessagePack {
+            self.core.meter.spend(8 * cost::bytes(job.bytes));
+        }
+        // What was published or dropped since the first page was taken does not count.
+        if page.publications.len() == job.limit {
+            page.more = match (job.at, job.newest_first) {
+                (Some(at), false) => at < page.offset,
+                (Some(at), true) => at > page.oldest,
+                (None, _) => false,
+            };
+        }
+        let reply = Reply::HistoryResponse {
+            page: Box::new(page),
+            correlation_id: job.correlation_id,
+        };
+        self.reply(&reply);
+    }
+}
+
+/// Whether JSON has more than `levels_max` levels of objects and arrays.
+fn is_deeper(json: &[u8], levels_max: usize) -> bool {
+    if json.len() <= 2 * levels_max {
+        return false;
+    }
+    let (mut depth, mut is_text, mut is_escaped) = (0usize, false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => is_text = !is_text,
+            b'{' | b'[' if !is_text => {
+                depth += 1;
+                if depth > levels_max {
+                    return true;
+                }
+            }
+            b'}' | b']' if !is_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+/// Publications that are taken out of a history at a time.
+const PAGE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_counted_outside_texts() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        for (json, deeper) in [
+            (nested(3), false),
+            (nested(4), true),
+            (
+                format!("[\"{}\\\"{}\"]", "[".repeat(9), "{".repeat(9)),
+                false,
+            ),
+            (format!("[{},{}]", nested(2), nested(2)), false),
+            (format!("{{\"a\":\"\\\\\",\"b\":{}}}", nested(3)), true),
+        ] {
+            assert_eq!(is_deeper(json.as_bytes(), 3), deeper, "{json}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Jobs: what a message asks for that may be more than a turn has room for. A job is done step by step; what the
+//! connection's budget ([`work`](crate::limits::work)) does not cover waits for the next turn, and the connection is not read
+//! until it is done, so that its messages keep their order.
+
+use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
+use crate::session::application::Application;
+use crate::session::inbound::Inbound;
+use crate::state::connection::Phase;
+use crate::state::jobs::{BatchJob, Job, JobProgress};
+
+impl<A: Application> Inbound<'_, A> {
+    /// Goes on with the jobs of a connection as far as its budget goes.
+    pub(crate) fn work(&mut self) -> JobProgress {
+        while !self.session.state.jobs.is_empty() {
+            if self.session.state.phase == Phase::Over || self.session.state.is_refused() {
+                self.session.state.jobs.clear();
+                break;
+            }
+            if let Some(obstacle) = self.obstacle() {
+                return obstacle;
+            }
+            let Some(job) = self.session.state.jobs.pop() else {
+                break;
+            };
+            // What a step starts is done before the rest of its own job.
+            let place = self.session.state.jobs.len();
+            if let Some(rest) = self.step(job) {
+                self.session.state.jobs.insert(place, rest);
+            }
+            if let Some((code, reason)) = self.session.state.close.take() {
+                self.session.start_close(code, reason);
+            }
+        }
+        JobProgress::Done
+    }
+
+    fn obstacle(&mut self) -> Option<JobProgress> {
+        if std::mem::take(&mut self.session.core.backlog_is_full) {
+            return Some(JobProgress::Backlog);
+        }
+        if std::mem::take(&mut self.session.core.work_waits)
+            || self
+                .session
+                .core
+                .meter
+                .waits_for_second(self.session.state.owner)
+        {
+            return Some(JobProgress::Later);
+        }
+        if self.session.core.meter.is_spent()
+            || !self.session.core.meter.may_work(self.session.state.owner)
+            || self.session.core.fanout_bytes > PUBLISH_BYTES_PER_TURN
+        {
+            return Some(JobProgress::Yield);
+        }
+        let id = self.session.state.key.id;
+        if self.session.io.queued_bytes(id)
+            > self.session.core.shared.config.limits.outbox_pause_bytes
+        {
+            // Nothing but what waits: it is reported when the socket has taken it, if it does not now.
+            self.session.io.write_now(id, &[]);
+            if self.session.io.is_blocked(id) {
+                return Some(JobProgress::Outbox);
+            }
+        }
+        (!self.app.is_ready()).then_some(JobProgress::Application)
+    }
+
+    /// Does some of a job; what is left of it.
+    fn step(&mut self, job: Job) -> Option<Job> {
+        if self.session.state.phase != Phase::Open && !matches!(job, Job::Batch(_)) {
+            // It is on its way out of its topics, and gets no answer.
+            return None;
+        }
+        match job {
+            Job::Batch(batch) => self.step_batch(batch).map(Job::Batch),
+            Job::Subscription(job) => {
+                let rest = self.session.step_subscription(job);
+                rest.map(Job::Subscription)
+            }
+            Job::CatchUp(catch_up) => {
+                let rest = self.session.step_catch_up(catch_up);
+                rest.map(Job::CatchUp)
+            }
+            Job::History(job) => {
+                let rest = self.session.step_history(job);
+                rest.map(Job::History)
+            }
+            Job::Announcement(announcement) => {
+                let rest = self.session.step_announcement(announcement);
+                rest.map(Job::Announcement)
+            }
+            Job::Recheck(recheck) => {
+                let rest = self.session.step_recheck(recheck);
+                rest.map(Job::Recheck)
+            }
+            Job::Refresh(refresh) => {
+                self.session.refresh(*refresh);
+                None
+            }
+        }
+    }
+
+    /// Handles one message of a batch.
+    fn step_batch(&mut self, mut batch: BatchJob) -> Option<BatchJob> {
+        let message = batch.messages.next()?;
+        self.session
+            .core
+            .meter
+            .spend(cost::MESSAGE + cost::bytes(message.len()));
+        let is_first = std::mem::take(&mut batch.is_first);
+        self.receive_inner(batch.format, &message, is_first);
+        (batch.messages.len() > 0).then_some(batch)
+    }
+}

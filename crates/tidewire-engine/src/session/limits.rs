@@ -1,0 +1,145 @@
+//! The rate limit: which messages come in, and how the peer is told of those that do not.
+
+use crate::config::Protocol;
+use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
+use crate::limits::rate::RateVerdict;
+use crate::limits::work::cost;
+use crate::session::Session;
+use crate::state::connection::Phase;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::Reply;
+
+impl Session<'_> {
+    /// Whether the rate limit lets one more message in. The peer is told of refusals at most once a second, because
+    /// an answer to each would double the load.
+    #[inline]
+    pub(crate) fn admit(&mut self) -> bool {
+        match self
+            .state
+            .bucket
+            .take(&self.core.shared.rate_limit, self.now().monotonic_ms)
+        {
+            RateVerdict::Allowed => true,
+            verdict => self.admit_reluctantly(verdict),
+        }
+    }
+
+    #[cold]
+    fn admit_reluctantly(&mut self, verdict: RateVerdict) -> bool {
+        match (verdict, self.core.shared.config.protocol) {
+            (RateVerdict::Allowed, _) | (RateVerdict::AllowedLow, Protocol::Raw) => true,
+            (RateVerdict::AllowedLow, Protocol::V1) => {
+                let warning = self.rate_warning();
+                self.reply(&warning);
+                true
+            }
+            (RateVerdict::Refused { retry_after_ms }, protocol) => {
+                self.core.counters.messages_refused_rate.add(1);
+                self.state.refusals.since_told += 1;
+                self.state.refusals.retry_after_ms = retry_after_ms;
+                match protocol {
+                    Protocol::V1 => self.tell_refusals(),
+                    // Without messages of ours there is only the close to tell it by.
+                    Protocol::Raw => {
+                        self.end(CloseCode::RATE_LIMITED, "more messages than the rate limit")
+                    }
+                }
+                false
+            }
+        }
+    }
+
+    /// Says how many messages were refused since it was said last; if that was just now, later.
+    pub(crate) fn tell_refusals(&mut self) {
+        if self.state.phase != Phase::Open {
+            return;
+        }
+        let now_ms = self.now().monotonic_ms;
+        let Some(due_ms) = self.state.refusals.due_ms() else {
+            return;
+        };
+        if now_ms < due_ms {
+            return self.set_timer();
+        }
+        let refusals = &mut self.state.refusals;
+        let refill_per_s = self.core.shared.config.limits.rate_limit_refill_per_s;
+        let message = format!(
+            "{} messages were refused: more than {refill_per_s} a second",
+            refusals.since_told
+        );
+        let refused = std::mem::take(&mut refusals.since_told);
+        refusals.told_ms = Some(now_ms);
+        let error = Reply::Error {
+            code: ErrorCode::RateLimited,
+            message: message.into(),
+            retry_after_s: Some(refusals.retry_after_ms.div_ceil(1000)),
+            refused: Some(refused),
+            correlation_id: None,
+        };
+        self.reply(&error);
+    }
+
+    fn rate_warning(&self) -> Reply {
+        let limits = &self.core.shared.config.limits;
+        Reply::RateLimitWarning {
+            current_rate: limits.rate_limit_capacity - self.state.bucket.remaining(),
+            limit: limits.rate_limit_capacity,
+            remaining: self.state.bucket.remaining(),
+            retry_after_s: 1,
+        }
+    }
+
+    /// What a message inflates to counts as well, so that compression is no way around the limit.
+    pub(crate) fn charge_inflated(&mut self, bytes: usize) {
+        self.core.meter.spend(cost::inflated(bytes));
+        self.state.bucket.charge(
+            &self.core.shared.rate_limit,
+            bytes / INFLATED_BYTES_PER_TOKEN,
+        );
+    }
+
+    /// Counts an error that is about to be told to a connection, and says whether it may be. After
+    /// [`ErrorVerdict::Open`] the caller tells it and calls [`Self::open_breaker`].
+    #[cold]
+    pub(crate) fn count_error(&mut self, code: ErrorCode) -> ErrorVerdict {
+        let Some(limit) = self.core.shared.error_limit.filter(|_| counts(code)) else {
+            return ErrorVerdict::Tell;
+        };
+        let now_ms = self.now().monotonic_ms;
+        let breaker = self.state.breaker.get_or_insert_default();
+        let verdict = breaker.count(limit, now_ms);
+        if verdict == ErrorVerdict::Open {
+            self.core.counters.breakers_opened.add(1);
+            tracing::info!(
+                connection = %self.state.key,
+                user = self.state.user.as_deref(),
+                code = code.as_str(),
+                "a connection is closed because too much of it had to be refused",
+            );
+        }
+        verdict
+    }
+
+    /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
+    #[cold]
+    pub(crate) fn open_breaker(&mut self) {
+        debug_assert_eq!(self.state.phase, Phase::Open);
+        let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
+        let error = Reply::Error {
+            code: ErrorCode::CircuitBreakerOpen,
+            message: "too many messages of this connection had to be refused".into(),
+            retry_after_s,
+            refused: None,
+            correlation_id: None,
+        };
+        self.say(&error);
+        self.state.close = Some((
+            CloseCode::TOO_MANY_ERRORS,
+            "too many messages had to be refused",
+        ));
+    }
+}
+
+/// So many bytes that a compressed message inflates to count as one message.
+const INFLATED_BYTES_PER_TOKEN: usize = 4096;

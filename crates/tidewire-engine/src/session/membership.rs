@@ -1,0 +1,260 @@
+//! Subscriptions of a session: into topics, and out of them.
+
+use crate::limits::owner::OwnerId;
+use crate::session::Session;
+use crate::state::connection::ConnectionState;
+use crate::state::jobs::{CatchUp, SubscriptionAnswer};
+use crate::state::topics::{Wanted, subscription_bytes};
+use crate::topics::broker::Missed;
+use crate::topics::form::Form;
+use crate::topics::lag::Lossy;
+use crate::topics::local::{GroupKey, Slot};
+use crate::topics::name::is_pattern;
+use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Overload, TopicRecovery};
+
+impl Session<'_> {
+    /// Puts a session into a topic or pattern whose name is known to be one, and notes in the answer what became of
+    /// it. The words of an error are for the client.
+    pub(crate) fn enter_into(
+        &mut self,
+        name: &Arc<str>,
+        wanted: &Wanted,
+        answer: &mut SubscriptionAnswer,
+    ) -> Result<(), &'static str> {
+        let is_pattern = is_pattern(name);
+        let (slot, is_new) = self.core.topics.enter(name, is_pattern);
+        let is_member = self.core.topics.is_member(slot, self.state.key.id);
+        let changes = !is_member || wanted.filter.is_some() || wanted.overload.is_some();
+        let limits = self.check_limits(slot, is_member);
+        let bytes = subscription_bytes(name, wanted.filter.as_deref());
+        let reserved = limits.and_then(|()| match changes {
+            true => self.reserve(bytes),
+            false => Ok(()),
+        });
+        if let Err(words) = reserved {
+            if is_new {
+                self.core.topics.forget(slot);
+            }
+            answer.fail(name.to_string(), ErrorCode::LimitExceeded, words);
+            return Err(words);
+        }
+        if is_new {
+            self.core.add_interest(name, is_pattern);
+        }
+        answer.success_topics.push(name.to_string());
+        if is_member {
+            self.change_subscription(slot, name, wanted);
+        } else {
+            let mut seq = 0;
+            if !is_pattern {
+                let (recovery, catch_up);
+                (recovery, catch_up, seq) = self.stand(self.state.owner, name, wanted);
+                answer.recovery.extend(recovery);
+                if let Some(catch_up) = catch_up {
+                    // It joins when it has caught up, after the answer.
+                    answer.catch_ups.push(catch_up);
+                    self.give_back(bytes);
+                    self.core.drop_unused(slot);
+                    return Ok(());
+                }
+            }
+            self.join(slot, name, wanted, (seq, None));
+        }
+        if !is_pattern && self.core.shared.hub.rules.of(name).presence {
+            answer.entered.push(Arc::clone(name));
+        }
+        Ok(())
+    }
+
+    /// Gives a subscription another filter or policy, if that is asked for; otherwise it stays as it is.
+    fn change_subscription(&mut self, slot: Slot, name: &Arc<str>, wanted: &Wanted) {
+        if wanted.filter.is_none() && wanted.overload.is_none() {
+            return;
+        }
+        // What is on its way to it still is; and the last one takes the slot with it.
+        let seq = self.core.topics.seen(slot);
+        let waiting = take_waiting(self.state, slot);
+        let holder = self.state.holder();
+        if let Some(topics) = &mut self.state.topics {
+            self.core.move_out(holder, topics, slot);
+        }
+        let (slot, _) = self.core.topics.enter(name, is_pattern(name));
+        self.join(slot, name, wanted, (seq, waiting));
+    }
+
+    /// Charges a session for memory. The words of an error are for the client.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<(), &'static str> {
+        let topics = self.state.topics.get_or_insert_default();
+        let limits = &self.core.shared.hub.limits;
+        if topics.charged_bytes + bytes > limits.subscription_bytes_per_connection_max {
+            return Err("the subscriptions of this connection take as much memory as they may");
+        }
+        self.core.shared.accounts.charge(self.state.owner, bytes)?;
+        topics.charged_bytes += bytes;
+        Ok(())
+    }
+
+    /// [`Self::release`] for a session that goes on.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        if let Some(topics) = &mut self.state.topics {
+            self.core.release(self.state.owner, topics, bytes);
+        }
+    }
+
+    pub(crate) fn check_limits(&self, slot: Slot, is_member: bool) -> Result<(), &'static str> {
+        if is_member {
+            return Ok(());
+        }
+        let limits = &self.core.shared.hub.limits;
+        let subscriptions = self
+            .state
+            .topics
+            .as_ref()
+            .map_or(0, |topics| topics.subscriptions());
+        if subscriptions >= limits.subscriptions_per_connection_max {
+            return Err("this connection has as many topics as it may have");
+        }
+        let topic = self.core.topics.topic(slot);
+        let patterns = self
+            .state
+            .topics
+            .as_ref()
+            .map_or(0, |topics| topics.patterns);
+        if topic.is_some_and(|topic| topic.is_pattern)
+            && patterns >= limits.patterns_per_connection_max
+        {
+            return Err("this connection has as many patterns as it may have");
+        }
+        let subscribers = topic.map_or(0, |topic| topic.subscribers());
+        if subscribers as usize >= limits.subscribers_per_topic_max {
+            return Err("the topic has as many subscribers as it may have");
+        }
+        Ok(())
+    }
+
+    /// Where a topic stands, what has to be sent before a new subscriber joins it, and the number of the last delivery
+    /// that this includes.
+    fn stand(
+        &mut self,
+        owner: OwnerId,
+        name: &Arc<str>,
+        wanted: &Wanted,
+    ) -> (Option<TopicRecovery>, Option<CatchUp>, u64) {
+        let moment = self.core.moment(self.now(), owner);
+        let hub = &self.core.shared.hub;
+        let missed = Missed {
+            since: wanted.since,
+            or_newest: hub.rules.of(name).last_value && wanted.replay == 0,
+            limit: 0,
+        };
+        let Some((recovery, seq)) = hub.recover(name, missed, moment) else {
+            return (None, None, hub.seq(name));
+        };
+        let position = recovery.position;
+        let newest = recovery.publications.into_iter().next();
+        let mut count = u64::from(newest.is_some());
+        let mut at = position;
+        match missed.since {
+            None => {}
+            Some(since) if recovery.complete => {
+                self.core.counters.recoveries_complete.add(1);
+                count = position.offset - since.offset;
+                at = since;
+            }
+            Some(_) => self.core.counters.recoveries_incomplete.add(1),
+        }
+        if !recovery.complete && wanted.replay > 0 {
+            count = wanted.replay.min(recovery.kept);
+            at.offset = position.offset - count;
+        }
+        let told = TopicRecovery {
+            topic: name.to_string(),
+            epoch: position.epoch_hex(),
+            offset: position.offset,
+            recovered: recovery.complete,
+            count,
+        };
+        let catch_up = (count > 0).then(|| CatchUp::new(name, wanted, at, newest));
+        (Some(told), catch_up, seq)
+    }
+
+    /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it; what waited for its
+    /// subscription before still waits.
+    pub(crate) fn join(
+        &mut self,
+        slot: Slot,
+        name: &Arc<str>,
+        wanted: &Wanted,
+        (after, waiting): (u64, Option<Lossy>),
+    ) {
+        let filter = match &wanted.filter {
+            Some(filter) => self.core.topics.hold_filter(filter),
+            None => 0,
+        };
+        let topics = self.state.topics.get_or_insert_default();
+        let rule = self.core.shared.hub.rules.of(name);
+        let mut overload = wanted.overload.unwrap_or(rule.overload);
+        if waiting.is_some() && overload == Overload::Disconnect {
+            // What waits already cannot be sent before the connection keeps up.
+            overload = Overload::DropOldest;
+        }
+        let mut lossy = Lossy::new(Arc::clone(name), overload);
+        if let (Some(lossy), Some(waiting)) = (&mut lossy, waiting) {
+            topics.lagging_bytes += waiting.bytes();
+            lossy.adopt(waiting);
+            topics.lagging.push_back(slot);
+        }
+        let form = match (&lossy, &self.state.layers, self.state.session.format()) {
+            (Some(_), _, _) => Form::Lossy,
+            (None, Some(_), _) => Form::Individual,
+            (None, None, format) => Form::Shared {
+                format,
+                batches: self.state.session.client_takes_batches(),
+            },
+        };
+        topics
+            .lossy
+            .extend(lossy.into_iter().map(|lossy| (slot, lossy)));
+        topics.patterns += usize::from(is_pattern(name));
+        let key = GroupKey { form, filter };
+        self.core
+            .topics
+            .join(slot, self.state.key.id, key, after, &mut topics.slots);
+        self.core
+            .counters
+            .subscriptions
+            .set(self.core.topics.subscriptions() as u64);
+    }
+
+    /// Takes a session out of a topic, if it is in it.
+    pub(crate) fn leave(&mut self, name: &str) -> bool {
+        if self.state.jobs.cancel(name) {
+            return true;
+        }
+        let Some(slot) = self.core.topics.slot(name) else {
+            return false;
+        };
+        if !self.core.topics.is_member(slot, self.state.key.id) {
+            return false;
+        }
+        let holder = self.state.holder();
+        let Some(topics) = &mut self.state.topics else {
+            return false;
+        };
+        if let Some(name) = self.core.leave_slot(holder, topics, slot) {
+            self.core
+                .leave_presence(self.now(), &name, &self.presence_name(), self.state.key);
+        }
+        true
+    }
+}
+
+/// What waits for a subscription that lags, if anything.
+fn take_waiting(state: &mut ConnectionState, slot: Slot) -> Option<Lossy> {
+    let topics = state.topics.as_mut()?;
+    let lossy = topics.lossy.remove(&slot)?;
+    topics.forget_lossy(&lossy);
+    Some(lossy).filter(|lossy| !lossy.is_empty())
+}

@@ -1,0 +1,182 @@
+//! Presence on the wire: who comes, who goes, and who asks.
+
+use crate::limits::rate::RateVerdict;
+use crate::limits::work::cost;
+use crate::session::Session;
+use crate::state::jobs::Announcement;
+use crate::topics::local::Slot;
+use crate::topics::name::check_topic;
+use crate::topics::presence::PresenceChange;
+use std::collections::HashSet;
+use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::envelope::SystemType;
+use tidewire_wire::session::{PresenceMember, PresenceQuery, Reply, TopicPresence};
+
+impl Session<'_> {
+    /// `presence_request` from a client.
+    pub(crate) fn handle_presence_request(
+        &mut self,
+        request: PresenceQuery,
+        correlation_id: Option<String>,
+    ) {
+        let mut topics = request.topics;
+        let mut seen = HashSet::new();
+        topics.retain(|topic| seen.insert(topic.clone()));
+        let (topics, failed_topics): (Vec<_>, Vec<_>) = topics.into_iter().partition(|topic| {
+            check_topic(topic).is_ok() && self.state.access.may_see_presence(topic)
+        });
+        let limit = if request.counts_only {
+            0
+        } else {
+            let wanted = request.limit.unwrap_or(PRESENT_MEMBERS_MAX as u64);
+            (wanted as usize).min(PRESENT_MEMBERS_MAX)
+        };
+        let mut room = Room {
+            members: PRESENT_MEMBERS_MAX,
+            bytes: PRESENCE_ANSWER_BYTES,
+        };
+        let topics = topics.into_iter();
+        let topics =
+            topics.map(|topic| self.presence_of(topic, limit, &mut room, request.counts_only));
+        let reply = Reply::PresenceResponse {
+            topics: topics.collect(),
+            failed_topics,
+            correlation_id,
+        };
+        self.reply(&reply);
+    }
+
+    /// Who is on a topic, as far as there is room for it in the answer.
+    fn presence_of(
+        &mut self,
+        topic: String,
+        limit: usize,
+        room: &mut Room,
+        counts_only: bool,
+    ) -> TopicPresence {
+        let view = self
+            .core
+            .shared
+            .hub
+            .present(&topic, limit.min(room.members));
+        let mut members = Vec::new();
+        for member in &view.members {
+            let data = member.data.as_ref();
+            let bytes = member.user.len() + data.map_or(0, |data| data.len()) + MEMBER_BYTES;
+            if bytes > room.bytes {
+                room.members = 0;
+                break;
+            }
+            room.bytes -= bytes;
+            room.members -= 1;
+            members.push(PresenceMember {
+                user: member.user.to_string(),
+                connections: member.connections as u64,
+                data: data.map(ToString::to_string),
+            });
+        }
+        let named = view.members.len() as u64;
+        self.core
+            .meter
+            .spend(cost::PRESENCE_TOPIC + named * cost::PRESENCE_MEMBER);
+        TopicPresence {
+            topic,
+            users: view.users as u64,
+            connections: view.connections as u64,
+            truncated: !counts_only && members.len() < view.users,
+            members: (!counts_only).then_some(members),
+        }
+    }
+
+    /// Makes a session present on one topic; what is left. What that tells others counts against the rate limit, as
+    /// if the client had published it to each topic.
+    pub(crate) fn step_announcement(
+        &mut self,
+        mut announcement: Announcement,
+    ) -> Option<Announcement> {
+        if !self.state.can_subscribe() {
+            return None;
+        }
+        let messages = event_messages(announcement.data.as_deref());
+        let limit = &self.core.shared.rate_limit;
+        let verdict = self
+            .state
+            .bucket
+            .take_many(limit, messages, self.io.now().monotonic_ms);
+        if matches!(verdict, RateVerdict::Refused { .. }) {
+            self.core.work_waits = true;
+            return Some(announcement);
+        }
+        let topic = announcement.topics.next()?;
+        let slot = self.core.topics.slot(&topic);
+        // It may have left again.
+        if let Some(slot) = slot.filter(|slot| self.core.topics.is_member(*slot, self.state.key.id))
+        {
+            let data = announcement.data.clone();
+            match self.charge_presence(slot, data.as_deref()) {
+                Ok(()) => self.join_presence(&topic, data),
+                Err(words) => {
+                    let words = format!("{topic}: {words}");
+                    self.reply(&Reply::error(ErrorCode::LimitExceeded, words));
+                    self.join_presence(&topic, None);
+                }
+            }
+        }
+        (announcement.topics.len() > 0).then_some(announcement)
+    }
+
+    /// Charges a session for what it says about itself on a topic, in the place of what it said before.
+    fn charge_presence(&mut self, slot: Slot, data: Option<&str>) -> Result<(), &'static str> {
+        let Some(data) = data else { return Ok(()) };
+        self.reserve(data.len())?;
+        let topics = self.state.topics.get_or_insert_default();
+        let before = topics.presence_bytes.insert(slot, data.len());
+        self.give_back(before.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Makes a session present on a topic, or changes what it says about itself there.
+    fn join_presence(&mut self, name: &Arc<str>, data: Option<Arc<str>>) {
+        let hub = &self.core.shared.hub;
+        let change = hub.join_presence(name, &self.presence_name(), self.state.key, data.clone());
+        let event = match change {
+            PresenceChange::Joined => SystemType::PresenceJoin,
+            PresenceChange::Updated => SystemType::PresenceUpdate,
+            PresenceChange::Left | PresenceChange::Unchanged => {
+                return self.core.meter.spend(cost::PRESENCE_EVENT / 2);
+            }
+        };
+        self.core.tell_presence(
+            self.now(),
+            &self.presence_name(),
+            name,
+            event,
+            data.as_deref(),
+        );
+    }
+}
+
+/// What one answer about presence has room for.
+struct Room {
+    members: usize,
+    bytes: usize,
+}
+
+/// How many published messages an event about presence is worth: one, and one more for each 4 KiB.
+fn event_messages(data: Option<&str>) -> u32 {
+    let bytes = data.map_or(0, str::len);
+    1 + u32::try_from(bytes / BYTES_PER_MESSAGE).unwrap_or(u32::MAX - 1)
+}
+
+/// Users that one answer names at most, of all its topics together.
+const PRESENT_MEMBERS_MAX: usize = 1_000;
+
+/// What one answer says about users at most, in bytes.
+const PRESENCE_ANSWER_BYTES: usize = 512 * 1024;
+
+/// What a member takes in an answer besides its name and its data, in bytes.
+const MEMBER_BYTES: usize = 48;
+
+/// So many bytes of presence data count as one message.
+const BYTES_PER_MESSAGE: usize = 4096;

@@ -1,0 +1,143 @@
+//! The way of a message from the socket to the application: admit, decrypt, inflate, classify, verify, dispatch.
+//!
+//! Each step returns a value, and this page alone says which step follows. A message without version 1 is dispatched
+//! as soon as it is admitted.
+
+use crate::config::Protocol;
+use crate::model::{Encoding, Message};
+use crate::session::application::Application;
+use crate::session::inbound::Inbound;
+use crate::state::core::emptied;
+use tidewire_wire::envelope::{Kind, classify_json, classify_msgpack};
+use tidewire_wire::format::{Format, Framing, identify};
+use tidewire_wire::frame::ProtocolError;
+use tidewire_wire::message::{Compressed, Event};
+
+impl<A: Application> Inbound<'_, A> {
+    /// Receives a message or a control frame.
+    #[inline]
+    pub(crate) fn receive(&mut self, event: Event<'_>) {
+        let (encoding, bytes) = match event {
+            Event::Text(text) => (Encoding::Text, text.as_bytes()),
+            Event::Binary(bytes) => (Encoding::Binary, bytes),
+            Event::Compressed(message) => return self.receive_deflated(message),
+            control => return self.session.receive_control(&control),
+        };
+        self.tally.received += 1;
+        self.tally.received_bytes += bytes.len() as u64;
+        if self.session.admit() {
+            self.receive_admitted(encoding, bytes);
+        } else if self.session.state.layers.is_some() {
+            self.session.pass_over(encoding, bytes);
+        }
+    }
+
+    /// Receives a message of permessage-deflate. A refused one is inflated too if the next one may refer to it.
+    #[inline(never)]
+    fn receive_deflated(&mut self, message: Compressed<'_>) {
+        self.tally.received += 1;
+        self.tally.received_bytes += message.bytes.len() as u64;
+        let is_admitted = self.session.admit();
+        let mut inflated = std::mem::take(&mut self.session.core.inflated);
+        match self
+            .session
+            .inflate_frame(&message, is_admitted, &mut inflated)
+        {
+            Ok(Some(encoding)) if is_admitted => self.receive_inflated(encoding, &inflated),
+            Ok(Some(encoding)) => self.session.pass_over(encoding, &inflated),
+            Ok(None) => {}
+            Err(error) => {
+                // A message that violates RFC 6455 is not counted as one; a refused one has been counted.
+                let is_counted = is_admitted && error != ProtocolError::MessageTooLarge;
+                self.tally.received -= u64::from(is_counted);
+                self.session.end_for(error, is_admitted);
+            }
+        }
+        self.session.core.inflated = emptied(inflated);
+    }
+
+    /// [`Self::receive_admitted`] for inflated messages, so that the fast path keeps its own copy.
+    #[inline(never)]
+    fn receive_inflated(&mut self, encoding: Encoding, bytes: &[u8]) {
+        self.receive_admitted(encoding, bytes);
+    }
+
+    #[inline(always)]
+    fn receive_admitted(&mut self, encoding: Encoding, bytes: &[u8]) {
+        if self.session.core.shared.config.protocol == Protocol::Raw {
+            self.dispatch_message(Message { encoding, bytes });
+        } else if self.session.may_be_plain(encoding, bytes) {
+            match encoding {
+                Encoding::Text => self.receive_envelope(Format::Json, bytes),
+                _ => self.receive_binary(bytes),
+            }
+        }
+    }
+
+    /// Receives a binary message of version 1, whose first bytes tell what it is.
+    fn receive_binary(&mut self, bytes: &[u8]) {
+        match identify(bytes) {
+            Framing::Encrypted | Framing::Zlib { .. } => self.receive_layered(bytes),
+            framing => self.receive_framed(framing, bytes),
+        }
+    }
+
+    /// Decrypts and inflates a message as far as it is encrypted and compressed.
+    fn receive_layered(&mut self, bytes: &[u8]) {
+        let mut decrypted = std::mem::take(&mut self.session.core.decrypted);
+        let mut inflated = std::mem::take(&mut self.session.core.inflated);
+        if let Some(plain) = self.session.decrypt(bytes, &mut decrypted)
+            && let Some(plain) = self.session.inflate(plain, &mut inflated)
+        {
+            self.receive_framed(identify(plain), plain);
+        }
+        self.session.core.inflated = emptied(inflated);
+        self.session.core.decrypted = emptied(decrypted);
+    }
+
+    fn receive_framed(&mut self, framing: Framing, bytes: &[u8]) {
+        if let Some((format, envelope)) = self.session.unframe(framing, bytes) {
+            self.receive_envelope(format, envelope);
+        }
+    }
+
+    /// Receives one message of a batch. The batch was admitted as one message; each further message counts too.
+    pub(crate) fn receive_inner(&mut self, format: Format, message: &[u8], is_first: bool) {
+        self.tally.received += 1;
+        if is_first || self.session.admit() {
+            self.receive_envelope(format, message);
+        }
+    }
+
+    /// Classifies and verifies a message in plain text, and dispatches it.
+    #[inline]
+    fn receive_envelope(&mut self, format: Format, bytes: &[u8]) {
+        let kind = match format {
+            Format::Json => classify_json(bytes),
+            Format::MessagePack => classify_msgpack(bytes),
+        };
+        let kind = match kind {
+            Ok(kind) => kind,
+            Err(error) => return self.session.refuse(&error.to_string()),
+        };
+        if !self.session.verify(format, bytes, kind) {
+            return;
+        }
+        match kind {
+            Kind::Application => self.dispatch(format, bytes),
+            Kind::System(system) => self.dispatch_system(system, format, bytes),
+        }
+    }
+
+    /// Dispatches a message to the application, unless it repeats one that was dispatched before.
+    #[inline]
+    fn dispatch(&mut self, format: Format, bytes: &[u8]) {
+        let encoding = match format {
+            Format::Json => Encoding::Text,
+            Format::MessagePack => Encoding::MessagePack,
+        };
+        if self.session.state.intake.is_none() || self.session.accept_once(format, bytes) {
+            self.dispatch_message(Message { encoding, bytes });
+        }
+    }
+}

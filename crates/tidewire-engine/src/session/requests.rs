@@ -1,0 +1,90 @@
+//! Dispatch of the protocol's own messages to the part of the session that handles them.
+
+use crate::session::application::Application;
+use crate::session::inbound::Inbound;
+use crate::session::server_requests::answer;
+use crate::state::jobs::{BatchJob, Job, Refresh};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::envelope::SystemType;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::{Reply, Request, RequestKind, SystemEvent};
+
+impl<A: Application> Inbound<'_, A> {
+    /// Handles one of the protocol's own messages.
+    pub(crate) fn dispatch_system(&mut self, system: SystemType, format: Format, bytes: &[u8]) {
+        let session = &mut self.session;
+        session.core.counters.system_messages_received.add(1);
+        let profile = &session.core.shared.profile;
+        match session
+            .state
+            .session
+            .handle_system(profile, system, format, bytes)
+        {
+            SystemEvent::Hello {
+                correlation_id,
+                producer,
+            } => session.reply_hello(correlation_id, producer),
+            SystemEvent::Reply(reply) => {
+                session.reply(&reply);
+                if matches!(reply, Reply::Error { code, .. } if !code.recoverable()) {
+                    session.start_close(CloseCode::POLICY_VIOLATION, "the session cannot go on");
+                }
+            }
+            SystemEvent::KeyExchange {
+                offer,
+                correlation_id,
+                producer,
+            } => {
+                if let Some(waiting) = session.exchange_keys(&offer, correlation_id, producer) {
+                    self.announce(&waiting.peer);
+                }
+            }
+            SystemEvent::KeyUpdate { request } => session.update_keys(request),
+            SystemEvent::Publish if session.state.intake.is_some() => {
+                session.take_publication(format, bytes);
+            }
+            SystemEvent::Publish => {
+                session.handle_publish(format, bytes);
+            }
+            SystemEvent::Ignore => {}
+            SystemEvent::Request(request) => self.dispatch_request(request),
+            SystemEvent::Batch(messages) => {
+                let batch = BatchJob::new(messages, format);
+                session.state.jobs.push(Job::Batch(batch));
+            }
+        }
+    }
+
+    fn dispatch_request(&mut self, request: Request) {
+        let Request {
+            kind,
+            correlation_id,
+        } = request;
+        let session = &mut self.session;
+        match kind {
+            RequestKind::Subscription(subscription) => {
+                session.handle_subscription(subscription, correlation_id);
+            }
+            RequestKind::Call(call) => {
+                self.handle_call(&call, correlation_id.unwrap_or_default());
+            }
+            RequestKind::CallResponse(result) => {
+                session.handle_call_response(result, &correlation_id.unwrap_or_default());
+            }
+            RequestKind::Sync(request) => self.handle_sync(request, correlation_id),
+            RequestKind::Acknowledge(deliveries) => session.acknowledge(&deliveries),
+            RequestKind::AuthRefresh(token) => {
+                let refresh = Refresh::new(token, correlation_id);
+                session.state.jobs.push(Job::Refresh(Box::new(refresh)));
+            }
+            RequestKind::History(query) => session.handle_history_request(query, correlation_id),
+            RequestKind::Presence(request) => {
+                session.handle_presence_request(request, correlation_id);
+            }
+            kind => {
+                let reply = answer(&session.core.shared, kind, correlation_id);
+                session.reply(&reply);
+            }
+        }
+    }
+}

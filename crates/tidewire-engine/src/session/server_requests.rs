@@ -1,0 +1,50 @@
+//! Answers to what a client asks of the server itself.
+
+use crate::state::shared::Shared;
+use serde_json::json;
+use std::sync::atomic::Ordering;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Reply, RequestKind};
+
+/// The reply to `request`.
+pub(crate) fn answer(shared: &Shared, kind: RequestKind, correlation_id: Option<String>) -> Reply {
+    let limits = &shared.config.limits;
+    match kind {
+        RequestKind::HealthCheck => Reply::HealthCheckResponse {
+            payload: json!({
+                "status": if shared.is_ready() { "healthy" } else { "draining" },
+                "uptime_s": shared.uptime_s(),
+                "connections": shared.sessions.load(Ordering::Acquire),
+            }),
+            correlation_id,
+        },
+        RequestKind::MetricsRequest => {
+            let snapshot = shared.total();
+            Reply::MetricsResponse {
+                payload: json!({
+                    "messages_received": snapshot.messages_received,
+                    "messages_sent": snapshot.messages_sent,
+                    "connections": shared.sessions.load(Ordering::Acquire),
+                }),
+                correlation_id,
+            }
+        }
+        // Clients may ask for settings; this server tells the ones that hold.
+        RequestKind::ConfigUpdate(_) => Reply::ConfigResponse {
+            payload: json!({
+                "max_message_size": limits.message_bytes_max,
+                "rate_limit_capacity": limits.rate_limit_capacity,
+                "rate_limit_refill": limits.rate_limit_refill_per_s,
+                "ping_interval": limits.ping_interval_ms,
+            }),
+            correlation_id,
+        },
+        _ => Reply::Error {
+            code: ErrorCode::InvalidAction,
+            message: "this server does not do that".into(),
+            retry_after_s: None,
+            refused: None,
+            correlation_id,
+        },
+    }
+}

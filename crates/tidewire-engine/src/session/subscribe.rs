@@ -1,0 +1,161 @@
+//! `subscription_update` from a client: its topics, one step each, and the answer.
+
+use crate::limits::work::cost;
+use crate::session::Session;
+use crate::state::jobs::{Announcement, Job, SubscriptionAnswer, SubscriptionJob};
+use crate::topics::filter::Filter;
+use crate::topics::name::{Kind, check_topic_or_pattern};
+use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{Action, Reply, Subscription};
+
+impl Session<'_> {
+    /// `subscription_update` from a client.
+    pub(crate) fn handle_subscription(
+        &mut self,
+        request: Subscription,
+        correlation_id: Option<String>,
+    ) {
+        let job = SubscriptionJob::new(request, correlation_id);
+        let data_bytes_max = self.core.shared.hub.limits.presence_data_bytes_max;
+        let data = job.wanted.presence.as_ref();
+        if data.is_some_and(|data| data.len() > data_bytes_max) {
+            let words = format!("presence is longer than {data_bytes_max} bytes");
+            let error = refusal(words, job.correlation_id);
+            return self.reply(&error);
+        }
+        self.state.jobs.push(Job::Subscription(Box::new(job)));
+    }
+
+    /// Does one topic of a request, or answers it; what is left of it.
+    pub(crate) fn step_subscription(
+        &mut self,
+        mut job: Box<SubscriptionJob>,
+    ) -> Option<Box<SubscriptionJob>> {
+        if !self.state.can_subscribe() {
+            // This side has said its last: there is nobody to answer.
+            return None;
+        }
+        let Some(topic) = job.topics.next() else {
+            self.finish_subscription(*job);
+            return None;
+        };
+        if job.action == Action::Unsubscribe {
+            self.core.meter.spend(cost::UNSUBSCRIBE);
+            self.leave_groups(Some(&topic));
+            self.leave(&topic);
+            job.answer.success_topics.push(topic);
+            return Some(job);
+        }
+        self.core
+            .meter
+            .spend(cost::CHECK + self.state.access.cost());
+        if let Some(kind) = self.check_subscription(&topic, &mut job.answer) {
+            job.allowed.push((topic, kind));
+            if let Err(words) = self.compile_filter(&mut job) {
+                let error = refusal(words, job.correlation_id);
+                self.reply(&error);
+                return None;
+            }
+        }
+        Some(job)
+    }
+
+    /// Enters the topics of a request that were found to be allowed, and answers it.
+    fn finish_subscription(&mut self, mut job: SubscriptionJob) {
+        self.core
+            .meter
+            .spend(job.allowed.len() as u64 * cost::SUBSCRIBE);
+        for (topic, kind) in std::mem::take(&mut job.allowed) {
+            self.subscribe_to(topic, kind, &mut job);
+        }
+        job.answer.presence = job.wanted.presence;
+        self.answer_subscription(job.action, job.answer, job.correlation_id);
+    }
+
+    /// Compiles the filter of a request, once.
+    fn compile_filter(&mut self, job: &mut SubscriptionJob) -> Result<(), String> {
+        let Some(document) = job.filter.take() else {
+            return Ok(());
+        };
+        let filter = Filter::compile(&document).map_err(|error| {
+            self.core.meter.spend(cost::FILTER_REFUSED);
+            error.to_string()
+        })?;
+        self.core.meter.spend(filter.compile_cost());
+        job.wanted.filter = Some(Arc::new(filter));
+        Ok(())
+    }
+
+    fn subscribe_to(&mut self, topic: String, kind: Kind, job: &mut SubscriptionJob) {
+        let name: Arc<str> = topic.as_str().into();
+        let Some(group) = &job.group else {
+            job.wanted.since = job.positions.get(&topic).copied();
+            // The answer says whether it was done.
+            let _ = self.enter_into(&name, &job.wanted, &mut job.answer);
+            return;
+        };
+        if kind == Kind::Pattern {
+            let words = "a queue group has one topic, not a pattern";
+            return job
+                .answer
+                .fail(topic, ErrorCode::InvalidSubscription, words);
+        }
+        let how = (group.acknowledges, group.window);
+        match self.enter_group(&name, &group.name, how) {
+            Ok(()) => job.answer.success_topics.push(topic),
+            Err((code, words)) => job.answer.fail(topic, code, words),
+        }
+    }
+
+    /// Whether a client may have a topic or pattern; if not, the answer says why.
+    fn check_subscription(&mut self, topic: &str, answer: &mut SubscriptionAnswer) -> Option<Kind> {
+        match check_topic_or_pattern(topic) {
+            Err(error) => answer.fail(topic.to_owned(), ErrorCode::InvalidSubscription, error),
+            Ok(kind) if self.state.access.may_subscribe(topic) => return Some(kind),
+            Ok(_) => {
+                self.core.counters.subscriptions_forbidden.add(1);
+                let words = "this topic is not allowed";
+                answer.fail(topic.to_owned(), ErrorCode::TopicForbidden, words);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn answer_subscription(
+        &mut self,
+        action: Action,
+        answer: SubscriptionAnswer,
+        correlation_id: Option<String>,
+    ) {
+        let reply = Reply::SubscriptionUpdate {
+            action,
+            success_topics: answer.success_topics,
+            failed_topics: answer.failed_topics,
+            recovery: answer.recovery,
+            correlation_id,
+        };
+        self.reply(&reply);
+        if let Some((code, words)) = answer.error {
+            self.reply(&Reply::error(code, words));
+        }
+        // The last one pushed is the first one done.
+        if !answer.entered.is_empty() {
+            let announcement = Announcement::new(answer.entered, answer.presence);
+            self.state.jobs.push(Job::Announcement(announcement));
+        }
+        for catch_up in answer.catch_ups.into_iter().rev() {
+            self.state.jobs.push(Job::CatchUp(Box::new(catch_up)));
+        }
+    }
+}
+
+fn refusal(words: String, correlation_id: Option<String>) -> Reply {
+    Reply::Error {
+        code: ErrorCode::InvalidSubscription,
+        message: words.into(),
+        retry_after_s: None,
+        refused: None,
+        correlation_id,
+    }
+}

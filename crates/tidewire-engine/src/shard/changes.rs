@@ -1,0 +1,33 @@
+//! Changes to sessions that other threads ask for.
+
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use crate::shard::mailbox::{ChangeKind, ChangedSessions, SessionChange};
+use tidewire_net::Io;
+use tidewire_wire::session::Action;
+
+impl<A: Application> EngineShard<A> {
+    /// Does to one session or to those of a user what another thread asked for.
+    pub(crate) fn change(&mut self, io: &mut Io, change: &SessionChange) {
+        let sessions = match &change.whose {
+            ChangedSessions::Connection(id) => vec![*id],
+            ChangedSessions::User(user) => self.core.users.of(user),
+        };
+        for id in sessions {
+            self.with_session(io, id, |session| match &change.what {
+                ChangeKind::Subscription(Action::Subscribe, topic) => {
+                    // The client has been told of a limit.
+                    let _ = session.subscribe_for(topic);
+                }
+                ChangeKind::Subscription(Action::Unsubscribe, topic) => {
+                    session.unsubscribe_for(topic);
+                }
+                ChangeKind::Access(rules) => {
+                    session.state.access_is_set = true;
+                    session.set_access(rules);
+                }
+                ChangeKind::End(code, reason) => session.start_close(*code, reason),
+            });
+        }
+    }
+}

@@ -1,0 +1,522 @@
+//! From a shard's outlet to its connections: once per turn of the loop.
+
+use crate::clock::wire_now;
+use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use crate::state::connection::{Connection, Phase};
+use crate::state::topics::SessionTopics;
+use crate::topics::config::TopicLimits;
+use crate::topics::filter::Filter;
+use crate::topics::form::Form;
+use crate::topics::lag::{LagLimits, Next};
+use crate::topics::local::{Gathered, Groups, Item, LocalTopics, Pending, Slot};
+use crate::topics::outlet::{Delivery, Target};
+use crate::topics::publication::Publication;
+use crate::topics::run::Run;
+use std::sync::Arc;
+use tidewire_net::{ConnectionId, Io, When};
+use tidewire_wire::session::Reply;
+
+/// What a turn has delivered.
+#[derive(Debug, Default)]
+struct Budget {
+    /// In units of [work](crate::limits::work).
+    spent: u64,
+    /// Of publications gathered, counted for each receiver.
+    bytes: usize,
+}
+
+impl<A: Application> EngineShard<A> {
+    /// Delivers what has been published, but no more in one turn than the connections can wait for.
+    pub(crate) fn deliver(&mut self, io: &mut Io) {
+        let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
+        outlet.take(&mut self.core.topics.queue);
+        self.core.fanout_bytes = 0;
+        let mut budget = Budget::default();
+        while self.flush_pending(io, &mut budget) {
+            let outlet = &self.core.shared.hub.outlets[self.core.index as usize];
+            outlet.settle(std::mem::take(&mut self.core.topics.unsettled_bytes));
+            if budget.is_over() || self.core.topics.queue.is_empty() {
+                break;
+            }
+            self.gather_round(io, &mut budget);
+            self.flush_all(io, &mut budget);
+        }
+        let peak = &self.core.counters.delivery_peak_us;
+        peak.set(peak.load().max(budget.spent / 1_000));
+    }
+
+    /// Whether more waits to be delivered than one turn could take.
+    pub(crate) fn has_deliveries(&self) -> bool {
+        self.core.shared.hub.outlets[self.core.index as usize].bytes() > 0
+    }
+
+    /// Puts publications into the batches of their topics: as many as the budget has room for, or up to one that some
+    /// of its subscribers get by one subscription and some by another.
+    fn gather_round(&mut self, io: &mut Io, budget: &mut Budget) {
+        self.core.topics.round.start();
+        while budget.bytes < DELIVERY_BYTES_PER_TURN
+            && !self.core.topics.round.is_over
+            && let Some(delivery) = self.core.topics.queue.pop_front()
+        {
+            let cost = delivery.publication.cost();
+            self.core.topics.unsettled_bytes += cost;
+            budget.bytes += cost * self.deliver_one(io, delivery, budget);
+        }
+    }
+
+    /// Delivers one publication, or puts it into the batches of its topics; to how many connections it goes.
+    fn deliver_one(&mut self, io: &mut Io, delivery: Delivery, budget: &mut Budget) -> usize {
+        let Delivery {
+            seq,
+            target,
+            publication,
+        } = delivery;
+        match target {
+            Target::Topic => self.gather(io, seq, publication, budget),
+            Target::Everyone => {
+                for index in 0..self.connections.len() {
+                    let session = self.connections[index].as_ref();
+                    if let Some(id) = session.map(|session| session.state.key.id) {
+                        self.send_to(io, id, &publication);
+                    }
+                }
+                self.connections.len()
+            }
+            Target::User(user) => {
+                let sessions = self.core.users.of(&user);
+                for id in &sessions {
+                    self.send_to(io, *id, &publication);
+                }
+                sessions.len()
+            }
+            Target::Connection(id) => {
+                self.send_to(io, id, &publication);
+                1
+            }
+            Target::Member(id, tag) => {
+                // One that has left has given it back.
+                if self.is_group_member(id, tag) {
+                    self.send_to(io, id, &publication);
+                }
+                1
+            }
+        }
+    }
+
+    fn gather(
+        &mut self,
+        io: &mut Io,
+        seq: u64,
+        publication: Arc<Publication>,
+        budget: &mut Budget,
+    ) -> usize {
+        let Some(topic) = &publication.topic else {
+            return 0;
+        };
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
+        self.core.topics.find(topic, &mut slots);
+        slots.retain(|slot| self.core.topics.is_due(*slot, seq));
+        budget.spend(slots.len() as u64 * cost::MATCH);
+        let mark = (slots.len() > 1).then(|| self.core.topics.mark(&slots));
+        let item = Item { publication, mark };
+        let mut receivers = 0;
+        for slot in &slots {
+            let mut gathered = self.core.topics.gather(*slot, seq, &item);
+            if gathered == Gathered::AdmitFirst {
+                self.flush(io, *slot, When::EndOfTurn, budget);
+                // What the budget did not cover is for those who were there before.
+                self.core.topics.admit(*slot, seq);
+                gathered = self.core.topics.gather(*slot, seq, &item);
+            }
+            if let Gathered::Taken { subscribers } = gathered {
+                receivers += subscribers as usize;
+            }
+        }
+        self.slots = slots;
+        receivers
+    }
+
+    fn is_group_member(&self, id: ConnectionId, tag: u32) -> bool {
+        let session = self.connections.get(id.index()).and_then(Option::as_ref);
+        session.is_some_and(|session| {
+            let topics = session.state.topics.as_ref();
+            session.state.key.id == id
+                && topics.is_some_and(|topics| topics.groups.contains_key(&tag))
+        })
+    }
+
+    /// Sends one publication to one session.
+    fn send_to(&mut self, io: &mut Io, id: ConnectionId, publication: &Publication) {
+        if let Some(mut session) = self.session(io, id)
+            && session.state.unannounced.is_none()
+        {
+            session.deliver(publication);
+        }
+    }
+
+    fn flush_all(&mut self, io: &mut Io, budget: &mut Budget) {
+        let mut touched = std::mem::take(&mut self.core.topics.touched);
+        // With one topic no connection gets anything else this turn that it could leave together with.
+        let when = if touched.len() == 1 {
+            When::Now
+        } else {
+            When::EndOfTurn
+        };
+        for slot in &touched {
+            self.flush(io, *slot, when, budget);
+        }
+        touched.clear();
+        self.core.topics.touched = touched;
+    }
+
+    /// Sends the batch of a topic to its subscribers; for those that the budget does not cover it waits for the next
+    /// turn.
+    fn flush(&mut self, io: &mut Io, slot: Slot, when: When, budget: &mut Budget) {
+        let Some(topic) = self.core.topics.topic_mut(slot) else {
+            return;
+        };
+        let mut batch = std::mem::take(&mut topic.batch);
+        if batch.is_empty() {
+            return;
+        }
+        // Taken out while nobody joins or leaves.
+        let groups = std::mem::replace(&mut topic.groups, Groups::Empty);
+        self.core.replace_expired(wire_now(io), &mut batch);
+        for (key, members) in groups.iter() {
+            let mut left = 0..0;
+            let mut items = None;
+            if budget.is_spent() {
+                left = 0..members.len();
+            } else {
+                let passed = self.core.topics.passed(&batch, key.filter, budget);
+                if !passed.is_empty() {
+                    let sent =
+                        self.send_group(io, (slot, key.form), members, &passed, when, budget);
+                    left = sent..members.len();
+                    items = Some(passed);
+                }
+            }
+            if !left.is_empty() {
+                let filter = self.core.topics.filter(key.filter).cloned();
+                self.core.topics.pending.push_back(Pending {
+                    slot,
+                    form: key.form,
+                    filter: filter.filter(|_| items.is_none()),
+                    items: items.unwrap_or_else(|| batch.clone()),
+                    members: members[left].to_vec(),
+                });
+            }
+        }
+        if let Some(topic) = self.core.topics.topic_mut(slot) {
+            topic.groups = groups;
+        }
+    }
+
+    /// Goes on with what the turn before had no time for; whether all of it is done.
+    fn flush_pending(&mut self, io: &mut Io, budget: &mut Budget) -> bool {
+        while let Some(mut pending) = self.core.topics.pending.pop_front() {
+            if let Some(filter) = pending.filter.take() {
+                pending.items.retain(|item| budget.passes(&filter, item));
+            }
+            let mut members = std::mem::take(&mut pending.members);
+            members.retain(|id| !self.core.topics.has_left(pending.slot, *id));
+            let place = (pending.slot, pending.form);
+            let mut sent = members.len();
+            if !pending.items.is_empty() {
+                let when = When::EndOfTurn;
+                sent = self.send_group(io, place, &members, &pending.items, when, budget);
+            }
+            if sent < members.len() {
+                pending.members = members[sent..].to_vec();
+                self.core.topics.pending.push_front(pending);
+            }
+            if budget.is_spent() && !self.core.topics.pending.is_empty() {
+                return false;
+            }
+        }
+        self.core.topics.left.clear();
+        true
+    }
+
+    /// Sends publications to members of a group; to how many, which are all unless the budget ends before.
+    fn send_group(
+        &mut self,
+        io: &mut Io,
+        (slot, form): (Slot, Form),
+        members: &[ConnectionId],
+        items: &[Item],
+        when: When,
+        budget: &mut Budget,
+    ) -> usize {
+        let Form::Shared { format, batches } = form else {
+            for (index, id) in members.iter().enumerate() {
+                if budget.is_spent() {
+                    return index;
+                } else if self.core.leavers.contain(*id) {
+                    continue;
+                }
+                budget.spend(cost::WRITE);
+                match form {
+                    Form::Lossy => self.send_lossy(io, slot, *id, items, budget),
+                    _ => self.send_individually(io, *id, items, budget),
+                }
+            }
+            return members.len();
+        };
+        let runs = if batches && items.len() > 1 {
+            let unix_ms = io.now().unix_ms;
+            Run::batched(items, format, unix_ms, || self.core.new_id(unix_ms))
+        } else {
+            Run::of(items, format)
+        };
+        let is_one_piece = runs.len() == 1;
+        let when = if is_one_piece { when } else { When::EndOfTurn };
+        let bytes: usize = runs.iter().map(|run| run.chunk.len()).sum();
+        let each = cost::WRITE
+            + match when {
+                When::Now => cost::written(bytes),
+                When::EndOfTurn => cost::bytes(bytes),
+            };
+        for (index, id) in members.iter().enumerate() {
+            if budget.is_spent() {
+                return index;
+            }
+            budget.spend(each);
+            if self.core.leavers.contain(*id) {
+                continue;
+            }
+            let is_for_all = runs.iter().all(|run| run.is_for_all);
+            if is_for_all || self.gets_all(*id, items) {
+                self.send_runs(io, *id, &runs, when);
+            } else {
+                self.send_individually(io, *id, items, budget);
+            }
+        }
+        members.len()
+    }
+
+    /// Whether a connection gets all of these publications in the form that it shares with others, and by this
+    /// subscription.
+    fn gets_all(&mut self, id: ConnectionId, items: &[Item]) -> bool {
+        let Some(Some(Connection { state, .. })) = self.connections.get_mut(id.index()) else {
+            return false;
+        };
+        let is_excluded = |item: &Item| item.publication.exclude == Some(state.key);
+        if state.layers.is_some() || items.iter().any(is_excluded) {
+            return false;
+        }
+        let round = self.core.topics.round.number;
+        let topics = state.topics.as_mut();
+        topics.is_some_and(|topics| {
+            topics.slots.len() == 1
+                || topics
+                    .received
+                    .take_all(round, items.iter().map(|item| item.mark))
+        })
+    }
+
+    /// Sends chunks to a member of a group.
+    fn send_runs(&mut self, io: &mut Io, id: ConnectionId, runs: &[Run], when: When) {
+        for run in runs {
+            if io.send_shared(id, &run.chunk, run.priority, when) {
+                self.core.counters.deliveries.add(run.messages);
+                self.core.counters.messages_sent.add(run.messages);
+                self.core.counters.bytes_sent.add(run.payload_bytes);
+            }
+        }
+    }
+
+    /// Sends each publication to one connection by itself.
+    fn send_individually(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        items: &[Item],
+        budget: &mut Budget,
+    ) {
+        let Some(mut session) = self.session(io, id) else {
+            return;
+        };
+        for item in items {
+            if session.is_first_way(item) {
+                budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
+                session.deliver(&item.publication);
+            }
+        }
+    }
+
+    /// Sends to a connection whose subscription has a policy for the time when it lags.
+    fn send_lossy(
+        &mut self,
+        io: &mut Io,
+        slot: Slot,
+        id: ConnectionId,
+        items: &[Item],
+        budget: &mut Budget,
+    ) {
+        let limits = LagLimits::of(&self.core.shared.hub.limits);
+        let Some(mut session) = self.session(io, id) else {
+            return;
+        };
+        for item in items {
+            if !session.is_first_way(item) {
+                continue;
+            }
+            budget.spend(cost::SEND + cost::bytes(item.publication.cost()));
+            let lags = lags(session.io, id);
+            let is_excluded = item.publication.exclude == Some(session.state.key);
+            let Some(topics) = &mut session.state.topics else {
+                break;
+            };
+            let Some(lossy) = topics.lossy.get_mut(&slot) else {
+                break;
+            };
+            if !lags && lossy.is_empty() {
+                session.deliver(&item.publication);
+            } else if !is_excluded {
+                if lossy.is_empty() {
+                    topics.lagging.push_back(slot);
+                }
+                let others = topics.lagging_bytes - lossy.bytes();
+                let room = LAG_SHARES * limits.bytes_max;
+                let limits = LagLimits {
+                    bytes_max: limits.bytes_max.min(room.saturating_sub(others)),
+                    ..limits
+                };
+                let dropped = lossy.push(Arc::clone(&item.publication), limits);
+                topics.lagging_bytes = others + lossy.bytes();
+                session.core.counters.publications_dropped.add(dropped);
+            }
+        }
+    }
+
+    /// Sends what waited for a connection to take what it had been sent, as far as it takes it and the turn has time.
+    pub(crate) fn send_waiting(&mut self, io: &mut Io, id: ConnectionId) {
+        let Some(mut session) = self.session(io, id) else {
+            return;
+        };
+        if session.state.phase != Phase::Open {
+            return;
+        }
+        let Some(mut topics) = session.state.topics.take() else {
+            return;
+        };
+        let mut budget = Budget::default();
+        while let Some(slot) = topics.lagging.front().copied() {
+            if lags(session.io, id) {
+                break;
+            }
+            let Some(next) = topics.next_waiting(slot) else {
+                topics.lagging.pop_front();
+                continue;
+            };
+            budget.spend(cost::SEND);
+            match next {
+                Next::Gap(gap) => {
+                    session.core.counters.gaps_told.add(1);
+                    session.reply(&Reply::PublicationGap(gap));
+                }
+                Next::Publication(publication) => {
+                    budget.spend(cost::bytes(publication.cost()));
+                    session.deliver(&publication);
+                }
+            }
+            if budget.spent >= CONNECTION_WORK_PER_TURN {
+                // The others come first; the rest follows in the next turn.
+                session.core.topics.drained.push(id);
+                break;
+            }
+        }
+        session.state.topics = Some(topics);
+    }
+
+    /// Goes on with those that had more waiting than a turn had time for.
+    pub(crate) fn send_waiting_on(&mut self, io: &mut Io) {
+        for id in std::mem::take(&mut self.core.topics.drained) {
+            self.send_waiting(io, id);
+        }
+    }
+}
+
+impl SessionTopics {
+    /// What a lagging subscription gets next.
+    fn next_waiting(&mut self, slot: Slot) -> Option<Next> {
+        let lossy = self.lossy.get_mut(&slot)?;
+        let others = self.lagging_bytes - lossy.bytes();
+        let next = lossy.pop();
+        self.lagging_bytes = others + lossy.bytes();
+        next
+    }
+}
+
+impl LocalTopics {
+    /// The publications of a batch that pass a filter.
+    fn passed(&mut self, batch: &[Item], filter: u32, budget: &mut Budget) -> Vec<Item> {
+        let Some(filter) = self.filter(filter).cloned() else {
+            return batch.to_vec();
+        };
+        let passed = batch.iter().filter(|item| budget.passes(&filter, item));
+        passed.cloned().collect()
+    }
+}
+
+impl Budget {
+    fn spend(&mut self, units: u64) {
+        self.spent += units;
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent >= DELIVERY_WORK_PER_TURN
+    }
+
+    /// Whether nothing more is gathered in this turn.
+    fn is_over(&self) -> bool {
+        self.is_spent() || self.bytes >= DELIVERY_BYTES_PER_TURN
+    }
+
+    /// Whether a subscriber with this filter gets a publication. The protocol's own messages have no payload to
+    /// look at.
+    fn passes(&mut self, filter: &Filter, item: &Item) -> bool {
+        let content = item.publication.content();
+        if content.is_empty() {
+            return true;
+        }
+        self.spend(filter.match_cost(content.len()));
+        filter.matches(content)
+    }
+}
+
+impl LagLimits {
+    fn of(limits: &TopicLimits) -> Self {
+        Self {
+            publications_max: limits.lag_publications_max,
+            bytes_max: limits.lag_bytes_max,
+        }
+    }
+}
+
+/// Whether a connection does not take what it has been sent. If it does not, it will be reported to have drained.
+fn lags(io: &mut Io, id: ConnectionId) -> bool {
+    if io.queued_bytes(id) > LAG_BYTES && !io.is_blocked(id) {
+        // Nothing but what waits.
+        io.write_now(id, &[]);
+    }
+    io.is_blocked(id)
+}
+
+/// What one turn gathers, counted for each receiver, in bytes. Less makes writes to thousands too small.
+const DELIVERY_BYTES_PER_TURN: usize = 256 * 1024 * 1024;
+
+/// How many times what one lagging subscription may have waiting all of a connection may.
+const LAG_SHARES: usize = 16;
+
+/// What one turn delivers, in units of [work](crate::limits::work): some 10 ms, of which the kernel's part can be as much again.
+/// The rest waits for the next turn, so that the sockets are read in between. What was gathered stays together, so that
+/// writes to thousands of subscribers have as much in them as without the cut.
+const DELIVERY_WORK_PER_TURN: u64 = 10_000_000;
+
+/// Past so many bytes that wait for a socket it is asked whether it takes them before more are added.
+const LAG_BYTES: usize = 64 * 1024;

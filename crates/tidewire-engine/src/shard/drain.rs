@@ -1,0 +1,89 @@
+//! How the sessions of a draining server leave: not all at once, and each told when to come back.
+
+use crate::config::Protocol;
+use crate::limits::drain::{Leaving, Pace, spread_ms};
+use crate::session::Session;
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use crate::state::connection::{ConnectionState, Phase};
+use rand::Rng;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use tidewire_net::Io;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::session::Reply;
+
+impl<A: Application> EngineShard<A> {
+    /// Sends away those whose time has come, if the server is draining.
+    pub(crate) fn send_away(&mut self, io: &mut Io) {
+        if !self.core.shared.is_draining() {
+            return;
+        }
+        self.core.draining = true;
+        let mut leaving = match self.leaving.take() {
+            Some(leaving) => leaving,
+            None => self.start_leaving(io),
+        };
+        let now_ms = io.now().monotonic_ms;
+        let span_ms = self.core.shared.drain_span_ms.load(Ordering::Acquire);
+        let due = leaving.pace.due(span_ms, now_ms);
+        while leaving.left < due
+            && let Some(connection) = self.connections.get(leaving.index)
+        {
+            leaving.index += 1;
+            let Some(connection) = connection else {
+                continue;
+            };
+            let id = connection.state.key.id;
+            if connection.state.phase == Phase::Open {
+                leaving.left += 1;
+                let spread_ms = leaving.spread_ms;
+                self.with_session(io, id, |session| send_away(session, spread_ms));
+            }
+        }
+        let is_over = leaving.index >= self.connections.len();
+        leaving.wake = (!is_over).then(|| {
+            let next_ms = leaving.pace.next_ms(span_ms, leaving.left);
+            io.instant_at(next_ms.max(now_ms + 1))
+        });
+        self.leaving = Some(leaving);
+    }
+
+    /// When the next session is to be sent away, if any is.
+    pub(crate) fn next_leaving(&self) -> Option<Instant> {
+        self.leaving.as_ref()?.wake
+    }
+
+    fn start_leaving(&self, io: &Io) -> Leaving {
+        let is_session = |state: &ConnectionState| state.phase == Phase::Open;
+        let connections = self.connections.iter().flatten();
+        let sessions = connections.filter(|connection| is_session(&connection.state));
+        let drain = &self.core.shared.config.drain;
+        let all = self.core.shared.sessions.load(Ordering::Acquire) as u64;
+        Leaving {
+            pace: Pace {
+                sessions: sessions.count() as u64,
+                started_ms: io.now().monotonic_ms,
+                rate_per_s: drain.rate_per_s,
+            },
+            spread_ms: spread_ms(drain.reconnect_spread_ms, all),
+            left: 0,
+            index: 0,
+            wake: None,
+        }
+    }
+}
+
+/// Closes a session of a draining server and tells its client when to return.
+fn send_away(session: &mut Session<'_>, spread_ms: u64) {
+    session.core.counters.drained_connections.add(1);
+    if session.core.shared.config.protocol == Protocol::V1 && spread_ms > 0 {
+        let after_ms = session.core.rng.random_range(0..=spread_ms);
+        let reconnect = Reply::Reconnect {
+            after_ms,
+            reason: "the server is draining".into(),
+        };
+        session.reply(&reconnect);
+    }
+    session.start_close(CloseCode::DRAINING, "the server is draining");
+}

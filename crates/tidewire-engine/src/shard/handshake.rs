@@ -1,0 +1,374 @@
+//! The opening handshake in the server: who may come in, and how the others are told.
+
+use crate::auth::{Claims, TokenError, Verifier, find_token};
+use crate::clock::wire_now;
+use crate::config::{Config, OriginPolicy, Protocol};
+use crate::model::{CloseReason, Peer};
+use crate::session::application::Application;
+use crate::session::reply::write_message;
+use crate::shard::EngineShard;
+use crate::state::connection::{Connection, Phase};
+use crate::state::core::Core;
+use crate::state::layers::{self, Layers};
+use crate::topics::access::{Access, AccessRules, InvalidRules};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tidewire_net::{ConnectionId, Io};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::deflate::DeflateParameters;
+use tidewire_wire::format::Format;
+use tidewire_wire::frame::{self, Role};
+use tidewire_wire::handshake::server::{
+    self as wire, Request, parse_request, write_accept, write_rejection,
+};
+use tidewire_wire::message::MessageReader;
+use tidewire_wire::session::{Now, PROTOCOL_VERSION, Reply, ServerSession};
+
+/// What a request was found to deserve.
+enum Decision {
+    /// Let in; whether a bad token is still to be told.
+    Accept {
+        guest: Guest,
+        failure: Option<String>,
+    },
+    Reject {
+        status: u16,
+        reason: String,
+        retry_after_s: Option<u64>,
+    },
+}
+
+/// Who is let in.
+struct Guest {
+    /// The `sub` of the token.
+    user: Option<String>,
+    access: Access,
+    /// The `exp` of the token, in seconds since 1970.
+    expires_at_s: Option<u64>,
+}
+
+impl<A: Application> EngineShard<A> {
+    /// Takes the request at the front of `data`; returns how many bytes it was, 0 while it is incomplete.
+    pub(crate) fn open(&mut self, io: &mut Io, id: ConnectionId, data: &[u8]) -> usize {
+        let limits = wire::Limits {
+            head_bytes_max: self.core.shared.config.limits.request_head_bytes_max,
+        };
+        let request = match parse_request(data, &limits) {
+            Ok(Some(request)) => request,
+            Ok(None) => return 0,
+            Err(error) => {
+                if let Some(buffer) = io.buffer(id) {
+                    error.write(buffer);
+                }
+                self.reject(io, id);
+                return data.len();
+            }
+        };
+        self.read_forwarded(io, id, &request);
+        let is_forwarded = self
+            .connection(id)
+            .is_some_and(|connection| connection.state.forwarded.is_some());
+        match self.core.decide(&request, is_forwarded, io.now().unix_ms) {
+            Decision::Accept { guest, failure } => {
+                self.accept(io, id, &request, guest, failure);
+                request.head_bytes()
+            }
+            Decision::Reject {
+                status,
+                reason,
+                retry_after_s,
+            } => {
+                let seconds = retry_after_s.unwrap_or_default().to_string();
+                let mut headers = Vec::new();
+                if retry_after_s.is_some() {
+                    headers.push(("Retry-After", seconds.as_str()));
+                }
+                if status == 401 {
+                    headers.push(("WWW-Authenticate", "Bearer"));
+                }
+                if let Some(buffer) = io.buffer(id) {
+                    write_rejection(status, &headers, &reason, buffer);
+                }
+                self.reject(io, id);
+                data.len()
+            }
+        }
+    }
+
+    pub(crate) fn reject(&mut self, io: &mut Io, id: ConnectionId) {
+        self.core.counters.handshakes_failed.add(1);
+        if let Some(Some(connection)) = self.connections.get_mut(id.index()) {
+            connection.state.ended = Some(CloseReason::ByUs(CloseCode::POLICY_VIOLATION));
+        }
+        io.close(id);
+    }
+
+    fn accept(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        request: &Request<'_>,
+        guest: Guest,
+        failure: Option<String>,
+    ) {
+        let now = wire_now(io);
+        let user = guest.user;
+        let deflate = layers::wanted(&self.core.shared.config)
+            .and_then(|wanted| DeflateParameters::accept(wanted, request.extensions()));
+        let extensions = deflate
+            .as_ref()
+            .map(|agreed| ("Sec-WebSocket-Extensions", agreed.header_value.as_str()));
+        let Some(buffer) = io.buffer(id) else { return };
+        write_accept(
+            request.key(),
+            chosen_protocol(request, &self.core),
+            extensions.as_slice(),
+            buffer,
+        );
+        let mut session = session_of(request, now);
+        if let Some(failure) = failure {
+            self.refuse_after_upgrade(io, id, &mut session, &failure, now);
+            return;
+        }
+        self.end_pending(io, id);
+        self.core.counters.handshakes_completed.add(1);
+        self.core.counters.connections_open.add(1);
+        let is_v1 = self.core.shared.config.protocol == Protocol::V1;
+        if is_v1 {
+            self.core.greet(io, id, &mut session, user.clone(), now);
+        }
+        let limit = self.core.shared.config.limits.message_bytes_max;
+        let Some(Some(Connection { state, reader })) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        if deflate.is_some() {
+            *reader = MessageReader::new(Role::Server, limit).with_compression();
+        }
+        state.layers = Layers::new(deflate, is_v1 && session.compression());
+        state.session = session;
+        state.phase = Phase::Open;
+        state.access = guest.access;
+        state.user = user.as_deref().map(Arc::from);
+        state.expiry = guest
+            .expires_at_s
+            .and_then(|expires_at_s| self.core.expiry_at(expires_at_s, now));
+        io.set_timer(id, state.due_ms(&self.core.shared.profile));
+        let address = state.peer_address(io).map(|address| address.ip());
+        state.owner = self.core.shared.owners.of(user.as_deref(), address);
+        if let Some(user) = &state.user {
+            self.core.users.add(user, id);
+        }
+        let peer = Peer {
+            connection: state.key,
+            user,
+            address: state.peer_address(io),
+        };
+        self.with_inbound(io, id, |inbound| inbound.announce_when_encrypted(peer));
+    }
+
+    /// The upgrade was accepted only so that the error can be read: it is said, with close code 4401.
+    fn refuse_after_upgrade(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        session: &mut ServerSession,
+        failure: &str,
+        now: Now,
+    ) {
+        let message_id = self.core.new_id(now.unix_ms);
+        let error = Reply::error(ErrorCode::AuthFailed, failure.to_owned());
+        if let Some(buffer) = io.buffer(id) {
+            if self.core.shared.config.protocol == Protocol::V1 {
+                let profile = &self.core.shared.profile;
+                write_message(buffer, session, profile, &error, message_id, now);
+            }
+            let code = CloseCode::NOT_AUTHENTICATED;
+            frame::write_close(buffer, Some(code), failure, None);
+        }
+        self.reject(io, id);
+    }
+}
+
+impl Core {
+    /// Says `server_ready`.
+    fn greet(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        session: &mut ServerSession,
+        user_id: Option<String>,
+        now: Now,
+    ) {
+        let ready = Reply::Ready {
+            connection_id: self.new_id(now.unix_ms),
+            user_id,
+        };
+        let message_id = self.new_id(now.unix_ms);
+        if let Some(buffer) = io.buffer(id) {
+            let profile = &self.shared.profile;
+            let bytes = write_message(buffer, session, profile, &ready, message_id, now);
+            self.count_sent(bytes);
+        }
+    }
+
+    fn decide(&self, request: &Request<'_>, is_forwarded: bool, unix_ms: u64) -> Decision {
+        let config = &self.shared.config;
+        let reject = |status, reason: &str| Decision::Reject {
+            status,
+            reason: reason.to_owned(),
+            retry_after_s: None,
+        };
+        let full = |reason: &str| Decision::Reject {
+            status: 503,
+            reason: reason.to_owned(),
+            retry_after_s: Some(config.limits.retry_after_s),
+        };
+        if let Some(reason) = self.turns_away() {
+            return full(reason);
+        }
+        let is_guarded = !is_forwarded && is_local_page(config, request);
+        if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
+            self.counters.host_rejections.add(1);
+            return reject(421, &words);
+        }
+        if !config.paths.is_empty() && !config.paths.iter().any(|path| path == request.path()) {
+            return reject(404, "no WebSocket is served at this path");
+        }
+        if !origin_is_allowed(&config.origins, request) {
+            self.counters.origin_rejections.add(1);
+            return reject(403, "this origin is not allowed");
+        }
+        let mut failure = None;
+        let mut user = None;
+        let mut expires_at_s = None;
+        let mut rules = None;
+        if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
+            match self.verified(verifier, find_token(request, auth), unix_ms) {
+                Ok((claims, own)) => {
+                    rules = own;
+                    user = Some(claims.subject);
+                    expires_at_s = Some(claims.expires_at_s);
+                }
+                Err(error) if config.auth_failure_after_upgrade => failure = Some(error),
+                Err(error) => return reject(401, &error),
+            }
+        }
+        if failure.is_none() && !self.take_place() {
+            self.counters.connections_rejected_full.add(1);
+            return full("the server has no room for another connection");
+        }
+        let rules = rules.map_or_else(|| Arc::clone(&self.shared.access), Arc::new);
+        let guest = Guest {
+            access: Access::bind(&rules, user.as_deref()),
+            user,
+            expires_at_s,
+        };
+        Decision::Accept { guest, failure }
+    }
+
+    /// The claims of a token with its access rules, or the reason why it is rejected.
+    fn verified(
+        &self,
+        verifier: &Verifier,
+        token: Option<Cow<'_, str>>,
+        unix_ms: u64,
+    ) -> Result<(Claims, Option<AccessRules>), String> {
+        let verified = token
+            .ok_or(TokenError::Missing)
+            .and_then(|token| verifier.verify(&token, unix_ms / 1000));
+        let claims = verified.map_err(|error| {
+            self.counters.auth_failures.add(1);
+            let code = ErrorCode::AuthFailed.as_str();
+            tracing::info!(code, %error, "a token is not accepted");
+            error.to_string()
+        })?;
+        let rules = self.rules_of(&claims).map_err(|error| error.to_string())?;
+        Ok((claims, rules))
+    }
+
+    /// Why nobody is let in for now, if so.
+    fn turns_away(&self) -> Option<&'static str> {
+        if self.draining {
+            return Some("the server is draining");
+        }
+        (!self.shared.is_admitting()).then_some("nobody answers at this server for now")
+    }
+
+    /// The access rules that a token brings along.
+    pub(crate) fn rules_of(&self, claims: &Claims) -> Result<Option<AccessRules>, InvalidRules> {
+        let name = self.shared.config.topics.access_claim.as_deref();
+        name.and_then(|name| claims.rest.get(name))
+            .map(AccessRules::from_claim)
+            .transpose()
+    }
+
+    /// Counts one more session, if there is room.
+    fn take_place(&self) -> bool {
+        let limit = self.shared.config.limits.connections_max;
+        let one_more = |sessions| (sessions < limit).then_some(sessions + 1);
+        self.shared
+            .sessions
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .is_ok()
+    }
+}
+
+/// The session that the query asks for.
+fn session_of(request: &Request<'_>, now: Now) -> ServerSession {
+    let format = match request.query_value("format").as_deref() {
+        Some("msgpack") => Format::MessagePack,
+        _ => Format::Json,
+    };
+    let compression = request.query_value("compression").as_deref() == Some("true");
+    let version = request
+        .query_value("protocol_version")
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(PROTOCOL_VERSION);
+    ServerSession::new(format, compression, now).with_protocol_version(version)
+}
+
+/// The subprotocol to confirm.
+fn chosen_protocol<'a>(request: &Request<'a>, core: &Core) -> Option<&'a str> {
+    let config = &core.shared.config;
+    let auth = config.auth.as_ref();
+    let prefix = auth.and_then(|auth| auth.subprotocol_prefix.as_deref());
+    request.chosen_protocol(&config.subprotocols, prefix)
+}
+
+/// Whether a page calls a server that is most likely meant for this machine alone, and is not expected to.
+fn is_local_page(config: &Config, request: &Request<'_>) -> bool {
+    let is_expected = |origin: &str| match &config.origins {
+        OriginPolicy::Any => true,
+        OriginPolicy::SameHost => false,
+        OriginPolicy::Listed(origins) => {
+            let mut origins = origins.iter();
+            origins.any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        }
+    };
+    config.listen.ip().is_loopback()
+        && config.auth.is_none()
+        && request.origin().is_some_and(|origin| !is_expected(origin))
+}
+
+fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {
+    let Some(origin) = request.origin() else {
+        return true;
+    };
+    let same_host = || {
+        origin
+            .split_once("://")
+            .is_some_and(|(_, host)| host.eq_ignore_ascii_case(request.host()))
+    };
+    match policy {
+        OriginPolicy::Any => true,
+        OriginPolicy::SameHost => same_host(),
+        OriginPolicy::Listed(origins) => {
+            same_host()
+                || origins
+                    .iter()
+                    .any(|allowed| allowed.eq_ignore_ascii_case(origin))
+        }
+    }
+}

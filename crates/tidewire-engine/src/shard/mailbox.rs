@@ -1,0 +1,40 @@
+//! What other threads ask of a shard.
+
+use crate::model::Outgoing;
+use crate::shard::view::Question;
+use crate::state::calls::PostedCall;
+use crate::topics::access::AccessRules;
+use std::sync::Arc;
+use tidewire_net::ConnectionId;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::session::Action;
+
+/// What other threads ask of a shard.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    Send(ConnectionId, Outgoing),
+    Close(ConnectionId, CloseCode, &'static str),
+    Change(SessionChange),
+    Question(Question),
+    Call(ConnectionId, Box<PostedCall>),
+}
+
+/// A change that another thread asks for.
+#[derive(Debug, Clone)]
+pub(crate) struct SessionChange {
+    pub(crate) whose: ChangedSessions,
+    pub(crate) what: ChangeKind,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum ChangedSessions {
+    Connection(ConnectionId),
+    User(Arc<str>),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum ChangeKind {
+    Subscription(Action, Arc<str>),
+    Access(Arc<AccessRules>),
+    End(CloseCode, Arc<str>),
+}

@@ -1,0 +1,503 @@
+//! One shard of the server: the connections of one event loop.
+
+mod calls;
+mod changes;
+pub(crate) mod containment;
+mod deliver;
+pub(crate) mod drain;
+mod forwarding;
+mod handshake;
+pub(crate) mod health;
+mod jobs;
+pub(crate) mod mailbox;
+mod pending_handshakes;
+pub(crate) mod view;
+
+use crate::clock::wire_now;
+use crate::limits::drain::Leaving;
+use crate::limits::owner::OwnerId;
+use crate::limits::pending_handshakes::{PendingHandshakes, PendingLimits};
+use crate::limits::rate::TokenBucket;
+use crate::limits::work::PUBLISH_BYTES_PER_TURN;
+use crate::model::{CloseReason, ConnectionKey};
+use crate::session::Session;
+use crate::session::application::{Application, Marked};
+use crate::session::inbound::{Inbound, Tally};
+use crate::shard::mailbox::Mail;
+use crate::shard::view::View;
+use crate::state::connection::{Connection, ConnectionState, Pauses, Phase, Refusals};
+use crate::state::core::Core;
+use crate::state::jobs::{JobProgress, Jobs};
+use crate::topics::access::Access;
+use crate::topics::local::Slot;
+use crate::topics::member::MEMBER_INDEX_MAX;
+use crate::topics::outlet::Origin;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId};
+use tidewire_wire::format::Format;
+use tidewire_wire::frame::{ProtocolError, Role};
+use tidewire_wire::message::{Input, MessageReader};
+use tidewire_wire::session::ServerSession;
+
+pub(crate) struct EngineShard<A> {
+    pub(crate) core: Core,
+    pub(crate) app: Marked<A>,
+    pub(crate) connections: Vec<Option<Connection>>,
+    pub(crate) pending: PendingHandshakes,
+    /// Connections whose reading waits for the application.
+    pub(crate) waiting: Vec<ConnectionId>,
+    /// Connections that have had enough of this turn.
+    yielding: Vec<ConnectionId>,
+    /// Connections whose jobs go on in the next turn.
+    pub(crate) working: Vec<ConnectionId>,
+    /// Some of those need not wait for the clock.
+    pub(crate) has_work: bool,
+    /// Connections that have published more than the shards deliver.
+    pub(crate) backlogged: Vec<ConnectionId>,
+    /// For the topics of one publication; empty in between.
+    pub(crate) slots: Vec<Slot>,
+    /// When the hub is looked through next.
+    sweep_ms: u64,
+    /// The time of the last turn.
+    turned: Option<Instant>,
+    /// Who is still to leave, while the server drains.
+    pub(crate) leaving: Option<Leaving>,
+    /// The application has panicked in a call for no connection in particular.
+    pub(crate) has_failed: bool,
+    /// The server has stopped; this is the last turn but one.
+    is_stopping: bool,
+}
+
+impl<A: Application> EngineShard<A> {
+    pub(crate) fn new(core: Core, app: A) -> Self {
+        let config = &core.shared.config;
+        let limits = PendingLimits::of_shard(&config.limits, config.shards);
+        Self {
+            core,
+            app: Marked::new(app),
+            connections: Vec::new(),
+            pending: PendingHandshakes::new(limits),
+            waiting: Vec::new(),
+            yielding: Vec::new(),
+            working: Vec::new(),
+            has_work: false,
+            backlogged: Vec::new(),
+            slots: Vec::new(),
+            sweep_ms: SWEEP_INTERVAL_MS,
+            turned: None,
+            leaving: None,
+            has_failed: false,
+            is_stopping: false,
+        }
+    }
+
+    pub(crate) fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(id.index())?.as_mut()?;
+        (connection.state.key.id == id).then_some(connection)
+    }
+
+    /// Receives the messages in `data`.
+    fn receive(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        let Some(Some(Connection { reader, state })) = self.connections.get_mut(id.index()) else {
+            return data.len();
+        };
+        state.session.handle_heard(wire_now(io).monotonic_ms);
+        let mut inbound = Inbound {
+            session: Session {
+                io,
+                core: &mut self.core,
+                state,
+            },
+            app: &mut self.app,
+            tally: Tally::default(),
+        };
+        let mut input = Input::new(data);
+        let mut progress = JobProgress::Done;
+        inbound.session.core.meter.start();
+        while inbound.session.state.phase != Phase::Over {
+            match reader.read(&mut input) {
+                Ok(Some(event)) => inbound.receive(event),
+                Ok(None) => break,
+                Err(error) => {
+                    inbound.tally.received += u64::from(error == ProtocolError::MessageTooLarge);
+                    inbound.session.end_for(error, true);
+                }
+            }
+            inbound.session.close_if_asked();
+            if !inbound.session.state.jobs.is_empty() {
+                progress = inbound.work();
+                if progress != JobProgress::Done {
+                    break;
+                }
+            }
+            let Session { io, core, state } = &mut inbound.session;
+            if core.meter.is_spent() || core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
+                state.pauses.turn = true;
+                io.pause_reading(id);
+                self.yielding.push(id);
+                break;
+            }
+            if std::mem::take(&mut core.backlog_is_full) {
+                state.pauses.backlog = true;
+                core.counters.backlog_pauses.add(1);
+                io.pause_reading(id);
+                self.backlogged.push(id);
+                break;
+            }
+        }
+        inbound.settle();
+        let consumed = if inbound.session.state.phase == Phase::Over {
+            data.len()
+        } else {
+            input.consumed()
+        };
+        drop(inbound);
+        self.suspend(io, id, progress);
+        consumed
+    }
+
+    /// Reads what has come, before or after the session has opened.
+    #[inline(always)]
+    fn handle_bytes(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        match self.connections.get(id.index()) {
+            Some(Some(connection)) if connection.state.phase == Phase::Opening => {}
+            _ => return self.receive(io, id, data),
+        }
+        let head_bytes = self.receive_opening(io, id, data);
+        let is_session = self.connection(id).is_some_and(|connection| {
+            !matches!(connection.state.phase, Phase::Opening | Phase::Over)
+        });
+        if is_session && head_bytes < data.len() {
+            return head_bytes + self.receive(io, id, &mut data[head_bytes..]);
+        }
+        head_bytes
+    }
+
+    #[inline]
+    fn is_ready(&mut self) -> bool {
+        // One that cannot say so is not waited for.
+        self.contained_all(|app| app.is_ready()).unwrap_or(true)
+    }
+
+    /// Ends the loop in the turn after the one that sees that the server has stopped, so that what was sent to this shard
+    /// before is there.
+    fn stop_if_told(&mut self, io: &mut Io) {
+        if self.is_stopping {
+            io.stop();
+        }
+        self.is_stopping = self.core.shared.is_stopped();
+    }
+
+    /// The session of a connection for one call; `None` if it is gone.
+    #[inline]
+    pub(crate) fn session<'a>(
+        &'a mut self,
+        io: &'a mut Io,
+        id: ConnectionId,
+    ) -> Option<Session<'a>> {
+        let connection = self.connections.get_mut(id.index())?.as_mut()?;
+        (connection.state.key.id == id).then_some(Session {
+            io,
+            core: &mut self.core,
+            state: &mut connection.state,
+        })
+    }
+
+    /// Calls `act` for a connection outside of its messages.
+    pub(crate) fn with_session(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        act: impl FnOnce(&mut Session<'_>),
+    ) {
+        self.with_inbound(io, id, |inbound| act(&mut inbound.session));
+    }
+
+    /// [`Self::with_session`] for calls that may reach the application.
+    pub(crate) fn with_inbound(
+        &mut self,
+        io: &mut Io,
+        id: ConnectionId,
+        act: impl FnOnce(&mut Inbound<'_, A>),
+    ) {
+        let Some(Some(connection)) = self.connections.get_mut(id.index()) else {
+            return;
+        };
+        if connection.state.key.id != id {
+            return;
+        }
+        let mut inbound = Inbound {
+            session: Session {
+                io,
+                core: &mut self.core,
+                state: &mut connection.state,
+            },
+            app: &mut self.app,
+            tally: Tally::default(),
+        };
+        inbound.session.core.meter.start();
+        act(&mut inbound);
+        let session = &mut inbound.session;
+        session.close_if_asked();
+        session.core.meter.settle(session.state.owner);
+        drop(inbound);
+        if !connection.state.jobs.is_empty() && connection.state.pauses.are_over() {
+            self.suspend(io, id, JobProgress::Yield);
+        }
+    }
+
+    /// Takes a reason not to read away from some connections; those that have no other go on.
+    fn resume(&mut self, io: &mut Io, ids: Vec<ConnectionId>, end: impl Fn(&mut Pauses)) {
+        for id in ids {
+            let Some(connection) = self.connection(id) else {
+                continue;
+            };
+            end(&mut connection.state.pauses);
+            self.go_on(io, id);
+        }
+    }
+}
+
+impl<A: Application> Handler for EngineShard<A> {
+    type Mail = Mail;
+
+    fn handle_accept(&mut self, io: &mut Io, id: ConnectionId, _listener: ListenerId) {
+        if id.index() > MEMBER_INDEX_MAX {
+            return io.abort(id);
+        }
+        self.core.make_way(id);
+        let limits = &self.core.shared.config.limits;
+        let now = wire_now(io);
+        let state = ConnectionState {
+            key: ConnectionKey {
+                shard: self.core.index,
+                id,
+            },
+            phase: Phase::Opening,
+            session: ServerSession::new(Format::Json, false, now),
+            bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
+            pauses: Pauses::default(),
+            refusals: Refusals::default(),
+            owner: OwnerId::SERVER,
+            jobs: Jobs::default(),
+            user: None,
+            expiry: None,
+            forwarded: None,
+            awaits_proxy_header: false,
+            access: Access::bind(&self.core.shared.access, None),
+            access_is_set: false,
+            topics: None,
+            calls: None,
+            intake: self.core.shared.intake.new_session(),
+            breaker: None,
+            layers: None,
+            unannounced: None,
+            close: None,
+            ended: None,
+        };
+        let reader = MessageReader::new(Role::Server, limits.message_bytes_max);
+        io.set_timer(
+            id,
+            now.monotonic_ms.saturating_add(limits.handshake_timeout_ms),
+        );
+        if self.connections.len() <= id.index() {
+            self.connections.resize_with(id.index() + 1, || None);
+        }
+        self.connections[id.index()] = Some(Connection { reader, state });
+        self.core.counters.connections_accepted.add(1);
+        self.start_opening(io, id);
+    }
+
+    #[inline]
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        let bytes = data.len();
+        // Of a connection that has ended nothing is read any more.
+        self.contained(io, id, |shard, io| shard.handle_bytes(io, id, data))
+            .unwrap_or(bytes)
+    }
+
+    fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
+        let Some(mut connection) = self.connections.get_mut(id.index()).and_then(Option::take)
+        else {
+            return;
+        };
+        let mut session = Session {
+            io,
+            core: &mut self.core,
+            state: &mut connection.state,
+        };
+        session.leave_topics();
+        session.end_calls();
+        if let Some(user) = &connection.state.user {
+            self.core.users.remove(user, id);
+        }
+        let intake = connection.state.intake.as_deref();
+        self.core.shared.intake.close(intake, io.now().unix_ms);
+        let counters = &self.core.counters;
+        match closed {
+            Closed::OutboxOverflow => {
+                counters.outbox_overflows.add(1);
+                tracing::info!(
+                    connection = %connection.state.key,
+                    user = connection.state.user.as_deref(),
+                    queued_bytes_over = self.core.shared.config.limits.outbox_bytes_max,
+                    "a connection ends because its peer does not read what waits for it",
+                );
+            }
+            Closed::Tls(_) => counters.tls_failures.add(1),
+            _ => {}
+        }
+        if !connection.is_session() {
+            if connection.state.ended.is_none() {
+                counters.handshakes_failed.add(1);
+            }
+            return self.end_pending(io, id);
+        }
+        match connection.state.ended {
+            Some(CloseReason::ByUs(_)) => counters.sessions_closed_by_us.add(1),
+            Some(CloseReason::ByPeer(_)) => counters.sessions_closed_by_peer.add(1),
+            Some(CloseReason::Lost) | None => counters.sessions_lost.add(1),
+        }
+        counters.connections_open.sub(1);
+        self.core.shared.sessions.fetch_sub(1, Ordering::AcqRel);
+        let reason = connection.state.ended.unwrap_or(CloseReason::Lost);
+        tracing::debug!(
+            connection = %connection.state.key,
+            user = connection.state.user.as_deref(),
+            ?reason,
+            "a session ends",
+        );
+        if connection.state.unannounced.is_none() {
+            let key = connection.state.key;
+            self.contained_last(|app| app.on_close(key, reason));
+        }
+    }
+
+    fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
+        self.with_session(io, id, |session| session.handle_timer());
+    }
+
+    fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
+        let now_ms = io.now().monotonic_ms;
+        let Some(connection) = self.connection(id) else {
+            return;
+        };
+        // A peer that takes what waited for it is alive, though it could not be read.
+        connection.state.session.handle_heard(now_ms);
+        connection.state.pauses.outbox_bytes_seen = 0;
+        if std::mem::take(&mut connection.state.pauses.outbox) {
+            self.go_on(io, id);
+        }
+        self.send_waiting(io, id);
+    }
+
+    fn handle_mail(&mut self, io: &mut Io, mail: Mail) {
+        match mail {
+            Mail::Send(id, outgoing) => {
+                self.with_session(io, id, |session| session.send(outgoing.payload()));
+            }
+            Mail::Close(id, code, reason) => {
+                self.with_session(io, id, |session| session.start_close(code, reason));
+            }
+            Mail::Change(change) => self.change(io, &change),
+            Mail::Question(question) => question.ask(&mut View {
+                core: &mut self.core,
+                connections: &self.connections,
+                io,
+            }),
+            Mail::Call(id, posted) => self.post_call(io, id, *posted),
+        }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        self.turned = Some(io.instant_at(io.now().monotonic_ms));
+        self.stop_if_told(io);
+        self.contained_all(|app| app.on_turn());
+        self.work_on(io);
+        let yielding = std::mem::take(&mut self.yielding);
+        self.resume(io, yielding, |pauses| pauses.turn = false);
+        let origin = Origin::Shard(self.core.index);
+        if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy(origin) {
+            let backlogged = std::mem::take(&mut self.backlogged);
+            self.resume(io, backlogged, |pauses| pauses.backlog = false);
+        }
+        self.sweep_pending(io);
+        self.send_away(io);
+        if !self.waiting.is_empty() && self.is_ready() {
+            let waiting = std::mem::take(&mut self.waiting);
+            self.resume(io, waiting, |pauses| pauses.application = false);
+        }
+        self.end_all_failed(io);
+        self.settle_calls(io);
+        self.return_from_stall(io);
+        self.core.let_leave();
+        self.core.tell_departures(wire_now(io));
+        self.send_waiting_on(io);
+        self.deliver(io);
+        self.core.meter.start_turn(io.now().monotonic_ms);
+        let counters = &self.core.counters;
+        counters.work_peak_us.set(self.core.meter.peak() / 1_000);
+        if self.core.index == 0 && io.now().monotonic_ms >= self.sweep_ms {
+            self.sweep_ms = io.now().monotonic_ms + SWEEP_INTERVAL_MS;
+            self.core.shared.hub.sweep(io.now().unix_ms);
+            self.core.shared.intake.sweep(io.now().unix_ms);
+        }
+    }
+
+    #[inline]
+    fn may_read(&mut self, id: ConnectionId) -> bool {
+        if self.is_ready() {
+            return true;
+        }
+        if let Some(connection) = self.connection(id) {
+            // The opening handshake does not reach the application.
+            if connection.state.phase == Phase::Opening {
+                return true;
+            }
+            connection.state.pauses.application = true;
+            self.waiting.push(id);
+            self.core.counters.queue_full_pauses.add(1);
+        }
+        false
+    }
+
+    fn holds_tls(&self) -> bool {
+        true
+    }
+
+    fn may_accept(&self) -> bool {
+        self.pending.may_accept()
+    }
+
+    fn make_room(&mut self, io: &mut Io) -> bool {
+        self.drop_parked(io)
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        let has_more = self.has_deliveries() || self.has_work || self.is_stopping;
+        if has_more || !self.core.topics.drained.is_empty() || !self.core.leavers.is_empty() {
+            return self.turned;
+        }
+        // Another shard's backlog does not wake this one.
+        let waits = !self.backlogged.is_empty()
+            || !self.working.is_empty()
+            || !self.core.departures.is_empty();
+        let retry = self.turned.filter(|_| waits);
+        let retry = retry.map(|turned| turned + BACKLOG_RETRY);
+        let wakes = [
+            self.next_pending(self.turned),
+            self.core.calls.wake_at(),
+            self.next_leaving(),
+            retry,
+        ];
+        wakes.into_iter().flatten().min()
+    }
+}
+
+/// How often a shard asks whether the others have delivered what its clients published, and whether the next second
+/// of an owner has begun.
+const BACKLOG_RETRY: Duration = Duration::from_millis(2);
+
+/// How often the first shard lets go of what is too old, in milliseconds.
+const SWEEP_INTERVAL_MS: u64 = 1_000;

@@ -1,0 +1,76 @@
+//! The pending handshakes of a shard and its connections.
+
+use crate::config::Limits;
+use crate::limits::pending_handshakes::{Decision, PendingLimits};
+use crate::limits::source::Source;
+use crate::session::application::Application;
+use crate::shard::EngineShard;
+use std::time::{Duration, Instant};
+use tidewire_net::{ConnectionId, Io};
+
+impl PendingLimits {
+    /// A shard's part of the limits of a server.
+    pub(crate) fn of_shard(limits: &Limits, shards: usize) -> Self {
+        let part = |all: usize| all.div_ceil(shards).max(1);
+        Self {
+            admitted_max: part(limits.handshakes_max),
+            admitted_per_source_max: part(limits.handshakes_per_address_max),
+            parked_max: part(limits.handshakes_parked_max),
+        }
+    }
+}
+
+impl<A: Application> EngineShard<A> {
+    /// A connection has come from `source`, or proves to come from there: it is read, or parked for now. Whether it is
+    /// read.
+    pub(crate) fn start_pending(&mut self, io: &mut Io, id: ConnectionId, source: Source) -> bool {
+        let now_ms = io.now().monotonic_ms;
+        let is_admitted = self.pending.handle_source(id, source, now_ms);
+        if !is_admitted {
+            io.pause_reading(id);
+        }
+        self.settle_pending(io);
+        is_admitted
+    }
+
+    /// The opening handshake is over, well or not.
+    pub(crate) fn end_pending(&mut self, io: &mut Io, id: ConnectionId) {
+        self.pending.handle_end(id, io.now().monotonic_ms);
+        self.settle_pending(io);
+    }
+
+    /// Looks whether slow handshakes have to give way.
+    pub(crate) fn sweep_pending(&mut self, io: &mut Io) {
+        self.pending.handle_timeout(io.now().monotonic_ms);
+        self.settle_pending(io);
+    }
+
+    /// Ends a connection that is only parked, if there is one, to be able to accept another.
+    pub(crate) fn drop_parked(&mut self, io: &mut Io) -> bool {
+        let has_dropped = self.pending.drop_parked();
+        self.settle_pending(io);
+        has_dropped
+    }
+
+    /// When [`sweep_pending`](Self::sweep_pending) is to be called again, given when it was called last.
+    pub(crate) fn next_pending(&self, swept: Option<Instant>) -> Option<Instant> {
+        let wait_ms = self.pending.poll_timeout_ms()?;
+        Some(swept? + Duration::from_millis(wait_ms))
+    }
+
+    fn settle_pending(&mut self, io: &mut Io) {
+        while let Some(decision) = self.pending.poll_decision() {
+            match decision {
+                Decision::Admit(id) => io.resume_reading(id),
+                Decision::Evict(id) => {
+                    self.core.counters.handshakes_evicted.add(1);
+                    io.abort(id);
+                }
+            }
+        }
+        let counters = &self.core.counters;
+        let (admitted, parked) = (self.pending.admitted(), self.pending.parked());
+        counters.handshakes_in_progress.set(admitted as u64);
+        counters.handshakes_parked.set(parked as u64);
+    }
+}

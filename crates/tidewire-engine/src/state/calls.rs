@@ -1,0 +1,309 @@
+//! The open calls of a shard, in both directions, and how they end.
+
+use crate::model::calls::{CallFailure, NewCall, call_error};
+use crate::model::{ConnectionKey, is_payload};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+use tidewire_net::{ConnectionId, Waker};
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::session::{CallError, CallResult};
+
+/// What a shard knows of all its open calls.
+#[derive(Debug, Default)]
+pub(crate) struct ShardCalls {
+    pub(crate) inbox: Arc<AnswerInbox>,
+    /// Of the last call, in either direction.
+    number: u64,
+    /// Every open call, by when its time is over and its number.
+    pub(crate) deadlines: BTreeMap<(u64, u64), OpenCall>,
+    /// When the shard has to look again, as of its last turn.
+    pub(crate) wake_at: Option<Instant>,
+}
+
+/// Where an open call is found.
+#[derive(Debug)]
+pub(crate) enum OpenCall {
+    Received(ConnectionId, Arc<str>),
+    Sent(ConnectionId),
+}
+
+/// The open calls of a connection, and what it is told while the application is called for it.
+#[derive(Debug, Default)]
+pub(crate) struct SessionCalls {
+    pub(crate) received: HashMap<Arc<str>, ReceivedCall>,
+    pub(crate) sent: HashMap<u64, SentCall>,
+    /// The correlation id of the `sync_request` that the application is called for.
+    pub(crate) sync_id: Option<String>,
+}
+
+/// A call of the client.
+#[derive(Debug)]
+pub(crate) struct ReceivedCall {
+    pub(crate) number: u64,
+    pub(crate) due_ms: u64,
+}
+
+/// A call to the client.
+#[derive(Debug)]
+pub(crate) struct SentCall {
+    pub(crate) due_ms: u64,
+    pub(crate) outcome: CallOutcome,
+}
+
+/// What responders on any thread have answered. It holds at most one answer for each responder there has been, and
+/// those are bounded by the calls that a connection may have open.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerInbox {
+    answers: Mutex<VecDeque<CallAnswer>>,
+    pub(crate) is_filled: AtomicBool,
+    /// Set when the shard has been made.
+    waker: OnceLock<Waker>,
+}
+
+/// An answer on its way to the connection that asked.
+#[derive(Debug)]
+pub(crate) struct CallAnswer {
+    pub(crate) connection: ConnectionId,
+    pub(crate) correlation_id: Arc<str>,
+    pub(crate) number: u64,
+    /// `None` if the application let go of the call.
+    pub(crate) result: Option<CallResult>,
+}
+
+impl AnswerInbox {
+    pub(crate) fn push(&self, answer: CallAnswer) {
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.push_back(answer);
+        let was_filled = self.is_filled.swap(true, Ordering::AcqRel);
+        drop(answers);
+        if !was_filled && let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// The next `at_most` answers.
+    pub(crate) fn take(&self, at_most: usize) -> VecDeque<CallAnswer> {
+        if !self.is_filled.load(Ordering::Acquire) {
+            return VecDeque::new();
+        }
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = at_most.min(answers.len());
+        let rest = answers.split_off(count);
+        self.is_filled.store(!rest.is_empty(), Ordering::Release);
+        std::mem::replace(&mut answers, rest)
+    }
+}
+
+impl ShardCalls {
+    /// Lets responders wake the shard.
+    pub(crate) fn connect(&self, waker: Waker) {
+        // A shard has one mailbox.
+        let _ = self.inbox.waker.set(waker);
+    }
+
+    pub(crate) fn inbox(&self) -> &Arc<AnswerInbox> {
+        &self.inbox
+    }
+
+    /// When the shard has to take a turn for its calls.
+    pub(crate) fn wake_at(&self) -> Option<Instant> {
+        self.wake_at
+    }
+
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// A call whose time is over.
+    pub(crate) fn take_due(&mut self, now_ms: u64) -> Option<(u64, OpenCall)> {
+        let first = self.deadlines.first_entry()?;
+        let (due_ms, number) = *first.key();
+        (due_ms <= now_ms).then(|| (number, first.remove()))
+    }
+}
+
+/// Answers one call of a client, once, from any thread. Clones answer the same call. When the last of them is dropped
+/// without an answer, the client gets `HANDLER_ERROR`; when the call's time is over, `TIMEOUT`.
+#[derive(Debug, Clone)]
+pub struct Responder(pub(crate) Arc<PendingAnswer>);
+
+/// What a [`Responder`] has to do.
+#[derive(Debug)]
+pub(crate) struct PendingAnswer {
+    pub(crate) inbox: Arc<AnswerInbox>,
+    pub(crate) connection: ConnectionKey,
+    pub(crate) number: u64,
+    pub(crate) correlation_id: Arc<str>,
+    pub(crate) is_answered: AtomicBool,
+}
+
+/// Who hears what became of a call to a client: exactly once, also if the call is lost on its way.
+pub(crate) struct CallOutcome {
+    done: Option<Done>,
+    if_dropped: CallFailure,
+}
+
+type Done = Box<dyn FnOnce(Result<String, CallFailure>) + Send>;
+
+/// A call on its way to its shard.
+#[derive(Debug)]
+pub(crate) struct PostedCall {
+    pub(crate) call: NewCall,
+    pub(crate) outcome: CallOutcome,
+}
+
+impl Responder {
+    /// Answers with one JSON value or an error; `false` if the call had been answered before. A text that is not
+    /// JSON, or is nested deeper than 61 levels, and an error without a code reach the client as `HANDLER_ERROR`. An
+    /// answer after the call's time, or to a connection that is gone, is dropped and counted.
+    #[expect(clippy::must_use_candidate, reason = "it is called for its effect")]
+    pub fn respond(&self, answer: Result<String, CallError>) -> bool {
+        let is_first = self.0.take();
+        if is_first {
+            self.0.send(Some(checked(answer)));
+        }
+        is_first
+    }
+
+    /// The connection that asks.
+    #[must_use]
+    pub fn connection(&self) -> ConnectionKey {
+        self.0.connection
+    }
+}
+
+/// Those of the same call are equal.
+impl PartialEq for Responder {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Responder {}
+
+impl PendingAnswer {
+    /// Whether nobody has answered before.
+    pub(crate) fn take(&self) -> bool {
+        !self.is_answered.swap(true, Ordering::AcqRel)
+    }
+
+    fn send(&self, result: Option<CallResult>) {
+        self.inbox.push(crate::state::calls::CallAnswer {
+            connection: self.connection.id,
+            correlation_id: Arc::clone(&self.correlation_id),
+            number: self.number,
+            result,
+        });
+    }
+}
+
+impl Drop for PendingAnswer {
+    fn drop(&mut self) {
+        if !*self.is_answered.get_mut() {
+            self.send(None);
+        }
+    }
+}
+
+impl CallOutcome {
+    pub(crate) fn new(
+        done: impl FnOnce(Result<String, CallFailure>) + Send + 'static,
+        if_dropped: CallFailure,
+    ) -> Self {
+        Self {
+            done: Some(Box::new(done)),
+            if_dropped,
+        }
+    }
+
+    pub(crate) fn end(mut self, outcome: Result<String, CallFailure>) {
+        if let Some(done) = self.done.take() {
+            done(outcome);
+        }
+    }
+
+    /// The call has reached its shard.
+    pub(crate) fn arrive(&mut self) {
+        self.if_dropped = CallFailure::Closed;
+    }
+}
+
+impl Drop for CallOutcome {
+    fn drop(&mut self) {
+        if let Some(done) = self.done.take() {
+            done(Err(self.if_dropped.clone()));
+        }
+    }
+}
+
+impl fmt::Debug for CallOutcome {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CallOutcome(..)")
+    }
+}
+
+/// An answer of the application as it can be sent.
+pub(crate) fn checked(answer: Result<String, CallError>) -> CallResult {
+    let problem = match answer {
+        Ok(json) if is_payload(&json) => return Ok(json.into_bytes()),
+        Ok(_) => "the application's answer is not JSON that a client can read",
+        Err(error) if error.code.is_empty() => "the application's error has no code",
+        Err(error) => return Err(error),
+    };
+    tracing::error!(problem, "a call was not answered as it should be");
+    Err(call_error(ErrorCode::HandlerError, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(number: u64) -> CallAnswer {
+        CallAnswer {
+            connection: ConnectionId::from_u64(1),
+            correlation_id: "c".into(),
+            number,
+            result: None,
+        }
+    }
+
+    fn numbers(inbox: &AnswerInbox, at_most: usize) -> Vec<u64> {
+        let taken = inbox.take(at_most).into_iter();
+        taken.map(|answer| answer.number).collect()
+    }
+
+    #[test]
+    fn an_inbox_gives_its_answers_in_order_and_says_whether_more_are_left() {
+        let inbox = AnswerInbox::default();
+        assert!(numbers(&inbox, 2).is_empty());
+        (1..=5).for_each(|number| inbox.push(answer(number)));
+        assert_eq!(numbers(&inbox, 2), [1, 2]);
+        assert!(inbox.is_filled.load(Ordering::Acquire));
+        inbox.push(answer(6));
+        assert_eq!(numbers(&inbox, 4), [3, 4, 5, 6]);
+        assert!(!inbox.is_filled.load(Ordering::Acquire));
+        inbox.push(answer(7));
+        assert_eq!(numbers(&inbox, 4), [7]);
+    }
+
+    #[test]
+    fn calls_end_in_the_order_of_their_time() {
+        let mut calls = ShardCalls::default();
+        for due_ms in [30, 10, 20, 10] {
+            let number = calls.next_number();
+            let waiting = OpenCall::Sent(ConnectionId::from_u64(number));
+            calls.deadlines.insert((due_ms, number), waiting);
+        }
+        assert!(calls.take_due(9).is_none());
+        let mut ended = Vec::new();
+        while let Some((number, _)) = calls.take_due(20) {
+            ended.push(number);
+        }
+        assert_eq!(ended, [2, 4, 3]);
+        assert_eq!(calls.deadlines.len(), 1);
+    }
+}

@@ -1,0 +1,188 @@
+//! What a shard keeps of one connection.
+
+use crate::limits::errors::ErrorBudget;
+use crate::limits::owner::OwnerId;
+use crate::limits::rate::TokenBucket;
+use crate::model::{CloseReason, ConnectionKey, Peer};
+use crate::state::calls::SessionCalls;
+use crate::state::expiry::Expiry;
+use crate::state::jobs::Jobs;
+use crate::state::layers::{EncryptionLayer, Layers};
+use crate::state::producers::SessionIntake;
+use crate::state::topics::{Holder, SessionTopics};
+use crate::topics::access::Access;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tidewire_net::Io;
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::message::MessageReader;
+use tidewire_wire::session::{ServerProfile, ServerSession};
+
+/// One connection: what reads its messages, and the rest, apart because a message that is being handled
+/// borrows its reader.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) reader: MessageReader,
+    pub(crate) state: ConnectionState,
+}
+
+#[derive(Debug)]
+pub(crate) struct ConnectionState {
+    pub(crate) key: ConnectionKey,
+    pub(crate) phase: Phase,
+    /// The protocol's own state; without version 1, only its idle clock is used.
+    pub(crate) session: ServerSession,
+    pub(crate) bucket: TokenBucket,
+    pub(crate) pauses: Pauses,
+    pub(crate) refusals: Refusals,
+    /// Who its work and its memory are charged to.
+    pub(crate) owner: OwnerId,
+    /// What its messages have asked for and is not done.
+    pub(crate) jobs: Jobs,
+    /// The `sub` claim of its token.
+    pub(crate) user: Option<Arc<str>>,
+    /// When it ends with its token, if it does.
+    pub(crate) expiry: Option<Box<Expiry>>,
+    /// Whom a trusted proxy forwards, if one does.
+    pub(crate) forwarded: Option<Box<SocketAddr>>,
+    /// It comes from a trusted proxy, whose header may come before everything else.
+    pub(crate) awaits_proxy_header: bool,
+    /// Which topics it may have.
+    pub(crate) access: Access,
+    /// The application has decided that; a new token changes nothing of it.
+    pub(crate) access_is_set: bool,
+    /// Its topics, once it has some.
+    pub(crate) topics: Option<Box<SessionTopics>>,
+    /// Its open calls, once it has had some.
+    pub(crate) calls: Option<Box<SessionCalls>>,
+    /// What tells its repeated messages from new ones, if they have to be.
+    pub(crate) intake: Option<Box<SessionIntake>>,
+    /// Its errors, once there are some.
+    pub(crate) breaker: Option<Box<ErrorBudget>>,
+    /// What is between its messages and its frames, if anything.
+    pub(crate) layers: Option<Box<Layers>>,
+    /// Who the application hears of when the session is encrypted, if it has to be.
+    pub(crate) unannounced: Option<Box<Unannounced>>,
+    /// Set while a message is handled, if the session is to end after it.
+    pub(crate) close: Option<(CloseCode, &'static str)>,
+    /// How the session ended, once it has.
+    pub(crate) ended: Option<CloseReason>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The opening handshake is not finished.
+    Opening,
+    /// Messages go both ways.
+    Open,
+    /// We sent a close; messages are still taken until the peer answers it.
+    Closing(CloseCode),
+    /// Nothing more is read.
+    Over,
+}
+
+/// A session that the application does not know yet.
+#[derive(Debug)]
+pub(crate) struct Unannounced {
+    pub(crate) peer: Peer,
+    /// When it ends if it is not encrypted by then.
+    pub(crate) until_ms: u64,
+}
+
+/// Why nothing is read from a connection at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Pauses {
+    /// The application is not ready.
+    pub(crate) application: bool,
+    /// Too much waits to be sent.
+    pub(crate) outbox: bool,
+    /// It has had enough of this turn.
+    pub(crate) turn: bool,
+    /// It publishes more than the shards deliver.
+    pub(crate) backlog: bool,
+    /// What waited to be sent when that was last looked at, in bytes.
+    pub(crate) outbox_bytes_seen: usize,
+}
+
+impl Pauses {
+    pub(crate) fn are_over(&self) -> bool {
+        !(self.application || self.outbox || self.turn || self.backlog)
+    }
+}
+
+/// Messages refused by the rate limit, told to the peer once in a while and not one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    pub(crate) since_told: u64,
+    pub(crate) told_ms: Option<u64>,
+    /// When the next message is taken, as of the last refusal.
+    pub(crate) retry_after_ms: u64,
+}
+
+impl Refusals {
+    /// When those that have not been told are, if there are some.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        let told_ms = self
+            .told_ms
+            .map_or(0, |told_ms| told_ms + REFUSAL_INTERVAL_MS);
+        (self.since_told > 0).then_some(told_ms)
+    }
+}
+
+impl ConnectionState {
+    /// Whether so much of it had to be refused that it is being closed.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.breaker
+            .as_ref()
+            .is_some_and(|breaker| breaker.is_open())
+    }
+
+    /// When its timer has something to do next while it is open, on the monotonic clock.
+    pub(crate) fn due_ms(&self, profile: &ServerProfile) -> u64 {
+        let encryption_ms = self.unannounced.as_ref().map(|session| session.until_ms);
+        let expiry_ms = self.expiry.as_ref().map(|expiry| expiry.due_ms());
+        [encryption_ms, expiry_ms, self.refusals.due_ms()]
+            .into_iter()
+            .flatten()
+            .fold(self.session.poll_deadline_ms(profile), u64::min)
+    }
+
+    /// The encryption of the connection, once the keys are agreed.
+    pub(crate) fn encryption(&mut self) -> Option<&mut EncryptionLayer> {
+        self.layers.as_deref_mut()?.encryption.as_mut()
+    }
+
+    /// The connection as the holder of its topics.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder {
+            key: self.key,
+            owner: self.owner,
+        }
+    }
+
+    /// Whether messages go to it, and the application knows of it.
+    pub(crate) fn can_subscribe(&self) -> bool {
+        self.phase == Phase::Open && self.unannounced.is_none()
+    }
+}
+
+impl Connection {
+    /// The session was announced to the application.
+    pub(crate) fn is_session(&self) -> bool {
+        self.state.phase != Phase::Opening
+    }
+}
+
+/// How often a peer that sends too fast is told so, in milliseconds.
+const REFUSAL_INTERVAL_MS: u64 = 1_000;
+
+impl ConnectionState {
+    /// The other end's address: of whom a trusted proxy forwards, if one does; else that of the TCP connection. `None`
+    /// if it is gone already.
+    pub(crate) fn peer_address(&self, io: &Io) -> Option<SocketAddr> {
+        match self.forwarded.as_deref() {
+            Some(address) => Some(*address),
+            None => io.peer_address(self.key.id),
+        }
+    }
+}

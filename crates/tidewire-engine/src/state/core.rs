@@ -1,0 +1,102 @@
+//! What a shard has besides its application and its connections.
+
+use crate::counters::Counters;
+use crate::limits::work::Meter;
+use crate::state::calls::ShardCalls;
+use crate::state::layers::SharedDeflate;
+use crate::state::rates::TopicRates;
+use crate::state::shared::Shared;
+use crate::state::topics::{Departure, Leavers};
+use crate::topics::local::LocalTopics;
+use crate::topics::users::Users;
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tidewire_wire::format::{Deflater, Inflater};
+use tidewire_wire::uuid::{Uuid, uuid_v7};
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) index: u32,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) rng: StdRng,
+    pub(crate) inflater: Inflater,
+    /// Where a message is inflated, and empty as the next two are: see [`emptied`].
+    pub(crate) inflated: Vec<u8>,
+    /// Where a message is decrypted.
+    pub(crate) decrypted: Vec<u8>,
+    /// Made when a message is first sent as `C:`.
+    pub(crate) deflater: Option<Deflater>,
+    pub(crate) deflate: SharedDeflate,
+    /// Where a message is compressed.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) draining: bool,
+    pub(crate) topics: LocalTopics,
+    pub(crate) users: Users,
+    pub(crate) calls: ShardCalls,
+    pub(crate) marks: TopicRates,
+    /// A job has to wait for the clock.
+    pub(crate) work_waits: bool,
+    /// Sessions that have ended, whose leaves are to be told.
+    pub(crate) departures: VecDeque<Departure>,
+    /// Sessions that have ended and are still in some of their topics.
+    pub(crate) leavers: Leavers,
+    /// The work of the turn.
+    pub(crate) meter: Meter,
+    /// What the clients have published in this turn, counted for each receiver here, in bytes.
+    pub(crate) fanout_bytes: usize,
+    /// A publication made in this call has left more to be delivered than there should be.
+    pub(crate) backlog_is_full: bool,
+}
+
+impl Core {
+    pub(crate) fn new(index: usize, shared: &Arc<Shared>, rng: StdRng) -> Self {
+        Self {
+            index: index as u32,
+            shared: Arc::clone(shared),
+            counters: Arc::clone(&shared.counters[index]),
+            rng,
+            inflater: Inflater::new(),
+            inflated: Vec::new(),
+            decrypted: Vec::new(),
+            deflater: None,
+            deflate: SharedDeflate::default(),
+            scratch: Vec::new(),
+            draining: false,
+            topics: LocalTopics::default(),
+            users: Users::default(),
+            calls: ShardCalls::default(),
+            marks: TopicRates::default(),
+            work_waits: false,
+            departures: VecDeque::new(),
+            leavers: Leavers::default(),
+            meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
+            fanout_bytes: 0,
+            backlog_is_full: false,
+        }
+    }
+
+    /// Counts a message with a payload of so many bytes that has been written.
+    #[inline]
+    pub(crate) fn count_sent(&self, payload_bytes: usize) {
+        self.counters.messages_sent.add(1);
+        self.counters.bytes_sent.add(payload_bytes as u64);
+    }
+
+    /// A new message or connection id.
+    pub(crate) fn new_id(&mut self, unix_ms: u64) -> Uuid {
+        uuid_v7(unix_ms, self.rng.random())
+    }
+}
+
+/// A buffer to be used again, without what it holds and without the room that a long message took.
+pub(crate) fn emptied(mut buffer: Vec<u8>) -> Vec<u8> {
+    buffer.clear();
+    buffer.shrink_to(BUFFER_BYTES_KEPT);
+    buffer
+}
+
+/// Room that a shard keeps in each of its buffers between messages.
+const BUFFER_BYTES_KEPT: usize = 64 * 1024;

@@ -1,0 +1,357 @@
+//! Unfinished jobs of a connection.
+
+use crate::model::Position;
+use crate::state::topics::Wanted;
+use crate::topics::history::Page;
+use crate::topics::local::Slot;
+use crate::topics::name::Kind;
+use crate::topics::publication::Publication;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::sync::Arc;
+use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::format::Format;
+use tidewire_wire::session::{
+    Action, HistoryPage, HistoryPosition, RecoveryPosition, Reply, Subscription, Token,
+    TopicRecovery,
+};
+
+/// The unfinished jobs of a connection, the one to go on with last.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs(
+    #[expect(
+        clippy::box_collection,
+        reason = "eight bytes instead of 24 for the many connections that have none"
+    )]
+    Option<Box<Vec<Job>>>,
+);
+
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// The messages of a `batch`.
+    Batch(BatchJob),
+    /// A `subscription_update`.
+    Subscription(Box<SubscriptionJob>),
+    /// What a new subscriber of a topic has missed.
+    CatchUp(Box<CatchUp>),
+    /// A `history_request`.
+    History(Box<HistoryJob>),
+    /// The topics that a session is present on from now on.
+    Announcement(Announcement),
+    /// The subscriptions of a session whose rights have changed.
+    Recheck(Recheck),
+    /// An `auth_refresh`.
+    Refresh(Box<Refresh>),
+}
+
+/// The messages of a batch that have not been handled.
+#[derive(Debug)]
+pub(crate) struct BatchJob {
+    pub(crate) messages: std::vec::IntoIter<Vec<u8>>,
+    pub(crate) format: Format,
+    /// The batch was admitted as one message; each further one counts too.
+    pub(crate) is_first: bool,
+}
+
+/// Why jobs are left, if they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobProgress {
+    Done,
+    /// The connection has had its part of the turn.
+    Yield,
+    /// The connection has had its part of the second, or more than its rate limit.
+    Later,
+    /// The peer has to read first.
+    Outbox,
+    /// The shards have to deliver first.
+    Backlog,
+    /// The application has to be ready first.
+    Application,
+}
+
+impl Jobs {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn push(&mut self, job: Job) {
+        self.0.get_or_insert_default().push(job);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Job> {
+        let job = self.0.as_mut()?.pop();
+        self.0.take_if(|jobs| jobs.is_empty());
+        job
+    }
+
+    /// Puts the rest of a job back below those that its last step has started.
+    pub(crate) fn insert(&mut self, place: usize, rest: Job) {
+        self.0.get_or_insert_default().insert(place, rest);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.as_ref().map_or(0, |jobs| jobs.len())
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0 = None;
+    }
+
+    /// Forgets that a topic is to be joined; whether it was.
+    pub(crate) fn cancel(&mut self, topic: &str) -> bool {
+        let Some(jobs) = &mut self.0 else {
+            return false;
+        };
+        let before = jobs.len();
+        jobs.retain(|job| !matches!(job, Job::CatchUp(catch_up) if catch_up.is_of(topic)));
+        let is_cancelled = jobs.len() < before;
+        self.0.take_if(|jobs| jobs.is_empty());
+        is_cancelled
+    }
+}
+
+impl BatchJob {
+    pub(crate) fn new(messages: Vec<Vec<u8>>, format: Format) -> Self {
+        Self {
+            messages: messages.into_iter(),
+            format,
+            is_first: true,
+        }
+    }
+}
+
+/// An `auth_refresh`: another token for a session.
+#[derive(Debug)]
+pub(crate) struct Refresh {
+    pub(crate) token: Token,
+    pub(crate) correlation_id: Option<String>,
+}
+
+impl Refresh {
+    pub(crate) fn new(token: Token, correlation_id: Option<String>) -> Self {
+        Self {
+            token,
+            correlation_id,
+        }
+    }
+}
+
+/// A request that is not answered yet: its topics are checked one by one, and then entered all at once, so that no
+/// publication of them comes before the answer.
+#[derive(Debug)]
+pub(crate) struct SubscriptionJob {
+    pub(crate) action: Action,
+    /// Those that are to be checked or, of those to leave, to be left.
+    pub(crate) topics: std::vec::IntoIter<String>,
+    /// Those that the client may have.
+    pub(crate) allowed: Vec<(String, Kind)>,
+    pub(crate) positions: HashMap<String, Position>,
+    /// The document of a filter that is not compiled yet: only who may have one of the topics gets so far.
+    pub(crate) filter: Option<Value>,
+    pub(crate) wanted: Wanted,
+    pub(crate) group: Option<GroupWish>,
+    pub(crate) answer: SubscriptionAnswer,
+    pub(crate) correlation_id: Option<String>,
+}
+
+/// A member of which group, and how.
+#[derive(Debug)]
+pub(crate) struct GroupWish {
+    pub(crate) name: String,
+    pub(crate) acknowledges: bool,
+    pub(crate) window: Option<u64>,
+}
+
+/// The answer to a request, as it grows.
+#[derive(Debug, Default)]
+pub(crate) struct SubscriptionAnswer {
+    pub(crate) success_topics: Vec<String>,
+    pub(crate) failed_topics: Vec<String>,
+    pub(crate) recovery: Vec<TopicRecovery>,
+    /// What comes after the answer, topic by topic.
+    pub(crate) catch_ups: Vec<CatchUp>,
+    /// Where the session is present from now on.
+    pub(crate) entered: Vec<Arc<str>>,
+    pub(crate) presence: Option<Arc<str>>,
+    pub(crate) error: Option<(ErrorCode, String)>,
+}
+
+impl SubscriptionAnswer {
+    pub(crate) fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
+        let error = || (code, format!("{topic}: {words}"));
+        self.error.get_or_insert_with(error);
+        self.failed_topics.push(topic);
+    }
+}
+
+impl SubscriptionJob {
+    pub(crate) fn new(request: Subscription, correlation_id: Option<String>) -> Self {
+        let positions = request.recovery.into_iter().filter(|_| request.recover);
+        let positions =
+            positions.filter_map(|told| Some((told.topic.clone(), position_of(&told)?)));
+        Self {
+            action: request.action,
+            topics: request.topics.into_iter(),
+            allowed: Vec::new(),
+            positions: positions.collect(),
+            filter: request.filter,
+            wanted: Wanted {
+                filter: None,
+                overload: request.overload,
+                presence: request.presence.map(|data| data.to_string().into()),
+                since: None,
+                replay: request.replay,
+            },
+            group: request.queue_group.map(|name| GroupWish {
+                name,
+                acknowledges: request.acknowledge,
+                window: request.window,
+            }),
+            answer: SubscriptionAnswer::default(),
+            correlation_id,
+        }
+    }
+}
+
+fn position_of(told: &RecoveryPosition) -> Option<Position> {
+    Some(Position {
+        epoch: Position::parse_epoch(&told.epoch)?,
+        offset: told.offset,
+    })
+}
+
+/// A subscriber on its way into a topic with history.
+#[derive(Debug)]
+pub(crate) struct CatchUp {
+    pub(crate) name: Arc<str>,
+    pub(crate) wanted: Wanted,
+    /// Everything up to here has been sent, or is not wanted.
+    pub(crate) at: Position,
+    /// The newest publication, for a subscriber that does not get all that came before.
+    pub(crate) first: Option<Arc<Publication>>,
+}
+
+impl CatchUp {
+    pub(crate) fn new(
+        name: &Arc<str>,
+        wanted: &Wanted,
+        at: Position,
+        first: Option<Arc<Publication>>,
+    ) -> Self {
+        Self {
+            name: Arc::clone(name),
+            wanted: wanted.clone(),
+            at,
+            first,
+        }
+    }
+
+    pub(crate) fn is_of(&self, topic: &str) -> bool {
+        *self.name == *topic
+    }
+}
+
+/// The topics that a session is present on from now on, to be told to their subscribers.
+#[derive(Debug)]
+pub(crate) struct Announcement {
+    pub(crate) topics: std::vec::IntoIter<Arc<str>>,
+    pub(crate) data: Option<Arc<str>>,
+}
+
+impl Announcement {
+    pub(crate) fn new(topics: Vec<Arc<str>>, data: Option<Arc<str>>) -> Self {
+        Self {
+            topics: topics.into_iter(),
+            data,
+        }
+    }
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct HistoryJob {
+    pub(crate) name: Arc<str>,
+    pub(crate) since: Option<HistoryPosition>,
+    pub(crate) limit: usize,
+    pub(crate) newest_first: bool,
+    /// The answer so far; `None` before the request has been checked.
+    pub(crate) answer: Option<HistoryPage>,
+    /// Of the publications in the answer.
+    pub(crate) bytes: usize,
+    /// The publication that was looked at last, or the position that was asked from.
+    pub(crate) at: Option<u64>,
+    pub(crate) correlation_id: Option<String>,
+}
+
+impl HistoryJob {
+    pub(crate) fn refused(&self, code: ErrorCode, words: impl std::fmt::Display) -> Reply {
+        Reply::Error {
+            code,
+            message: format!("{}: {words}", self.name).into(),
+            retry_after_s: None,
+            refused: None,
+            correlation_id: self.correlation_id.clone(),
+        }
+    }
+
+    /// Begins the answer at a page; false if it ends there, because what was asked from is not known any more.
+    pub(crate) fn begin(&mut self, page: &Page<Arc<Publication>>, position: Position) -> bool {
+        let since = self.since.take();
+        let is_known = |since: &HistoryPosition| {
+            Position::parse_epoch(&since.epoch) == Some(position.epoch)
+                && since.offset <= position.offset
+        };
+        let before_oldest = page.oldest.saturating_sub(1);
+        let (begins, complete) = match &since {
+            None => (true, true),
+            Some(since) if !is_known(since) => (false, false),
+            Some(since) if self.newest_first => {
+                let before = since.offset.saturating_sub(1);
+                (true, before == 0 || before >= before_oldest)
+            }
+            Some(since) => (true, since.offset >= before_oldest),
+        };
+        self.at = since.map(|since| since.offset);
+        self.answer = Some(HistoryPage {
+            topic: self.name.to_string(),
+            epoch: position.epoch,
+            offset: position.offset,
+            oldest: page.oldest,
+            publications: Vec::new(),
+            more: false,
+            complete,
+        });
+        begins
+    }
+
+    /// Whether a page continues where the last one ended: no publication between them was dropped meanwhile.
+    pub(crate) fn joins(&self, page: &Page<Arc<Publication>>, position: Position) -> bool {
+        let Some(answer) = &self.answer else {
+            return false;
+        };
+        let is_lost = !self.newest_first
+            && !answer.publications.is_empty()
+            && self.at.is_some_and(|at| at + 1 < page.oldest);
+        answer.epoch == position.epoch && !is_lost
+    }
+
+    /// Whether a publication of `bytes` bytes fits into the answer.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let count = self
+            .answer
+            .as_ref()
+            .map_or(0, |page| page.publications.len());
+        count < self.limit && (count == 0 || self.bytes + bytes <= ANSWER_BYTES)
+    }
+}
+
+/// Bytes of publications that one answer has, unless its first one alone is larger.
+const ANSWER_BYTES: usize = 512 * 1024;
+
+/// The subscriptions of a session that have to be checked against new rights.
+#[derive(Debug)]
+pub(crate) struct Recheck {
+    pub(crate) slots: std::vec::IntoIter<Slot>,
+    pub(crate) ended: Vec<String>,
+}

@@ -1,0 +1,151 @@
+//! Membership in topics: what a shard does for sessions that enter and leave them.
+
+use crate::limits::owner::OwnerId;
+use crate::limits::work::cost;
+use crate::state::core::Core;
+use crate::state::topics::{Holder, Leaver, SessionTopics, subscription_bytes};
+use crate::topics::broker::Moment;
+use crate::topics::local::Slot;
+use crate::topics::member::member_key;
+use rand::Rng;
+use std::sync::Arc;
+use tidewire_net::ConnectionId;
+use tidewire_wire::session::Now;
+
+impl Core {
+    /// A new connection has been accepted. One that leaves under the same key, which is rare, does so at once.
+    pub(crate) fn make_way(&mut self, id: ConnectionId) {
+        if self.leavers.is_empty() || !self.leavers.contain(id) {
+            return;
+        }
+        let key = member_key(id);
+        let mut queue = self.leavers.queue.iter();
+        let place = queue.position(|leaver| member_key(leaver.holder.key.id) == key);
+        if let Some(mut leaver) = place.and_then(|place| self.leavers.queue.remove(place)) {
+            while self.leave_next(&mut leaver) {}
+            self.leavers.forget(&leaver);
+        }
+    }
+
+    /// Goes on with the sessions that are on their way out, as far as a turn has time for it.
+    pub(crate) fn let_leave(&mut self) {
+        self.meter.start();
+        while !self.meter.is_spent()
+            && let Some(mut leaver) = self.leavers.queue.pop_front()
+        {
+            if self.leave_next(&mut leaver) {
+                self.meter.spend(cost::UNSUBSCRIBE);
+                self.leavers.queue.push_front(leaver);
+            } else {
+                self.leavers.forget(&leaver);
+            }
+        }
+        self.meter.settle(OwnerId::SERVER);
+    }
+
+    /// Takes a session out of one topic; whether it was in any.
+    pub(crate) fn leave_next(&mut self, leaver: &mut Leaver) -> bool {
+        let Some(slot) = leaver.topics.slots.last().copied() else {
+            return false;
+        };
+        if let Some(topic) = self.leave_slot(leaver.holder, &mut leaver.topics, slot) {
+            self.depart(leaver.holder.key, Arc::clone(&leaver.who), topic);
+        }
+        true
+    }
+
+    /// Takes a session out of a topic; its name if the session is present there.
+    pub(crate) fn leave_slot(
+        &mut self,
+        holder: Holder,
+        topics: &mut SessionTopics,
+        slot: Slot,
+    ) -> Option<Arc<str>> {
+        let topic = self.topics.topic(slot)?;
+        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
+        topics.granted.remove(&name);
+        if self.move_out(holder, topics, slot).is_some() {
+            self.drop_interest(&name, is_pattern);
+        }
+        let presence_bytes = topics.presence_bytes.remove(&slot);
+        self.release(holder.owner, topics, presence_bytes.unwrap_or_default());
+        let hub = &self.shared.hub;
+        self.counters
+            .subscriptions
+            .set(self.topics.subscriptions() as u64);
+        self.counters.topics.set(self.topics.len() as u64);
+        let keeps_presence =
+            !is_pattern && hub.rules.keep_presence() && hub.rules.of(&name).presence;
+        keeps_presence.then_some(name)
+    }
+
+    /// Takes back what a session was charged.
+    pub(crate) fn release(&mut self, owner: OwnerId, topics: &mut SessionTopics, bytes: usize) {
+        topics.charged_bytes -= bytes;
+        self.shared.accounts.release(owner, bytes);
+    }
+
+    /// Forgets a topic that nobody here subscribes to.
+    pub(crate) fn drop_unused(&mut self, slot: Slot) {
+        let Some(topic) = self.topics.topic(slot) else {
+            return;
+        };
+        if topic.subscribers() > 0 {
+            return;
+        }
+        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
+        self.topics.forget(slot);
+        self.drop_interest(&name, is_pattern);
+    }
+
+    pub(crate) fn drop_interest(&mut self, name: &str, is_pattern: bool) {
+        let hub = &self.shared.hub;
+        if is_pattern {
+            hub.remove_pattern(name, self.index);
+        } else {
+            hub.remove_interest(name, self.index);
+        }
+    }
+
+    pub(crate) fn add_interest(&mut self, name: &Arc<str>, is_pattern: bool) {
+        let hub = &self.shared.hub;
+        if is_pattern {
+            hub.add_pattern(name, self.index);
+        } else {
+            hub.add_interest(name, self.index);
+        }
+        self.counters.topics.set(self.topics.len() as u64);
+    }
+
+    /// Takes a session out of a topic that others may still want; `None` if they do.
+    pub(crate) fn move_out(
+        &mut self,
+        holder: Holder,
+        topics: &mut SessionTopics,
+        slot: Slot,
+    ) -> Option<Arc<str>> {
+        let id = holder.key.id;
+        let topic = self.topics.topic(slot)?;
+        let (name, is_pattern) = (Arc::clone(&topic.name), topic.is_pattern);
+        if !self.topics.is_member(slot, id) {
+            return None;
+        }
+        let bytes = subscription_bytes(&name, self.topics.filter_of(slot, id).as_deref());
+        if let Some(lossy) = topics.lossy.remove(&slot) {
+            topics.forget_lossy(&lossy);
+        }
+        topics.patterns -= usize::from(is_pattern);
+        let is_last = self.topics.leave(slot, id, &mut topics.slots);
+        self.release(holder.owner, topics, bytes);
+        is_last
+    }
+
+    /// The time, and chance for an epoch, for what is done for an owner.
+    pub(crate) fn moment(&mut self, now: Now, owner: OwnerId) -> Moment {
+        Moment {
+            now_ms: now.unix_ms,
+            random_epoch: self.rng.random(),
+            owner,
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What a shard keeps: its core, its connections, their layers and their open calls.
+
+pub(crate) mod calls;
+pub(crate) mod compression;
+pub(crate) mod connection;
+pub(crate) mod core;
+pub(crate) mod encryption;
+pub(crate) mod expiry;
+pub(crate) mod jobs;
+pub(crate) mod layers;
+pub(crate) mod membership;
+pub(crate) mod producers;
+pub(crate) mod publishing;
+pub(crate) mod rates;
+pub(crate) mod shared;
+pub(crate) mod signatures;
+pub(crate) mod topics;

@@ -1,0 +1,102 @@
+//! Producers of all connections, and what one connection has of them.
+
+use crate::config::Intake;
+use crate::limits::owner::OwnerId;
+use crate::topics::producer::{ProducerHandle, ProducerVerdict, Producers};
+use crate::topics::remembered::{IdKeys, Remembered};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What all shards know of messages that were taken.
+#[derive(Debug)]
+pub(crate) struct SharedIntake {
+    producers: Mutex<Producers>,
+    /// The ids that were seen, if that is asked for.
+    pub(crate) seen: Option<Seen>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Seen {
+    keys: IdKeys,
+    ids: Mutex<Remembered<()>>,
+}
+
+/// What a connection has of it, if its messages have to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct SessionIntake {
+    pub(crate) producer: Option<OpenProducer>,
+    /// Where its ids mean something, once it has sent one.
+    pub(crate) scope: Option<Box<str>>,
+}
+
+/// The producer that a connection speaks for.
+#[derive(Debug)]
+pub(crate) struct OpenProducer {
+    pub(crate) id: String,
+    pub(crate) epoch: u32,
+    pub(crate) handle: ProducerHandle,
+    /// Something was taken, or was taken before, since it was acknowledged last.
+    pub(crate) owes_ack: bool,
+    /// What is to be told of gaps: the number that is missing, and how many messages were refused for it.
+    pub(crate) gap: Option<(u64, u64)>,
+}
+
+impl SharedIntake {
+    pub(crate) fn new(config: &Intake) -> Self {
+        let ids_max = config.remembered_ids_max;
+        Self {
+            producers: Mutex::new(Producers::new(config.producers_max, config.producer_ttl_ms)),
+            seen: config.deduplicate.then(|| Seen {
+                keys: IdKeys::new(),
+                ids: Mutex::new(Remembered::new(ids_max)),
+            }),
+        }
+    }
+
+    /// What a new connection starts with.
+    pub(crate) fn new_session(&self) -> Option<Box<SessionIntake>> {
+        self.seen.is_some().then(Box::default)
+    }
+
+    /// A connection is gone.
+    pub(crate) fn close(&self, session: Option<&SessionIntake>, now_unix_ms: u64) {
+        if let Some(producer) = session.and_then(|session| session.producer.as_ref()) {
+            self.producers().close(producer.handle, now_unix_ms);
+        }
+    }
+
+    /// Forgets producers that were away for too long.
+    pub(crate) fn sweep(&self, now_unix_ms: u64) {
+        self.producers().sweep(now_unix_ms, SWEPT_MAX);
+    }
+
+    pub(crate) fn producers(&self) -> MutexGuard<'_, Producers> {
+        self.producers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    /// Whether the id is new; it is not the next time.
+    pub(crate) fn is_new(&self, owner: OwnerId, scope: &str, id: &str) -> bool {
+        let key = self.keys.key(scope, id);
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.insert(owner, key, ()).is_none()
+    }
+}
+
+impl OpenProducer {
+    pub(crate) fn note(&mut self, verdict: ProducerVerdict) {
+        match verdict {
+            ProducerVerdict::Take | ProducerVerdict::Repeat => self.owes_ack = true,
+            ProducerVerdict::Gap { expected } => {
+                let (_, refused) = self.gap.unwrap_or_default();
+                self.gap = Some((expected, refused + 1));
+            }
+            ProducerVerdict::Superseded => {}
+        }
+    }
+}
+
+/// Producers forgotten in one sweep at most, because others wait for the lock.
+const SWEPT_MAX: usize = 1_000;

@@ -1,0 +1,149 @@
+//! Publishing from a shard, by its clients, its application and itself.
+
+use crate::limits::owner::OwnerId;
+use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
+use crate::model::ConnectionKey;
+use crate::state::core::Core;
+use crate::state::topics::Departure;
+use crate::topics::error::PublishError;
+use crate::topics::local::Item;
+use crate::topics::outlet::Origin;
+use crate::topics::presence::PresenceChange;
+use crate::topics::publication::{Draft, Publication, Published};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tidewire_wire::envelope::{SystemType, write_presence_event};
+use tidewire_wire::format::Format;
+use tidewire_wire::session::Now;
+
+impl Core {
+    /// Puts into the place of publications that are expired what tells so.
+    pub(crate) fn replace_expired(&mut self, now: Now, batch: &mut Vec<Item>) {
+        let unix_ms = now.unix_ms;
+        batch.retain_mut(|item| {
+            if !item.publication.is_expired(unix_ms) {
+                return true;
+            }
+            match self.gap_of_expired(&item.publication, unix_ms) {
+                Some(gap) => item.publication = Arc::new(gap),
+                None => return false,
+            }
+            true
+        });
+    }
+
+    /// Counts an expired publication; what tells of it, if it had a position.
+    pub(crate) fn gap_of_expired(
+        &mut self,
+        expired: &Publication,
+        unix_ms: u64,
+    ) -> Option<Publication> {
+        self.counters.publications_expired.add(1);
+        let id = self.new_id(unix_ms);
+        Publication::gap_of(expired, id, unix_ms)
+    }
+
+    /// Publishes to a topic from this shard.
+    pub(crate) fn publish(
+        &mut self,
+        now: Now,
+        topic: &Arc<str>,
+        draft: &Draft<'_>,
+        owner: OwnerId,
+    ) -> Result<Published, PublishError> {
+        let moment = self.moment(now, owner);
+        let origin = Origin::Shard(self.index);
+        let published = self.shared.hub.publish(topic, draft, origin, moment)?;
+        self.backlog_is_full |= self.shared.hub.is_busy(origin);
+        self.charge_fanout(topic, draft.payload.len());
+        Ok(published)
+    }
+
+    /// Counts what a payload of a topic makes this shard send, so that one client does not keep it from the others.
+    pub(crate) fn charge_fanout(&mut self, topic: &Arc<str>, payload_bytes: usize) {
+        let receivers = self.topics.receivers(topic).max(1);
+        self.fanout_bytes += (payload_bytes + MESSAGE_BYTES) * receivers;
+    }
+
+    /// A session that has ended is no longer present on a topic; its leave is told when there is time for it.
+    pub(crate) fn depart(&mut self, connection: ConnectionKey, who: Arc<str>, topic: Arc<str>) {
+        self.departures.push_back(Departure {
+            topic,
+            who,
+            connection,
+        });
+    }
+
+    /// Tells of sessions that have ended, as far as a turn has time for it.
+    pub(crate) fn tell_departures(&mut self, now: Now) {
+        self.meter.start();
+        let origin = Origin::Shard(self.index);
+        while !self.meter.is_spent()
+            && self.fanout_bytes <= PUBLISH_BYTES_PER_TURN
+            && !self.shared.hub.is_busy(origin)
+            && let Some(departure) = self.departures.pop_front()
+        {
+            let Departure {
+                topic,
+                who,
+                connection,
+            } = departure;
+            self.leave_presence(now, &topic, &who, connection);
+        }
+        if self.departures.is_empty() {
+            self.departures = VecDeque::new();
+        }
+        self.meter.settle(OwnerId::SERVER);
+    }
+
+    /// A connection of a user is no longer present on a topic.
+    pub(crate) fn leave_presence(
+        &mut self,
+        now: Now,
+        topic: &Arc<str>,
+        who: &Arc<str>,
+        connection: ConnectionKey,
+    ) {
+        let hub = &self.shared.hub;
+        if hub.leave_presence(topic, who, connection) == PresenceChange::Left {
+            self.tell_presence(now, who, topic, SystemType::PresenceLeave, None);
+        }
+    }
+
+    /// Tells the subscribers of a topic about one of them.
+    pub(crate) fn tell_presence(
+        &mut self,
+        now: Now,
+        who: &Arc<str>,
+        topic: &Arc<str>,
+        event: SystemType,
+        data: Option<&str>,
+    ) {
+        let bytes = data.map_or(0, str::len);
+        self.meter.spend(cost::PRESENCE_EVENT + cost::bytes(bytes));
+        let id = self.new_id(now.unix_ms);
+        let mut json = Vec::new();
+        let written = write_presence_event(
+            event,
+            topic,
+            who,
+            data,
+            id,
+            now.unix_ms,
+            Format::Json,
+            &mut json,
+        );
+        if let Err(error) = written {
+            return tracing::error!(%error, "presence cannot be told");
+        }
+        self.counters.presence_events.add(1);
+        let publication = Publication::event(Some(Arc::clone(topic)), json);
+        let origin = Origin::Shard(self.index);
+        self.charge_fanout(topic, bytes);
+        self.shared.hub.announce(topic, publication, origin);
+        self.backlog_is_full |= self.shared.hub.is_busy(origin);
+    }
+}
+
+/// What a message costs besides its payload.
+const MESSAGE_BYTES: usize = 96;

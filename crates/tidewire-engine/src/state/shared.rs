@@ -1,0 +1,164 @@
+//! What all shards of a server share.
+
+use crate::auth::Verifier;
+use crate::auth::hosts::HostGuard;
+use crate::clock::unix_ms;
+use crate::config::{Config, Encryption};
+use crate::counters::{Counters, Snapshot};
+use crate::limits::accounts::Accounts;
+use crate::limits::drain::SPAN_MS_DEFAULT;
+use crate::limits::errors::ErrorLimit;
+use crate::limits::owner::Owners;
+use crate::limits::rate::RateLimit;
+use crate::model::{ServerFailure, ShardHealth};
+use crate::state::producers::SharedIntake;
+use crate::state::signatures::Signatures;
+use crate::topics::access::AccessRules;
+use crate::topics::hub::Hub;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tidewire_wire::secure::IdentityKey;
+use tidewire_wire::session::{Features, ServerProfile};
+
+/// What all shards of a server share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) profile: ServerProfile,
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) identity: Option<IdentityKey>,
+    pub(crate) signatures: Option<Signatures>,
+    pub(crate) hub: Hub,
+    /// What clients may whose tokens do not say otherwise.
+    pub(crate) access: Arc<AccessRules>,
+    pub(crate) rate_limit: RateLimit,
+    pub(crate) owners: Owners,
+    /// What is kept for whom.
+    pub(crate) accounts: Accounts,
+    /// Sessions of all shards.
+    pub(crate) sessions: AtomicUsize,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) intake: SharedIntake,
+    pub(crate) hosts: HostGuard,
+    /// What a connection may do wrong, if that is limited.
+    pub(crate) error_limit: Option<ErrorLimit>,
+    pub(crate) draining: AtomicBool,
+    /// Whether newcomers are let in.
+    pub(crate) admitting: AtomicBool,
+    /// The time in which the sessions are sent away, in milliseconds.
+    pub(crate) drain_span_ms: AtomicU64,
+    pub(crate) stopped: AtomicBool,
+    /// Why the server has ended by itself, once it has.
+    pub(crate) failure: OnceLock<ServerFailure>,
+    pub(crate) started: Instant,
+    pub(crate) started_unix_ms: u64,
+}
+
+/// What the configuration's keys make.
+pub(crate) struct Keys {
+    pub(crate) verifier: Option<Verifier>,
+    pub(crate) identity: Option<IdentityKey>,
+    pub(crate) signatures: Option<Signatures>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: Config, keys: Keys, hub: Hub) -> Self {
+        let limits = &config.limits;
+        let profile = ServerProfile {
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: Features {
+                compression: true,
+                encryption: config.encryption != Encryption::Off,
+                batching: true,
+                priority_queue: true,
+                recovery: true,
+                circuit_breaker: limits.errors_max > 0,
+                calls: true,
+                topics: true,
+                presence: true,
+                history: true,
+            },
+            message_bytes_max: limits.message_bytes_max,
+            rate_limit_capacity: limits.rate_limit_capacity,
+            rate_limit_refill_per_s: limits.rate_limit_refill_per_s,
+            ping_interval_ms: limits.ping_interval_ms,
+            idle_timeout_ms: limits.idle_timeout_ms,
+        };
+        let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
+        let counters = (0..config.shards)
+            .map(|_| Arc::new(Counters::default()))
+            .collect();
+        Self {
+            profile,
+            verifier: keys.verifier,
+            identity: keys.identity,
+            signatures: keys.signatures,
+            hub,
+            access: Arc::new(config.topics.access.clone()),
+            rate_limit,
+            owners: Owners::new(),
+            accounts: Accounts::new(
+                config.topics.limits.subscription_bytes_per_owner_max,
+                config.topics.limits.subscription_bytes_max,
+            ),
+            sessions: AtomicUsize::new(0),
+            counters,
+            intake: SharedIntake::new(&config.intake),
+            hosts: HostGuard::new(config.hosts.clone()),
+            error_limit: ErrorLimit::new(limits.errors_max, limits.errors_window_ms),
+            draining: AtomicBool::new(false),
+            admitting: AtomicBool::new(true),
+            drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
+            stopped: AtomicBool::new(false),
+            failure: OnceLock::new(),
+            started: Instant::now(),
+            started_unix_ms: unix_ms(),
+            config,
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_admitting(&self) -> bool {
+        self.admitting.load(Ordering::Acquire)
+    }
+
+    /// How each shard is, in the order of the shards.
+    pub(crate) fn shard_health(&self) -> Vec<ShardHealth> {
+        let stall_ms = self.config.limits.shard_stall_ms;
+        let outlets = self.hub.outlets.iter();
+        outlets.map(|outlet| outlet.health(stall_ms)).collect()
+    }
+
+    /// Whether the server accepts new connections.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.is_draining() && self.is_admitting()
+    }
+
+    /// The time since the start of the server, in seconds.
+    pub(crate) fn uptime_s(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// The counters of each shard, in the order of the shards.
+    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+        self.counters
+            .iter()
+            .map(|counters| counters.snapshot())
+            .collect()
+    }
+
+    /// The sum of the counters of all shards.
+    pub(crate) fn total(&self) -> Snapshot {
+        self.snapshots()
+            .iter()
+            .fold(Snapshot::default(), |sum, shard| sum.sum(shard))
+    }
+}

@@ -1,0 +1,137 @@
+//! What a session has of topics, and sessions that are leaving theirs.
+
+use crate::limits::owner::OwnerId;
+use crate::model::{ConnectionKey, Position};
+use crate::topics::filter::Filter;
+use crate::topics::groups::SessionGroup;
+use crate::topics::lag::Lossy;
+use crate::topics::local::Slot;
+use crate::topics::member::member_key;
+use crate::topics::name::is_pattern;
+use crate::topics::round::Received;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use tidewire_net::ConnectionId;
+use tidewire_wire::session::Overload;
+
+/// What a session has of topics.
+#[derive(Debug, Default)]
+pub(crate) struct SessionTopics {
+    /// The shard's slots of those it is in, in no order.
+    pub(crate) slots: Vec<Slot>,
+    /// Its subscriptions with a policy of their own.
+    pub(crate) lossy: HashMap<Slot, Lossy>,
+    /// Those of them for which something waits, in the order in which it leaves.
+    pub(crate) lagging: VecDeque<Slot>,
+    /// What waits for them, in bytes.
+    pub(crate) lagging_bytes: usize,
+    /// What its subscriptions and groups are charged, in bytes.
+    pub(crate) charged_bytes: usize,
+    /// What it says about itself, by topic, in bytes.
+    pub(crate) presence_bytes: HashMap<Slot, usize>,
+    /// What it has got of the publications that come by several subscriptions.
+    pub(crate) received: Received,
+    /// How many of its subscriptions are patterns.
+    pub(crate) patterns: usize,
+    /// Its queue groups. The index is part of the numbers of deliveries.
+    pub(crate) groups: BTreeMap<u32, SessionGroup>,
+    /// The index of the next one, so that none is used twice.
+    pub(crate) next_group: u32,
+    /// Where it published last, which it may.
+    pub(crate) published_to: Option<Arc<str>>,
+    /// Those that the application has subscribed it to, whatever its rights are.
+    pub(crate) granted: HashSet<Arc<str>>,
+}
+
+impl SessionTopics {
+    /// A lossy subscription has ended. Its place in `lagging` is passed over when its turn comes, and those of many are
+    /// dropped together.
+    pub(crate) fn forget_lossy(&mut self, lossy: &Lossy) {
+        self.lagging_bytes -= lossy.bytes();
+        if self.lagging.len() > 2 * self.lossy.len() + LAGGING_SLACK {
+            let (lossy, mut seen) = (&self.lossy, HashSet::new());
+            self.lagging
+                .retain(|slot| lossy.contains_key(slot) && seen.insert(*slot));
+        }
+    }
+
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.slots.len() + self.groups.len()
+    }
+}
+
+/// How a topic is wanted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    pub(crate) filter: Option<Arc<Filter>>,
+    /// The topic's own if it is missing.
+    pub(crate) overload: Option<Overload>,
+    pub(crate) presence: Option<Arc<str>>,
+    /// Whether missed publications are wanted, from where on.
+    pub(crate) since: Option<Position>,
+    /// How many of the newest publications are wanted, if not those after `since`.
+    pub(crate) replay: u64,
+}
+
+/// About what a subscription takes on its shard and in the hub, in bytes.
+pub(crate) fn subscription_bytes(name: &str, filter: Option<&Filter>) -> usize {
+    let text = if is_pattern(name) {
+        PATTERN_BYTES + 4 * name.len()
+    } else {
+        2 * name.len()
+    };
+    SUBSCRIPTION_BYTES + text + filter.map_or(0, Filter::bytes)
+}
+
+/// What a subscription takes besides its name.
+const SUBSCRIPTION_BYTES: usize = 400;
+
+/// What a pattern takes besides, in two trees.
+const PATTERN_BYTES: usize = 600;
+
+/// Places of subscriptions that have ended in the list of those that lag, at most.
+const LAGGING_SLACK: usize = 64;
+
+/// Whose topics these are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) key: ConnectionKey,
+    pub(crate) owner: OwnerId,
+}
+
+/// The sessions of a shard that have ended and are still in some of their topics. Nothing is delivered to them.
+#[derive(Debug, Default)]
+pub(crate) struct Leavers {
+    pub(crate) queue: VecDeque<Leaver>,
+    /// By what names them in the tables of topics.
+    pub(crate) keys: HashSet<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Leaver {
+    pub(crate) holder: Holder,
+    pub(crate) who: Arc<str>,
+    pub(crate) topics: Box<SessionTopics>,
+}
+
+impl Leavers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(crate) fn forget(&mut self, leaver: &Leaver) {
+        self.keys.remove(&member_key(leaver.holder.key.id));
+    }
+
+    pub(crate) fn contain(&self, id: ConnectionId) -> bool {
+        self.keys.contains(&member_key(id))
+    }
+}
+
+/// A session that has ended and was present on a topic.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub(crate) topic: Arc<str>,
+    pub(crate) who: Arc<str>,
+    pub(crate) connection: ConnectionKey,
+}

@@ -1,0 +1,61 @@
+//! Errors of publishing and of changes to subscriptions, with the code that a client is told.
+
+use crate::model::SendError;
+use crate::topics::access::InvalidRules;
+use crate::topics::name::InvalidTopic;
+use tidewire_wire::codes::ErrorCode;
+
+/// Why something was not published; nobody got it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PublishError {
+    /// The caller's fault: no topic has this name.
+    #[error("{0}")]
+    Topic(#[from] InvalidTopic),
+    /// The caller's fault: the type is empty, or the protocol's own.
+    #[error("a publication needs a type that is not the protocol's")]
+    Type,
+    /// The caller's fault: the payload is not JSON, or nested too deep.
+    #[error("the payload of a publication is not JSON, or is nested deeper than 61 levels")]
+    Payload,
+    /// The caller's fault: the payload is longer than the limit.
+    #[error("the payload of a publication is longer than {bytes_max} bytes")]
+    TooLarge {
+        /// [`TopicLimits::payload_bytes_max`].
+        bytes_max: usize,
+    },
+    /// A shard has not caught up with what was published before; try again.
+    #[error("the server has not caught up with what was published before")]
+    Busy,
+    /// The server has stopped.
+    #[error("the server has stopped")]
+    Stopped,
+}
+
+/// Why a subscription was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManageError {
+    /// The caller's fault: no topic or pattern has this name.
+    #[error("{0}")]
+    Topic(#[from] InvalidTopic),
+    /// The caller's fault: the rules cannot be used.
+    #[error("{0}")]
+    Access(#[from] InvalidRules),
+    /// The connection or the topic has as many subscriptions as it may.
+    #[error("{0}")]
+    Limit(&'static str),
+    /// The server cannot take it now, or not any more.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
+impl PublishError {
+    /// How a client is told.
+    pub(crate) fn code(&self) -> ErrorCode {
+        match self {
+            Self::Topic(_) | Self::Type | Self::Payload => ErrorCode::InvalidMessage,
+            Self::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            Self::Busy => ErrorCode::QueueFull,
+            Self::Stopped => ErrorCode::ServerError,
+        }
+    }
+}
