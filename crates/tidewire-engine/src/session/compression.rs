@@ -24,7 +24,7 @@ impl Session<'_> {
             return Ok(None);
         };
         let is_of_use = is_admitted || deflate.remembers_received() || counts_messages;
-        if self.state.phase == Phase::Over || !is_of_use {
+        if self.state.phase() == Phase::Over || !is_of_use {
             return Ok(None);
         }
         let limit = self.core.shared.config.limits.message_bytes_max;

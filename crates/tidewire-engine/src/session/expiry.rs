@@ -88,7 +88,7 @@ impl Session<'_> {
 
     /// Takes another token for a session, or says why not.
     pub(crate) fn refresh(&mut self, refresh: Refresh) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         let Refresh {

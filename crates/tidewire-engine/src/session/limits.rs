@@ -52,7 +52,7 @@ impl Session<'_> {
 
     /// Says how many messages were refused since it was said last; if that was just now, later.
     pub(crate) fn tell_refusals(&mut self) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         let now_ms = self.now().monotonic_ms;
@@ -124,7 +124,7 @@ impl Session<'_> {
     /// Says that the breaker has opened, and has the session closed when the message at hand is done with.
     #[cold]
     pub(crate) fn open_breaker(&mut self) {
-        debug_assert_eq!(self.state.phase, Phase::Open);
+        debug_assert!(self.state.is_open());
         let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
         let error = Reply::Error {
             code: ErrorCode::CircuitBreakerOpen,

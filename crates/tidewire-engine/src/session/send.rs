@@ -9,7 +9,7 @@ impl Session<'_> {
     /// Sends a message, unless this side has said its last (RFC 6455, section 5.5.1).
     #[inline]
     pub(crate) fn send(&mut self, payload: Payload<'_>) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         if self.state.layers.is_some() {

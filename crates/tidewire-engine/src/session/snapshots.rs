@@ -23,7 +23,7 @@ use tidewire_wire::session::{Reply, Sync};
 impl<A: Application> Inbound<'_, A> {
     /// `sync_request` from a client.
     pub(crate) fn handle_sync(&mut self, request: Sync, correlation_id: Option<String>) {
-        if self.session.state.phase != Phase::Open {
+        if !self.session.state.is_open() {
             return;
         }
         self.session.core.counters.sync_requests.add(1);

@@ -398,7 +398,7 @@ impl<A: Application> EngineShard<A> {
         let Some(mut session) = self.session(io, id) else {
             return;
         };
-        if session.state.phase != Phase::Open {
+        if !session.state.is_open() {
             return;
         }
         let Some(mut topics) = session.state.topics.take() else {

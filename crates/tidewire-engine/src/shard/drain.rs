@@ -35,7 +35,7 @@ impl<A: Application> EngineShard<A> {
                 continue;
             };
             let id = connection.state.key.id;
-            if connection.state.phase == Phase::Open {
+            if connection.state.is_open() {
                 leaving.left += 1;
                 let spread_ms = leaving.spread_ms;
                 self.with_session(io, id, |session| send_away(session, spread_ms));
@@ -55,7 +55,7 @@ impl<A: Application> EngineShard<A> {
     }
 
     fn start_leaving(&self, io: &Io) -> Leaving {
-        let is_session = |state: &ConnectionState| state.phase == Phase::Open;
+        let is_session = |state: &ConnectionState| state.is_open();
         let connections = self.connections.iter().flatten();
         let sessions = connections.filter(|connection| is_session(&connection.state));
         let drain = &self.core.shared.config.drain;
