@@ -1,7 +1,7 @@
 //! Taking each message once: the numbered ones of producers, and those with an id that has been seen.
 
 use crate::session::Session;
-use crate::state::connection::{ConnectionState, Phase};
+use crate::state::connection::ConnectionState;
 use crate::state::producers::OpenProducer;
 use crate::topics::producer::ProducerVerdict;
 use std::sync::Arc;

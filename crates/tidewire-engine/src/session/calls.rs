@@ -15,7 +15,6 @@ use crate::session::inbound::Inbound;
 use crate::state::calls::{
     CallOutcome, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked,
 };
-use crate::state::connection::Phase;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidewire_wire::codes::ErrorCode;

@@ -3,7 +3,7 @@
 use crate::config::Encryption;
 use crate::model::Encoding;
 use crate::session::Session;
-use crate::state::connection::{Phase, Unannounced};
+use crate::state::connection::Unannounced;
 use crate::state::core::emptied;
 use crate::state::layers::EncryptionLayer;
 use tidewire_wire::close::CloseCode;

@@ -7,7 +7,6 @@ use crate::auth::Claims;
 use crate::config::Protocol;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::state::jobs::Refresh;
 use crate::topics::access::AccessRules;
 use std::borrow::Cow;

@@ -5,7 +5,6 @@ use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;

@@ -2,7 +2,6 @@
 
 use crate::limits::errors::ErrorVerdict;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::topics::publication::Payload;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::Priority;

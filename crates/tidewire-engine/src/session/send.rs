@@ -1,7 +1,6 @@
 //! Messages on their way out: through the layers of a connection into a frame.
 
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::topics::publication::Payload;
 use tidewire_wire::frame::OpCode;
 

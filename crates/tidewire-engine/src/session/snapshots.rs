@@ -6,7 +6,6 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::connection::Phase;
 use crate::topics::broker::PageQuery;
 use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern};

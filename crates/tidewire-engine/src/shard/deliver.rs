@@ -4,7 +4,7 @@ use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::connection::{Connection, Phase};
+use crate::state::connection::Connection;
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::filter::Filter;

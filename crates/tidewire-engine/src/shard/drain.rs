@@ -5,7 +5,7 @@ use crate::limits::drain::{Leaving, Pace, spread_ms};
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::connection::{ConnectionState, Phase};
+use crate::state::connection::ConnectionState;
 use rand::Rng;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

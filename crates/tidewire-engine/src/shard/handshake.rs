@@ -7,7 +7,7 @@ use crate::model::{CloseReason, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
 use crate::shard::EngineShard;
-use crate::state::connection::{Connection, Phase};
+use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
 use crate::topics::access::{Access, AccessRules, InvalidRules};
