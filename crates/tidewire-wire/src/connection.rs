@@ -157,6 +157,17 @@ impl Control {
         Ok(event)
     }
 
+    /// Answers an event that a [`MessageReader`] has handed out, as [`receive`](Self::receive) does by itself: for
+    /// callers that keep the reader apart.
+    #[cold]
+    pub fn answer(&mut self, event: &Event<'_>, output: &mut impl Output) {
+        match event {
+            Event::Ping(payload) => append(OpCode::Pong, payload, output),
+            Event::Close(code, _) => self.answer_close(*code, output),
+            Event::Text(_) | Event::Binary(_) | Event::Compressed(_) | Event::Pong(_) => {}
+        }
+    }
+
     /// Appends a message as one frame. Returns false, and appends nothing, if this side has sent its close
     /// frame, after which no message may follow (RFC 6455, section 5.5.1).
     pub fn send(&self, opcode: OpCode, payload: &[u8], output: &mut impl Output) -> bool {

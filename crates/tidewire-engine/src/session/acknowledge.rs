@@ -1,7 +1,7 @@
 //! Acknowledged publishing: each numbered message and each message id is accepted once.
 
 use crate::session::Session;
-use crate::state::connection::{ConnectionState, Phase};
+use crate::state::connection::ConnectionState;
 use crate::state::producers::OpenProducer;
 use crate::topics::producer::ProducerVerdict;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Session<'_> {
 
     /// Another connection goes on as this one's producer.
     fn end_superseded(&mut self) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         self.core.counters.producers_superseded.add(1);
@@ -83,7 +83,7 @@ impl Session<'_> {
 
     /// What a hello answers to a client that says which producer it is.
     pub(crate) fn open_producer(&mut self, id: String) -> Option<ProducerState> {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return None;
         }
         let shared = &self.core.shared;

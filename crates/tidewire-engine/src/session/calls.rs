@@ -16,7 +16,6 @@ use crate::session::inbound::Inbound;
 use crate::state::calls::{
     CallOutcome, OpenCall, PendingAnswer, ReceivedCall, Responder, SentCall, checked,
 };
-use crate::state::connection::Phase;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use tidewire_wire::codes::ErrorCode;
@@ -119,7 +118,7 @@ impl Session<'_> {
         if !self.end_received(id, number) {
             return self.core.counters.call_answers_late.add(1);
         }
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             self.core.counters.calls_abandoned.add(1);
             return self.core.counters.call_answers_late.add(1);
         }
@@ -149,7 +148,7 @@ impl Session<'_> {
 
     /// Sends a call to a client.
     pub(crate) fn start_call(&mut self, call: NewCall, outcome: CallOutcome) {
-        if self.state.phase != Phase::Open || self.state.unannounced.is_some() {
+        if !self.state.is_open() || self.state.unannounced.is_some() {
             return outcome.end(Err(CallFailure::Closed));
         }
         let config = &self.core.shared.config;
@@ -235,7 +234,7 @@ impl<A: Application> Inbound<'_, A> {
     /// `call_request` from a client.
     pub(crate) fn handle_call(&mut self, call: &WireCall, id: String) {
         // An answer could not be sent any more.
-        if self.session.state.phase != Phase::Open {
+        if !self.session.state.is_open() {
             return;
         }
         let Ok(payload) = std::str::from_utf8(&call.payload) else {

@@ -3,54 +3,72 @@
 use crate::model::CloseReason;
 use crate::session::Session;
 use crate::state::connection::Phase;
-use tidewire_net::ConnectionId;
+use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::{Control, Output};
 use tidewire_wire::envelope::Priority;
-use tidewire_wire::frame::{self, OpCode, ProtocolError};
+use tidewire_wire::frame::{OpCode, ProtocolError};
 use tidewire_wire::message::Event;
 
+/// Where the control frames of a connection go.
+struct ControlFrames<'a> {
+    io: &'a mut Io,
+    id: ConnectionId,
+    /// Pings behind our own close frame are not answered: nothing may overtake it.
+    answers_pings: bool,
+}
+
+impl Output for ControlFrames<'_> {
+    fn buffer(&mut self, opcode: OpCode) -> Option<&mut Vec<u8>> {
+        match opcode {
+            // Behind everything that waits, whatever its priority: nothing may follow a close.
+            OpCode::Close => self.io.buffer_in(self.id, Priority::Background),
+            OpCode::Pong if !self.answers_pings => None,
+            _ => self.io.buffer(self.id),
+        }
+    }
+
+    fn mask(&mut self) -> Option<[u8; 4]> {
+        None
+    }
+}
+
 impl Session<'_> {
+    /// The connection's control, and where its frames go. An opening handshake that fails has no control yet.
+    fn control(&mut self) -> (&mut Control, ControlFrames<'_>) {
+        let answers_pings = self.state.is_open();
+        let frames = ControlFrames {
+            io: self.io,
+            id: self.state.key.id,
+            answers_pings,
+        };
+        (self.state.control.get_or_insert_default(), frames)
+    }
+
     /// Answers a ping and a close frame, and counts what needs no answer.
     pub(crate) fn receive_control(&mut self, event: &Event<'_>) {
-        let id = self.state.key.id;
-        match event {
-            Event::Ping(payload) => {
-                self.core.counters.pings_received.add(1);
-                if self.state.phase == Phase::Open
-                    && let Some(buffer) = self.io.buffer(id)
-                {
-                    frame::write_frame(buffer, OpCode::Pong, payload, None);
-                }
-            }
-            Event::Pong(_) => self.core.counters.pongs_received.add(1),
-            Event::Close(code, _) => {
-                let reason = match self.state.phase {
-                    Phase::Closing(ours) => CloseReason::ByUs(ours),
-                    _ => {
-                        if let Some(buffer) = self.io.buffer_in(id, Priority::Background) {
-                            frame::write_close(buffer, *code, "", None);
-                        }
-                        CloseReason::ByPeer(*code)
-                    }
-                };
-                self.finish(reason);
-            }
-            Event::Text(_) | Event::Binary(_) | Event::Compressed(_) => {}
+        let phase = self.state.phase();
+        let (control, mut frames) = self.control();
+        control.answer(event, &mut frames);
+        match (event, phase) {
+            (Event::Ping(_), _) => self.core.counters.pings_received.add(1),
+            (Event::Pong(_), _) => self.core.counters.pongs_received.add(1),
+            (Event::Close(..), Phase::Closing(ours)) => self.finish(CloseReason::ByUs(ours)),
+            (Event::Close(code, _), _) => self.finish(CloseReason::ByPeer(*code)),
+            (Event::Text(_) | Event::Binary(_) | Event::Compressed(_), _) => {}
         }
     }
 
     /// Sends a close frame and waits for the answer; messages are still received until it comes.
     pub(crate) fn start_close(&mut self, code: CloseCode, reason: &str) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
-        self.state.phase = Phase::Closing(code);
+        let (control, mut frames) = self.control();
+        control.close(Some(code), reason, &mut frames);
+        self.state.close_code = Some(code);
         self.leave_topics();
         let id = self.state.key.id;
-        // Behind everything that waits, whatever its priority: nothing may follow a close.
-        if let Some(buffer) = self.io.buffer_in(id, Priority::Background) {
-            frame::write_close(buffer, Some(code), reason, None);
-        }
         // The answer must get through to end the session in time.
         self.io.resume_reading(id);
         self.await_close(id);
@@ -73,11 +91,8 @@ impl Session<'_> {
 
     /// Sends a close frame and receives nothing more.
     pub(crate) fn end(&mut self, code: CloseCode, reason: &str) {
-        if !matches!(self.state.phase, Phase::Closing(_))
-            && let Some(buffer) = self.io.buffer_in(self.state.key.id, Priority::Background)
-        {
-            frame::write_close(buffer, Some(code), reason, None);
-        }
+        let (control, mut frames) = self.control();
+        control.fail(code, reason, &mut frames);
         self.finish(CloseReason::ByUs(code));
     }
 
@@ -94,7 +109,6 @@ impl Session<'_> {
     }
 
     fn finish(&mut self, reason: CloseReason) {
-        self.state.phase = Phase::Over;
         self.state.ended = Some(reason);
         self.leave_topics();
         self.io.close(self.state.key.id);

@@ -19,12 +19,13 @@ impl Session<'_> {
         inflated: &mut Vec<u8>,
     ) -> Result<Option<Encoding>, ProtocolError> {
         let counts_messages = self.state.encryption().is_some();
+        let is_over = self.state.phase() == Phase::Over;
         let layers = self.state.layers.as_deref_mut();
         let Some(deflate) = layers.and_then(|layers| layers.deflate.as_mut()) else {
             return Ok(None);
         };
         let is_of_use = is_admitted || deflate.remembers_received() || counts_messages;
-        if self.state.phase == Phase::Over || !is_of_use {
+        if is_over || !is_of_use {
             return Ok(None);
         }
         let limit = self.core.shared.config.limits.message_bytes_max;

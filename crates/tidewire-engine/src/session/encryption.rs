@@ -3,7 +3,7 @@
 use crate::config::Encryption;
 use crate::model::Encoding;
 use crate::session::Session;
-use crate::state::connection::{Phase, Unannounced};
+use crate::state::connection::Unannounced;
 use crate::state::core::emptied;
 use crate::state::layers::EncryptionLayer;
 use tidewire_wire::close::CloseCode;
@@ -146,7 +146,7 @@ impl Session<'_> {
 
     /// Says `key_update` under the old key and seals what follows with the next.
     pub(crate) fn renew_sealing_key(&mut self, now: Now) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         let id = self.core.new_id(now.unix_ms);
@@ -178,7 +178,7 @@ impl Session<'_> {
         correlation_id: Option<String>,
         producer: Option<String>,
     ) -> Option<Box<Unannounced>> {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return None;
         }
         let (cipher, hello) = match self.core.agree(offer, &self.state.session) {

@@ -8,7 +8,6 @@ use crate::auth::Claims;
 use crate::config::Protocol;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::state::jobs::Refresh;
 use crate::topics::access::AccessRules;
 use std::borrow::Cow;
@@ -90,7 +89,7 @@ impl Session<'_> {
 
     /// Takes another token for a session, or says why not.
     pub(crate) fn refresh(&mut self, refresh: Refresh) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         let Refresh {

@@ -13,7 +13,7 @@ impl<A: Application> Inbound<'_, A> {
     /// Goes on with the jobs of a connection as far as its budget goes.
     pub(crate) fn work(&mut self) -> JobProgress {
         while !self.session.state.jobs.is_empty() {
-            if self.session.state.phase == Phase::Over || self.session.state.is_refused() {
+            if self.session.state.phase() == Phase::Over || self.session.state.is_refused() {
                 self.session.state.jobs.clear();
                 break;
             }
@@ -70,7 +70,7 @@ impl<A: Application> Inbound<'_, A> {
 
     /// Does some of a job; what is left of it.
     fn step(&mut self, job: Job) -> Option<Job> {
-        if self.session.state.phase != Phase::Open && !matches!(job, Job::Batch(_)) {
+        if !self.session.state.is_open() && !matches!(job, Job::Batch(_)) {
             // It is on its way out of its topics, and gets no answer.
             return None;
         }

@@ -5,7 +5,6 @@ use crate::limits::errors::{ErrorLimit, ErrorVerdict, counts};
 use crate::limits::rate::RateVerdict;
 use crate::limits::work::cost;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::session::Reply;
@@ -52,7 +51,7 @@ impl Session<'_> {
 
     /// Says how many messages were refused since it was said last; if that was just now, later.
     pub(crate) fn tell_refusals(&mut self) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         let now_ms = self.now().monotonic_ms;
@@ -125,7 +124,7 @@ impl Session<'_> {
     /// is done with.
     #[cold]
     pub(crate) fn exhaust_error_budget(&mut self) {
-        debug_assert_eq!(self.state.phase, Phase::Open);
+        debug_assert!(self.state.is_open());
         let retry_after_s = self.core.shared.error_limit.map(ErrorLimit::retry_after_s);
         let error = Reply::Error {
             code: ErrorCode::CircuitBreakerOpen,

@@ -14,7 +14,7 @@ impl Session<'_> {
     /// Handles the deadline of the connection, whichever it was.
     pub(crate) fn handle_timer(&mut self) {
         let id = self.state.key.id;
-        match self.state.phase {
+        match self.state.phase() {
             Phase::Opening => {
                 self.core.counters.handshake_timeouts.add(1);
                 // Without TLS there is no way to say it to a peer that expects TLS.

@@ -2,7 +2,6 @@
 
 use crate::limits::errors::ErrorVerdict;
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::topics::publication::Payload;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::envelope::Priority;
@@ -21,7 +20,7 @@ impl Session<'_> {
     /// Sends one of the protocol's own messages, unless this side has sent a close. An error counts
     /// against the error budget of the connection.
     pub(crate) fn reply(&mut self, reply: &Reply) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         if let Reply::Error { code, .. } = reply {

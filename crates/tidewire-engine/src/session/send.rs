@@ -1,7 +1,6 @@
 //! Outbound messages: through the layers of a connection into a frame.
 
 use crate::session::Session;
-use crate::state::connection::Phase;
 use crate::topics::publication::Payload;
 use tidewire_wire::frame::OpCode;
 
@@ -9,7 +8,7 @@ impl Session<'_> {
     /// Sends a message, unless this side has said its last (RFC 6455, section 5.5.1).
     #[inline]
     pub(crate) fn send(&mut self, payload: Payload<'_>) {
-        if self.state.phase != Phase::Open {
+        if !self.state.is_open() {
             return;
         }
         if self.state.layers.is_some() {

@@ -6,7 +6,6 @@ use crate::session::Session;
 use crate::session::application::Application;
 use crate::session::context::Context;
 use crate::session::inbound::Inbound;
-use crate::state::connection::Phase;
 use crate::topics::broker::PageQuery;
 use crate::topics::error::PublishError;
 use crate::topics::name::{check_topic, check_topic_or_pattern};
@@ -23,7 +22,7 @@ use tidewire_wire::session::{Reply, Sync};
 impl<A: Application> Inbound<'_, A> {
     /// `sync_request` from a client.
     pub(crate) fn handle_sync(&mut self, request: Sync, correlation_id: Option<String>) {
-        if self.session.state.phase != Phase::Open {
+        if !self.session.state.is_open() {
             return;
         }
         self.session.core.counters.sync_requests.add(1);

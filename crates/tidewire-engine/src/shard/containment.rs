@@ -86,7 +86,7 @@ impl<A: Application> EngineShard<A> {
 
     #[cold]
     fn end_failed(&mut self, io: &mut Io, id: ConnectionId) {
-        self.with_session(io, id, |session| match session.state.phase {
+        self.with_session(io, id, |session| match session.state.phase() {
             Phase::Opening | Phase::Over => {}
             Phase::Open | Phase::Closing(_) => {
                 session.end(CloseCode::INTERNAL_ERROR, "the application failed");

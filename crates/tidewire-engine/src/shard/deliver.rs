@@ -4,7 +4,7 @@ use crate::clock::wire_now;
 use crate::limits::work::{CONNECTION_WORK_PER_TURN, cost};
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::connection::{Connection, Phase};
+use crate::state::connection::Connection;
 use crate::state::topics::SessionTopics;
 use crate::topics::config::TopicLimits;
 use crate::topics::filter::Filter;
@@ -402,7 +402,7 @@ impl<A: Application> EngineShard<A> {
         let Some(mut session) = self.session(io, id) else {
             return;
         };
-        if session.state.phase != Phase::Open {
+        if !session.state.is_open() {
             return;
         }
         let Some(mut topics) = session.state.topics.take() else {

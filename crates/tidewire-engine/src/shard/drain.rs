@@ -5,7 +5,7 @@ use crate::limits::drain::{DrainProgress, Pace, spread_ms};
 use crate::session::Session;
 use crate::session::application::Application;
 use crate::shard::EngineShard;
-use crate::state::connection::{ConnectionState, Phase};
+use crate::state::connection::ConnectionState;
 use rand::Rng;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -35,7 +35,7 @@ impl<A: Application> EngineShard<A> {
                 continue;
             };
             let id = connection.state.key.id;
-            if connection.state.phase == Phase::Open {
+            if connection.state.is_open() {
                 drain.left += 1;
                 let spread_ms = drain.spread_ms;
                 self.with_session(io, id, |session| close_for_drain(session, spread_ms));
@@ -55,7 +55,7 @@ impl<A: Application> EngineShard<A> {
     }
 
     fn new_drain(&self, io: &Io) -> DrainProgress {
-        let is_session = |state: &ConnectionState| state.phase == Phase::Open;
+        let is_session = |state: &ConnectionState| state.is_open();
         let connections = self.connections.iter().flatten();
         let sessions = connections.filter(|connection| is_session(&connection.state));
         let drain = &self.core.shared.config.drain;

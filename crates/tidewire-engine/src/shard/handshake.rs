@@ -7,7 +7,7 @@ use crate::model::{CloseReason, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
 use crate::shard::EngineShard;
-use crate::state::connection::{Connection, Phase};
+use crate::state::connection::Connection;
 use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
 use crate::topics::access::{Access, AccessRules, InvalidRules};
@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
+use tidewire_wire::connection::Control;
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::format::Format;
 use tidewire_wire::frame::{self, Role};
@@ -149,7 +150,7 @@ impl<A: Application> EngineShard<A> {
         }
         state.layers = Layers::new(deflate, is_v1 && session.compression());
         state.session = session;
-        state.phase = Phase::Open;
+        state.control = Some(Control::default());
         state.access = guest.access;
         state.user = user.as_deref().map(Arc::from);
         state.expiry = guest

@@ -115,7 +115,7 @@ impl<A: Application> EngineShard<A> {
         let mut input = Input::new(data);
         let mut progress = JobProgress::Done;
         inbound.session.core.meter.start();
-        while inbound.session.state.phase != Phase::Over {
+        while inbound.session.state.phase() != Phase::Over {
             match reader.read(&mut input) {
                 Ok(Some(event)) => inbound.receive(event),
                 Ok(None) => break,
@@ -147,7 +147,7 @@ impl<A: Application> EngineShard<A> {
             }
         }
         inbound.settle();
-        let consumed = if inbound.session.state.phase == Phase::Over {
+        let consumed = if inbound.session.state.phase() == Phase::Over {
             data.len()
         } else {
             input.consumed()
@@ -161,12 +161,12 @@ impl<A: Application> EngineShard<A> {
     #[inline(always)]
     fn handle_bytes(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
         match self.connections.get(id.index()) {
-            Some(Some(connection)) if connection.state.phase == Phase::Opening => {}
+            Some(Some(connection)) if connection.state.phase() == Phase::Opening => {}
             _ => return self.receive(io, id, data),
         }
         let head_bytes = self.receive_opening(io, id, data);
         let is_session = self.connection(id).is_some_and(|connection| {
-            !matches!(connection.state.phase, Phase::Opening | Phase::Over)
+            !matches!(connection.state.phase(), Phase::Opening | Phase::Over)
         });
         if is_session && head_bytes < data.len() {
             return head_bytes + self.receive(io, id, &mut data[head_bytes..]);
@@ -274,7 +274,8 @@ impl<A: Application> Handler for EngineShard<A> {
                 shard: self.core.index,
                 id,
             },
-            phase: Phase::Opening,
+            control: None,
+            close_code: None,
             session: ServerSession::new(Format::Json, false, now),
             bucket: TokenBucket::new(&self.core.shared.rate_limit, now.monotonic_ms),
             pauses: Pauses::default(),
@@ -452,7 +453,7 @@ impl<A: Application> Handler for EngineShard<A> {
         }
         if let Some(connection) = self.connection(id) {
             // The opening handshake does not reach the application.
-            if connection.state.phase == Phase::Opening {
+            if connection.state.phase() == Phase::Opening {
                 return true;
             }
             connection.state.pauses.application = true;

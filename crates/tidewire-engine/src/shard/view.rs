@@ -136,7 +136,7 @@ impl View<'_> {
 
     pub(crate) fn session(&self, index: usize) -> Option<&Connection> {
         let connection = self.connections.get(index)?.as_ref()?;
-        let is_open = !matches!(connection.state.phase, Phase::Opening | Phase::Over);
+        let is_open = !matches!(connection.state.phase(), Phase::Opening | Phase::Over);
         is_open.then_some(connection)
     }
 

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tidewire_net::Io;
 use tidewire_wire::close::CloseCode;
+use tidewire_wire::connection::{self as websocket, Control};
 use tidewire_wire::message::MessageReader;
 use tidewire_wire::session::{ServerProfile, ServerSession};
 
@@ -29,7 +30,10 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     pub(crate) key: ConnectionKey,
-    pub(crate) phase: Phase,
+    /// Answers control frames and closes; `None` until the opening handshake is finished.
+    pub(crate) control: Option<Control>,
+    /// The code of our close frame, once it was sent.
+    pub(crate) close_code: Option<CloseCode>,
     /// The protocol's own state; without version 1, only its idle clock is used.
     pub(crate) session: ServerSession,
     pub(crate) bucket: TokenBucket,
@@ -75,7 +79,7 @@ pub(crate) enum Phase {
     Opening,
     /// Messages go both ways.
     Open,
-    /// We sent a close; messages are still taken until the peer answers it.
+    /// The server has sent a close frame with this code. Messages are received until the peer answers it.
     Closing(CloseCode),
     /// Nothing more is read.
     Over,
@@ -160,16 +164,35 @@ impl ConnectionState {
         }
     }
 
+    /// How far the connection is.
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        match self.control.as_ref().map(Control::state) {
+            None => Phase::Opening,
+            Some(websocket::ConnectionState::Open) => Phase::Open,
+            Some(websocket::ConnectionState::Closing) => {
+                Phase::Closing(self.close_code.unwrap_or(CloseCode::NORMAL))
+            }
+            Some(websocket::ConnectionState::Closed) => Phase::Over,
+        }
+    }
+
+    /// Whether messages go both ways.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.control.as_ref().is_some_and(Control::is_open)
+    }
+
     /// Whether messages go to it, and the application knows of it.
     pub(crate) fn can_subscribe(&self) -> bool {
-        self.phase == Phase::Open && self.unannounced.is_none()
+        self.is_open() && self.unannounced.is_none()
     }
 }
 
 impl Connection {
     /// The session was announced to the application.
     pub(crate) fn is_session(&self) -> bool {
-        self.state.phase != Phase::Opening
+        self.state.phase() != Phase::Opening
     }
 }
 
