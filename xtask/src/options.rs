@@ -115,7 +115,7 @@ mod tests {
 
         let changed = table::samples::TABLE.replace("default = 7", "default = 8");
         std::fs::write(folder.path().join(SERVER[0]), changed).unwrap();
-        assert_eq!(stale(), targets[..4]);
+        assert_eq!(stale(), targets[..5]);
     }
 
     #[test]
