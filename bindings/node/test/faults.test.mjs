@@ -277,16 +277,20 @@ test("starts and stops do not grow", async () => {
       return process.memoryUsage().rss;
     };
     const open = () => fs.readdirSync("/proc/self/fd").length;
-    for (let number = 0; number < 800; number++) await cycle();
-    await used();
-    for (let number = 0; number < 200; number++) await cycle();
-    const [bytes, files] = [await used(), open()];
-    for (let number = 0; number < 800; number++) await cycle();
-    console.log(JSON.stringify({ bytes: (await used()) - bytes, files: open() - files }));`,
+    for (let number = 0; number < 600; number++) await cycle();
+    const files = open();
+    const growths = [];
+    // The allocators take memory in steps, now and then; a leak shows in every stretch.
+    for (let stretch = 0; stretch < 4; stretch++) {
+      const bytes = await used();
+      for (let number = 0; number < 300; number++) await cycle();
+      growths.push((await used()) - bytes);
+    }
+    console.log(JSON.stringify({ growths, files: open() - files }));`,
     { nodeOptions: ["--expose-gc"], timeout: 110_000 },
   );
   assert.deepEqual([stderr, code], ["", 0]);
-  const { bytes, files } = JSON.parse(stdout);
+  const { growths, files } = JSON.parse(stdout);
   assert.ok(files <= 2, `${files} open files more`);
-  assert.ok(bytes < 20 * 1024 * 800, `${bytes} bytes more after 800 servers`);
+  assert.ok(Math.min(...growths) < 20 * 1024 * 300, `${growths} bytes more after 300 servers each`);
 });

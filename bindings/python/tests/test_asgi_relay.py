@@ -109,7 +109,10 @@ def test_bytes_may_come_in_any_pieces() -> None:
             events += one.receive(bytes_in[at : at + step])
             replies += one.take_replies()
         assert seen(events) == expected, step
-        assert unmasked(replies) == (0x8A, b"hi")
+        # The ping gets a pong, and the close a close.
+        pong, close = replies[:8], replies[8:]
+        assert unmasked(pong) == (0x8A, b"hi")
+        assert unmasked(close) == (0x88, b"\x0f\xa1")
 
 
 @pytest.mark.parametrize(
@@ -151,8 +154,10 @@ def test_frames_are_masked_each_with_another_mask() -> None:
     assert unmasked(one.binary(b"\x00\x01")) == (0x82, b"\x00\x01")
     assert len({one.text("same") for _ in range(20)}) > 10
     assert unmasked(one.close(4000, "bye")) == (0x88, b"\x0f\xa0bye")
-    assert unmasked(one.close(1005, "bye")) == (0x88, b"")
-    assert len(unmasked(one.close(1000, "ü" * 100))[1]) <= 125
+    # Nothing follows a close frame.
+    assert one.close(4000, "bye") == one.text("late") == b""
+    assert unmasked(opened().close(1005, "bye")) == (0x88, b"")
+    assert len(unmasked(opened().close(1000, "ü" * 100))[1]) <= 125
 
 
 @pytest.mark.parametrize(
