@@ -4,7 +4,7 @@ use napi::{Error, Status};
 use std::borrow::Cow;
 use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
 
-/// Whose fault an error is, as `lib/errors.js` spells it.
+/// The party that caused an error, with the names of `lib/errors.js`.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
     Caller,

@@ -125,7 +125,7 @@ impl Core {
         }
     }
 
-    /// The error of a server that has ended by itself.
+    /// The error of a server that stopped without a call of `stop`.
     pub(super) fn check_failure(&self) -> Result<(), Failure> {
         let failure = self.running()?.handle.failure();
         failure.map_or(Ok(()), |failure| {

@@ -1,4 +1,4 @@
-//! What is received: batches of the engine's queue, written into a buffer of JavaScript.
+//! Receiving: batches of the engine's queue, copied into a buffer of JavaScript.
 //!
 //! A batch takes one crossing. It is four numbers of 32 bits (rows, where the bytes begin in the buffer, where they end,
 //! flags), then the rows, then the bytes of all messages, texts and descriptions. A row has [`ROW_NUMBERS`] numbers:
@@ -37,12 +37,12 @@ pub(super) struct Inbox {
     pub(super) requests: Requests,
 }
 
-/// What became of a look into the queue.
+/// Result of one attempt to receive a batch.
 pub(super) enum Received {
     /// A batch that ends here in the buffer.
     Batch(usize),
     Nothing,
-    /// The batch needs so many bytes.
+    /// The batch needs this number of bytes.
     NoRoom(usize),
     Finished,
 }
@@ -52,7 +52,7 @@ pub(super) enum Received {
 struct Rows {
     numbers: Vec<u32>,
     texts: Vec<u8>,
-    /// Where the texts begin: after the messages.
+    /// Offset of the texts, which follow the messages.
     texts_start: usize,
 }
 
@@ -239,7 +239,7 @@ impl Rows {
         self.numbers.extend_from_slice(&row);
     }
 
-    /// Where a text begins and ends.
+    /// Start and end of a text, as offsets.
     fn text(&mut self, text: &[u8]) -> [u32; 2] {
         let start = self.texts_start + self.texts.len();
         self.texts.extend_from_slice(text);

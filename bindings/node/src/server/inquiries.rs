@@ -1,4 +1,4 @@
-//! What the application asks of the running server. Answers with structure are JSON text.
+//! Queries to the running server. Structured answers are JSON text.
 
 use super::NativeServer;
 use crate::errors::{Failure, argument};
@@ -64,7 +64,7 @@ impl NativeServer {
         written(&serde_json::to_value(items).map_err(argument)?)
     }
 
-    /// What a topic keeps: its position, and some of its publications.
+    /// History of a topic: its position, and some of its publications.
     #[napi]
     pub fn history(
         &self,
@@ -103,7 +103,7 @@ impl NativeServer {
         Ok(self.handle()?.forget_history(&topic))
     }
 
-    /// Who is on a topic: how many, and some of them.
+    /// Presence of a topic: the number of users, and some of them.
     #[napi]
     pub fn presence(&self, topic: String, limit: u32) -> napi::Result<String> {
         let present = self.handle()?.presence(&topic, limit as usize);

@@ -68,8 +68,10 @@ impl NativeServer {
         Ok(())
     }
 
-    /// Writes the next batch into `buffer` from `at` on, and gives its end there. 0: there is none, and `wake` will
-    /// be called; -1: the server has stopped and everything was received; less: the batch needs so many bytes.
+    /// Writes the next batch into `buffer`, starting at `at`, and returns the offset of its end.
+    /// Returns 0 if there is no batch; `wake` is called when there is one. Returns -1 if the server
+    /// has stopped and every batch was received. Returns any other negative number, -N, if the batch
+    /// needs N bytes.
     #[napi]
     pub fn receive(&self, mut buffer: BufferSlice<'_>, at: u32) -> napi::Result<i32> {
         let mut inbox = self.inbox.borrow_mut();
@@ -129,7 +131,7 @@ impl NativeServer {
         Ok((host, address.port(), ops_host, ops_port))
     }
 
-    /// Where clients connect.
+    /// Address for clients.
     #[napi(getter)]
     pub fn url(&self) -> napi::Result<String> {
         Ok(self.core.url()?)

@@ -1,4 +1,4 @@
-//! What JavaScript sends in batches: records in a buffer, carried out with one crossing.
+//! Batched sending: JavaScript writes records into a buffer, and one call executes them all.
 //!
 //! A record begins at a multiple of 4 with seven numbers of 32 bits: its length with this head, what it is, the place
 //! and the generation of a connection or request, the lengths of two texts, and a priority (0 for none). The texts
@@ -48,7 +48,7 @@ impl NativeServer {
 }
 
 impl NativeServer {
-    /// Whether there was room for it.
+    /// True if there was room for it.
     fn carry_out(&self, handle: &Handle, record: &Record<'_>) -> Result<bool, Failure> {
         let Record {
             place, generation, ..

@@ -1,4 +1,4 @@
-//! What JavaScript sends at once, and what it changes: each call is one crossing.
+//! Direct sending and changes: each call crosses from JavaScript to Rust once.
 
 use super::NativeServer;
 use crate::errors::{Failure, argument, invalid_message};
@@ -10,7 +10,7 @@ use tidewire_engine::{
 };
 use tidewire_wire::close::CloseCode;
 
-/// What `publish` may say besides topic, type and payload.
+/// Options of `publish` besides topic, type and payload.
 #[napi(object)]
 pub struct NewPublicationOptions {
     pub priority: Option<u32>,
@@ -160,7 +160,7 @@ impl NativeServer {
         Ok(sent.map_err(Failure::from)?)
     }
 
-    /// Whether a request waits for its answer.
+    /// True while a request waits for its answer.
     #[napi]
     pub fn is_unanswered(&self, place: u32, generation: u32) -> bool {
         let inbox = self.inbox.borrow();
@@ -168,7 +168,7 @@ impl NativeServer {
         requests.is_some_and(|requests| requests.contains(place, generation))
     }
 
-    /// Whether a connection is open as far as was received.
+    /// True if the connection has been received as open, and its end has not been received yet.
     #[napi]
     pub fn is_open(&self, place: u32, generation: u32) -> bool {
         self.connection(place, generation).is_some()

@@ -119,19 +119,7 @@ fn unusable(error: AuthConfigError) -> Failure {
 }
 
 fn refused(error: TokenError) -> Failure {
-    let code = match error {
-        TokenError::Missing => "MISSING",
-        TokenError::TooLong => "TOO_LONG",
-        TokenError::Malformed => "MALFORMED",
-        TokenError::WrongAlgorithm => "WRONG_ALGORITHM",
-        TokenError::UnknownKey => "UNKNOWN_KEY",
-        TokenError::WrongSignature => "WRONG_SIGNATURE",
-        TokenError::Expired => "EXPIRED",
-        TokenError::NotYetValid => "NOT_YET_VALID",
-        TokenError::WrongIssuer => "WRONG_ISSUER",
-        TokenError::WrongAudience => "WRONG_AUDIENCE",
-    };
-    Failure::new("TokenError", code, Fault::Peer, error)
+    Failure::new("TokenError", error.code(), Fault::Peer, error)
 }
 
 fn material(key: &[u8], algorithm: &str) -> Result<KeyMaterial, Failure> {

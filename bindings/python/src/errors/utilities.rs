@@ -28,19 +28,7 @@ impl From<TokenSignError> for Failure {
 
 impl From<TokenError> for Failure {
     fn from(error: TokenError) -> Self {
-        let code = match error {
-            TokenError::Missing => "MISSING",
-            TokenError::TooLong => "TOO_LONG",
-            TokenError::Malformed => "MALFORMED",
-            TokenError::WrongAlgorithm => "WRONG_ALGORITHM",
-            TokenError::UnknownKey => "UNKNOWN_KEY",
-            TokenError::WrongSignature => "WRONG_SIGNATURE",
-            TokenError::Expired => "EXPIRED",
-            TokenError::NotYetValid => "NOT_YET_VALID",
-            TokenError::WrongIssuer => "WRONG_ISSUER",
-            TokenError::WrongAudience => "WRONG_AUDIENCE",
-        };
-        Self::new("TokenError", code, Fault::Peer, error)
+        Self::new("TokenError", error.code(), Fault::Peer, error)
     }
 }
 

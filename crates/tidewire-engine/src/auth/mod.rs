@@ -143,6 +143,25 @@ pub enum TokenError {
     WrongAudience,
 }
 
+impl TokenError {
+    /// The error as a name for programs, such as `WRONG_SIGNATURE`. It does not change.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "MISSING",
+            Self::TooLong => "TOO_LONG",
+            Self::Malformed => "MALFORMED",
+            Self::WrongAlgorithm => "WRONG_ALGORITHM",
+            Self::UnknownKey => "UNKNOWN_KEY",
+            Self::WrongSignature => "WRONG_SIGNATURE",
+            Self::Expired => "EXPIRED",
+            Self::NotYetValid => "NOT_YET_VALID",
+            Self::WrongIssuer => "WRONG_ISSUER",
+            Self::WrongAudience => "WRONG_AUDIENCE",
+        }
+    }
+}
+
 /// What a good token says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims {
