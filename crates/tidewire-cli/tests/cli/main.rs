@@ -10,6 +10,8 @@ mod program;
 mod report;
 mod robust;
 mod serve;
+#[cfg(unix)]
+mod start;
 #[cfg(target_os = "linux")]
 mod starved;
 mod test_server;

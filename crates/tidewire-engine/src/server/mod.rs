@@ -135,6 +135,21 @@ impl Server {
         Ok(server)
     }
 
+    /// Checks a configuration as [`start`](Self::start) does, but opens no socket: limits, rules of topics, keys and
+    /// certificates.
+    ///
+    /// # Errors
+    /// [`StartError`], but not of addresses.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        check(config)?;
+        Keys::new(config)?;
+        new_hub(config)?;
+        if let Some(files) = &config.tls {
+            tls::server_config(&files.certificate, &files.key)?;
+        }
+        Ok(())
+    }
+
     /// Where clients connect, with the port that was taken.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
