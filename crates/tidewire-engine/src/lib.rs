@@ -30,6 +30,7 @@ mod config;
 pub mod counters;
 mod handle;
 mod limits;
+mod live;
 mod model;
 pub mod ops;
 pub mod queue;
@@ -58,9 +59,9 @@ pub use model::queries::{
 };
 pub use model::{
     CloseReason, ConnectionKey, Encoding, InvalidConnectionKey, Message, Outgoing, Peer, Position,
-    SendError, ServerFailure, ShardHealth,
+    ReloadFunction, Reloaded, SendError, ServerFailure, ShardHealth,
 };
-pub use server::{Server, StartError};
+pub use server::{ReloadError, Reloader, Server, StartError};
 pub use session::application::Application;
 pub use session::context::Context;
 pub use state::calls::Responder;

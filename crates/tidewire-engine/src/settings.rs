@@ -122,5 +122,11 @@ fn given(value: &Option<String>) -> String {
     value.map_or_else(String::new, |value| format!("{value}: "))
 }
 
+/// Options that are one field of the configuration.
+#[cfg(test)]
+pub(crate) fn plain_names() -> &'static [&'static str] {
+    plain::NAMES
+}
+
 #[cfg(test)]
 mod tests;

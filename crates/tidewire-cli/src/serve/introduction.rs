@@ -173,9 +173,10 @@ fn operations(config: &Config, address: Option<SocketAddr>) -> String {
         return "none (--ops-listen 127.0.0.1:5007 gives health, metrics and `tidewire top`)"
             .to_owned();
     };
-    let api = match &config.ops_api_key {
-        Some(_) => "HTTP API with its key",
-        None => "no HTTP API (--api-key-file enables it)",
+    let api = if config.ops_api_keys.is_empty() {
+        "no HTTP API (--api-key-file enables it)"
+    } else {
+        "HTTP API with a key"
     };
     format!("http://{address} (/health, /ready, /metrics, /stats; {api})")
 }

@@ -3,12 +3,14 @@
 mod introduction;
 mod log;
 mod options;
+mod reload;
 
 pub(crate) use options::ServeFlags;
 
 use crate::failure::Failure;
 use crate::{print, stop};
 use introduction::Addresses;
+use reload::Configuration;
 use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +25,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     if flags.check {
         return check(&settings).map(|()| 0);
     }
-    log::to_stderr(&settings)?;
+    let log_level = log::to_stderr(&settings)?;
     let config = settings.config().map_err(options::failure)?;
     for warning in warnings(&settings, &config) {
         tracing::warn!("{warning}");
@@ -32,6 +34,7 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
         return print(&printed(&settings, &config)).map(|()| 0);
     }
     let stop = stop::on_signals()?;
+    let hangup = reload::on_hangup()?;
     if flags.stop_with_stdin {
         stop::with_stdin(&stop);
     }
@@ -40,16 +43,17 @@ pub(crate) fn run(flags: &ServeFlags) -> Result<u8, Failure> {
     preflight::make_room_for(config.limits.connections_max.min(ROOM_AT_START) as u64);
     let ops_listen = config.ops_listen;
     let server = start(config.clone(), &settings).map_err(|error| explain(&error, ops_listen))?;
+    let configuration = Configuration::of(&server, flags, &settings, log_level);
     introduce(&settings, &config, &server)?;
-    if let Some(failure) = wait(&stop, &server.handle()) {
+    if let Some(failure) = wait(&stop, &hangup, &server.handle(), &configuration) {
         drop(server);
         return Err(Failure::run(failure));
     }
     let open = server.handle().connections();
     // A parent that has closed the pipe does not hear it, which must not keep the drain from happening.
     let _ = print(&format!("draining, sessions: {open}\n"));
-    let timeout_ms = settings.integer("drain_timeout_ms").unwrap_or_default();
-    let left = server.drain(Duration::from_millis(timeout_ms));
+    let timeout = Duration::from_millis(configuration.drain_timeout_ms());
+    let left = server.drain(timeout);
     let _ = print(&format!("stopped, sessions left: {left}\n"));
     Ok(0)
 }
@@ -109,7 +113,7 @@ fn introduce(settings: &Settings, config: &Config, server: &Server) -> Result<()
         lines.push_str(&format!("operations on http://{address}\n"));
     }
     let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
+    if stderr.is_terminal() && !log::is_json(settings) {
         let text = introduction::text(settings, config, &addresses);
         let next = introduction::next_steps(settings, config, addresses.operations);
         // A terminal that is gone is no reason not to serve.
@@ -130,9 +134,23 @@ fn printed(settings: &Settings, config: &Config) -> String {
     format!("{config:#?}\n{own:?} {timeout_ms:?}\n")
 }
 
-/// Waits until the program is told to stop, or the server has failed.
-fn wait(stop: &AtomicBool, handle: &Handle) -> Option<ServerFailure> {
+/// Waits until the program is told to stop, or the server has failed. Meanwhile SIGHUP reloads the configuration; if it
+/// came because the terminal is gone, it stops the program.
+fn wait(
+    stop: &AtomicBool,
+    hangup: &AtomicBool,
+    handle: &Handle,
+    configuration: &Configuration,
+) -> Option<ServerFailure> {
+    let had_terminal = std::io::stderr().is_terminal();
     while !stop.load(Ordering::Acquire) {
+        if reload::was_hung_up(hangup) {
+            if had_terminal && !std::io::stderr().is_terminal() {
+                return None;
+            }
+            // It logs what comes of it.
+            let _ = configuration.reload();
+        }
         if let Some(failure) = handle.failure() {
             return Some(failure);
         }

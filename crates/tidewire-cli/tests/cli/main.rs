@@ -7,6 +7,8 @@ mod judged;
 mod mistakes;
 mod options;
 mod program;
+#[cfg(unix)]
+mod reload;
 mod report;
 mod robust;
 mod serve;

@@ -1,5 +1,6 @@
 //! The running server: its start, its drain and its stop.
 
+mod reload;
 mod threads;
 
 use crate::auth::{AuthConfigError, Verifier};
@@ -29,9 +30,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tidewire_net::tls::CertificateSlot;
 use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
+
+pub use reload::{ReloadError, Reloader};
 
 /// A running server. Dropping it stops it without a drain.
 #[derive(Debug)]
@@ -40,6 +44,7 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
+    certificate: Option<CertificateSlot>,
 }
 
 /// Why a server could not start. The caller's fault, but for [`StartError::System`].
@@ -108,9 +113,13 @@ impl Server {
         application: impl FnMut(usize) -> A,
     ) -> Result<Self, StartError> {
         let tls = match &config.tls {
-            Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
+            Some(files) => Some(tls::server_config_with_slot(
+                &files.certificate,
+                &files.key,
+            )?),
             None => None,
         };
+        let (tls, certificate) = tls.unzip();
         let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng())?;
         let config = &handle.shared.config;
         let address = config.listen;
@@ -127,6 +136,7 @@ impl Server {
             threads: Vec::new(),
             ops,
             address,
+            certificate,
         };
         for (index, shard) in shards.into_iter().enumerate() {
             let thread = threads::spawn(index, shard, server.handle())?;
@@ -249,10 +259,7 @@ pub(crate) fn assemble<A: Application>(
     random: impl Fn(usize) -> StdRng,
 ) -> Result<(Shards<A>, Handle), StartError> {
     check(&config)?;
-    let limits = &mut config.limits;
-    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
-    // Reading has to pause before the outbox is full.
-    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+    lower(&mut config);
     let keys = Keys::new(&config)?;
     let hub = new_hub(&config)?;
     let shared = Arc::new(Shared::new(config, keys, hub));
@@ -286,6 +293,14 @@ pub(crate) fn assemble<A: Application>(
     Ok((shards, handle))
 }
 
+/// Lowers limits that others bound.
+fn lower(config: &mut Config) {
+    let limits = &mut config.limits;
+    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
+    // Reading has to pause before the outbox is full.
+    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+}
+
 impl Keys {
     fn new(config: &Config) -> Result<Self, StartError> {
         Ok(Self {
@@ -314,9 +329,8 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
         return Ok(None);
     };
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
-    let key = shared.config.ops_api_key.clone();
     let hosts = shared.config.hosts.clone();
-    Ops::start_for(address, source, handle.clone(), key, hosts)
+    Ops::start_for(address, source, handle.clone(), hosts)
         .map(Some)
         .map_err(|source| StartError::Listen { address, source })
 }

@@ -62,7 +62,7 @@ impl Session<'_> {
             }
             self.join(slot, name, wanted, (seq, None));
         }
-        if !is_pattern && self.core.shared.hub.rules.of(name).presence {
+        if !is_pattern && self.core.shared.hub.rules.shows_presence(name) {
             answer.entered.push(Arc::clone(name));
         }
         Ok(())

@@ -12,6 +12,7 @@ use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::remembered::{IdKeys, Remembered};
 use super::trie::PatternTrie;
+use crate::live::Live;
 use crate::model::{ConnectionKey, Position};
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
@@ -28,8 +29,8 @@ use tidewire_wire::envelope::SystemType;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) outlets: Box<[Outlet]>,
-    pub(crate) rules: RuleSet,
-    pub(crate) limits: TopicLimits,
+    pub(crate) rules: Live<RuleSet>,
+    pub(crate) limits: Live<TopicLimits>,
     /// In how long a turn a shard counts as stuck, in milliseconds.
     stall_ms: u64,
     broker: Box<dyn Broker>,
@@ -117,8 +118,8 @@ impl Hub {
             outlets: (0..shards).map(|_| Outlet::default()).collect(),
             id_keys: IdKeys::new(),
             remembered: Mutex::new(Remembered::new(limits.remembered_ids_max)),
-            rules,
-            limits,
+            rules: Live::new(rules),
+            limits: Live::new(limits),
             stall_ms,
             broker,
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
