@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PAGES = [*sorted((ROOT / "docs").glob("python*.md")), ROOT / "bindings/python/README.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "bindings/python/README.md"]
 
 
 def examples() -> list[object]:

@@ -23,6 +23,11 @@
 //! # Ok::<(), tidewire_engine::StartError>(())
 //! ```
 
+/// The snippets of the repository's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod apps;
 pub mod auth;
 mod clock;

@@ -129,7 +129,8 @@ fn introduce(settings: &Settings, config: &Config, server: &Server) -> Result<()
 
 /// The configuration, without secrets, and what the program itself does.
 fn printed(settings: &Settings, config: &Config) -> String {
-    let own = ["app", "log_level"].map(|name| settings.text(name).unwrap_or_default());
+    let own =
+        ["app", "log_level", "log_format"].map(|name| settings.text(name).unwrap_or_default());
     let timeout_ms = settings.integer("drain_timeout_ms");
     format!("{config:#?}\n{own:?} {timeout_ms:?}\n")
 }

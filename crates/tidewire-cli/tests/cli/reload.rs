@@ -161,6 +161,7 @@ fn a_broken_file_leaves_everything_as_it_was() {
         let (status, body) = request(&served.operations, "POST", "/api/v1/reload", API_KEY, "");
         assert_eq!(status, 409, "{body}");
         assert!(body.contains("nothing has changed"), "{body}");
+        served.wait_for("the configuration is as it was before");
         page(&served).open();
     }
 
