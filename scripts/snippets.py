@@ -5,7 +5,7 @@
 PROGRAM is a built `tidewire`. Each page is read as a reader would follow it: in one folder, from top to bottom, with
 the variables of one shell. In place of the program stands a wrapper that keeps a server in the background until
 another server needs its port, ends a measurement after a moment, and fails on the first wrong option. What other jobs
-run (`make`, `cargo`, `npm`, `pip`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
+run (`make`, `cargo`, `npm`, `pip`, `python3`) is only looked up. Python snippets are run by bindings/python/tests/test_docs.py,
 TypeScript by packages/client/test/docs.test.ts, those of Node by bindings/node/test/docs.test.mjs, Rust by
 `cargo test --doc`.
 
@@ -35,7 +35,7 @@ SHELL_LIMIT_S = 60
 ELSEWHERE = ("10.0.0.7", "echo.example.com")
 
 # Programs that other jobs run.
-LOOKED_UP = ("make", "cargo", "npm", "pip", "tidewire-bench-ts")
+LOOKED_UP = ("make", "cargo", "npm", "pip", "tidewire-bench-ts", "python3")
 
 WRAPPER = r"""#!{python}
 import os, signal, subprocess, sys, time
@@ -93,6 +93,12 @@ name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
 if name == "make":
     targets = re.findall(r"^([a-z-]+):", open({root!r} + "/Makefile").read(), flags=re.M)
     missing = [word for word in words if word not in targets]
+elif name == "python3" and words[:2] == ["-m", "venv"]:
+    # An environment whose programs are only looked up as well.
+    os.makedirs(words[2] + "/bin")
+    for program in ("pip", "python"):
+        os.symlink(sys.argv[0], os.path.join(words[2], "bin", program))
+    missing = []
 elif name in ("pip", "npm"):
     missing = [word for word in words if word.startswith(".") and not os.path.exists(os.path.join({root!r}, word))]
 else:
@@ -133,6 +139,10 @@ def prepare(folder: Path, program: str) -> dict[str, str]:
         place = programs / name
         place.write_text(LOOK_UP.format(python=sys.executable, root=str(ROOT)))
         place.chmod(0o755)
+    # What `npm run build` makes.
+    built = folder / "packages/client/dist/tidewire.min.js"
+    built.parent.mkdir(parents=True)
+    built.touch()
     quiet = {"cwd": folder, "check": True, "capture_output": True}
     subject = ["-subj", "/CN=localhost", "-days", "2"]
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", "key.pem"]
@@ -230,6 +240,8 @@ def check_toml(block: Snippet, program: str) -> list[str]:
             return []  # The load lab's own tests read it.
         (folder / "tidewire.toml").write_text(block.text)
         arguments = ["serve", "--config", "tidewire.toml", "--check"]
+        # The page may show a part of a file.
+        environment["TIDEWIRE_JWT_SECRET"] = SECRET
         said = subprocess.run([program, *arguments], cwd=folder, env=environment, capture_output=True, text=True)
         warnings = [line for line in said.stdout.splitlines() if line.startswith("warning: ")]
         if said.returncode != 0 or warnings:
