@@ -24,6 +24,11 @@ export interface TopicRule {
    * "disconnect".
    */
   overload?: "disconnect" | "conflate" | "drop_oldest" | null;
+  /**
+   * Who shares the topics: all servers with the same broker, or each server has its own.
+   * Without a broker every topic is the server's own. Default: "cluster".
+   */
+  scope?: "cluster" | "node" | null;
 }
 
 /**

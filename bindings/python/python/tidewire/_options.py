@@ -31,6 +31,9 @@ class TopicRule(TypedDict, total=False):
     #: What happens to a lagging subscription that does not choose a policy itself. Default:
     #: "disconnect".
     overload: Literal["disconnect", "conflate", "drop_oldest"]
+    #: Who shares the topics: all servers with the same broker, or each server has its own. Without
+    #: a broker every topic is the server's own. Default: "cluster".
+    scope: Literal["cluster", "node"]
 
 
 class ServerOptions(TypedDict, total=False):

@@ -15,7 +15,8 @@ use crate::state::core::Core;
 use crate::state::shared::{Keys, Shared};
 use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
-use crate::topics::broker::MemoryBroker;
+use crate::topics::broker::Broker;
+use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
 use crate::topics::config::RuleSet;
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
@@ -111,7 +112,7 @@ impl Server {
             Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
             None => None,
         };
-        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng())?;
+        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng(), None)?;
         let config = &handle.shared.config;
         let address = config.listen;
         let listeners = bind(address, config.shards, BACKLOG)
@@ -227,11 +228,12 @@ impl OpsSource for Shared {
 type Shards<A> = Vec<Shard<EngineShard<A>>>;
 
 /// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each
-/// shard draws.
+/// shard draws; `cluster` is the broker of topics that other servers share.
 pub(crate) fn assemble<A: Application>(
     mut config: Config,
     mut application: impl FnMut(usize) -> A,
     random: impl Fn(usize) -> StdRng,
+    cluster: Option<Arc<dyn Broker>>,
 ) -> Result<(Shards<A>, Handle), StartError> {
     check(&config)?;
     let limits = &mut config.limits;
@@ -239,7 +241,7 @@ pub(crate) fn assemble<A: Application>(
     // Reading has to pause before the outbox is full.
     limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
     let keys = Keys::new(&config)?;
-    let hub = new_hub(&config)?;
+    let hub = Arc::new(new_hub(&config, cluster)?);
     let shared = Arc::new(Shared::new(config, keys, hub));
     let mut mailboxes = Vec::new();
     let mut shards = Vec::new();
@@ -260,7 +262,9 @@ pub(crate) fn assemble<A: Application>(
             .app
             .on_start(ShardWaker(mailbox.waker()));
         shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
-        shard.handler_mut().core.calls.connect(mailbox.waker());
+        let core = &mut shard.handler_mut().core;
+        core.calls.connect(mailbox.waker());
+        core.operations.inbox.connect(mailbox.waker());
         mailboxes.push(mailbox);
         shards.push(shard);
     }
@@ -306,20 +310,25 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
         .map_err(|source| StartError::Listen { address, source })
 }
 
-fn new_hub(config: &Config) -> Result<Hub, StartError> {
+fn new_hub(config: &Config, cluster: Option<Arc<dyn Broker>>) -> Result<Hub, StartError> {
     let topics = &config.topics;
     topics.access.check()?;
     let rules = RuleSet::new(&topics.rules)
         .map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
     let limits = topics.limits.clone();
-    let broker = MemoryBroker::new(limits.history_bytes_max, limits.history_topics_max);
+    let local = MemoryBroker::new(&MemoryLimits {
+        history_bytes_max: limits.history_bytes_max,
+        history_topics_max: limits.history_topics_max,
+        remembered_ids_max: limits.remembered_ids_max,
+    });
     let stall_ms = config.limits.shard_stall_ms;
     Ok(Hub::new(
         config.shards,
         rules,
         limits,
         stall_ms,
-        Box::new(broker),
+        local,
+        cluster,
     ))
 }
 
