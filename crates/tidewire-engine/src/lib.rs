@@ -26,6 +26,7 @@
 pub mod apps;
 pub mod auth;
 mod clock;
+mod cluster;
 mod config;
 pub mod counters;
 mod handle;
@@ -45,6 +46,7 @@ mod topics;
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
 pub use auth::{hosts, token};
+pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
     SignatureKey, Signing, TlsFiles, TrustedProxies,

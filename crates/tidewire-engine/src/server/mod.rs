@@ -3,6 +3,7 @@
 mod threads;
 
 use crate::auth::{AuthConfigError, Verifier};
+use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, Encryption, Protocol};
 use crate::counters::Snapshot;
 use crate::handle::Handle;
@@ -17,7 +18,7 @@ use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
 use crate::topics::broker::Broker;
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
-use crate::topics::config::RuleSet;
+use crate::topics::config::{RuleSet, Scope};
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
 use crate::topics::outlet::Outlet;
@@ -39,6 +40,8 @@ use tidewire_wire::secure::{IdentityKey, SigningKeyError};
 pub struct Server {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
+    /// Of the link to the broker.
+    link: Option<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
 }
@@ -93,6 +96,16 @@ pub enum StartError {
         /// What is wrong with it.
         problem: InvalidTopic,
     },
+    /// A rule asks for what servers with a broker do not share.
+    #[error(
+        "the topic rule {pattern}: {what} is not shared over a broker; give the rule `scope = \"node\"`"
+    )]
+    Unshared {
+        /// The pattern.
+        pattern: String,
+        /// What the rule asks for.
+        what: &'static str,
+    },
     /// The operating system has no thread or event queue left.
     #[error("the operating system cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -112,7 +125,10 @@ impl Server {
             Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
             None => None,
         };
-        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng(), None)?;
+        let cluster = join_cluster(&config)?;
+        let broker = cluster.as_ref().map(Cluster::broker);
+        let random = |_| StdRng::from_os_rng();
+        let (mut shards, handle) = assemble(config, application, random, broker)?;
         let config = &handle.shared.config;
         let address = config.listen;
         let listeners = bind(address, config.shards, BACKLOG)
@@ -126,9 +142,15 @@ impl Server {
         let mut server = Self {
             handle,
             threads: Vec::new(),
+            link: None,
             ops,
             address,
         };
+        if let Some(cluster) = cluster {
+            let link = cluster.into_link(Arc::downgrade(&server.handle.shared.hub));
+            let thread = threads::spawn_link(link, server.handle())?;
+            server.link = Some(thread);
+        }
         for (index, shard) in shards.into_iter().enumerate() {
             let thread = threads::spawn(index, shard, server.handle())?;
             server.threads.push(thread);
@@ -182,6 +204,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         threads::stop(&self.handle, std::mem::take(&mut self.threads));
+        if let Some(link) = self.link.take() {
+            // It ends with its next turn, and has told those who wait for it before.
+            let _ = link.join();
+        }
         if let Some(ops) = self.ops.take() {
             ops.stop();
         }
@@ -330,6 +356,28 @@ fn new_hub(config: &Config, cluster: Option<Arc<dyn Broker>>) -> Result<Hub, Sta
         local,
         cluster,
     ))
+}
+
+/// This server's part of the cluster, if it has a broker.
+fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
+    let Some(broker) = &config.broker else {
+        return Ok(None);
+    };
+    let rules = &config.topics.rules;
+    let unshared = rules
+        .iter()
+        .find(|rule| rule.presence && rule.scope == Scope::Cluster);
+    if let Some(rule) = unshared {
+        return Err(StartError::Unshared {
+            pattern: rule.pattern.clone(),
+            what: "presence",
+        });
+    }
+    match Cluster::new(broker, &config.topics.limits) {
+        Ok(cluster) => Ok(Some(cluster)),
+        Err(ClusterError::Tls(error)) => Err(error.into()),
+        Err(ClusterError::System(error)) => Err(error.into()),
+    }
 }
 
 /// A request head has to fit into a shard's read buffer with room to spare.

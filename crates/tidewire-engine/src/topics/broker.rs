@@ -106,6 +106,14 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Whether it has more to do than it should: publishers wait.
     fn is_busy(&self) -> bool;
 
+    /// Whether it answers.
+    fn health(&self) -> BrokerHealth {
+        BrokerHealth::default()
+    }
+
+    /// The server stops: whoever waits for an answer is told that none comes.
+    fn stop(&self) {}
+
     /// What it holds now.
     fn usage(&self) -> BrokerUsage;
 }
@@ -195,6 +203,34 @@ pub(crate) struct BrokerUsage {
     pub(crate) history_topics: usize,
     pub(crate) histories_evicted: u64,
     pub(crate) presence_topics: usize,
+}
+
+/// How a broker is.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct BrokerHealth {
+    /// It answers.
+    pub(crate) is_connected: bool,
+    /// Its version, once it is known.
+    pub(crate) version: Option<String>,
+    /// Why it does not answer.
+    pub(crate) reason: Option<String>,
+    /// What an operator should change although it works.
+    pub(crate) warning: Option<String>,
+    /// What was done over it so far: names and numbers.
+    pub(crate) counts: Vec<(&'static str, u64)>,
+}
+
+/// One that is always there.
+impl Default for BrokerHealth {
+    fn default() -> Self {
+        Self {
+            is_connected: true,
+            version: None,
+            reason: None,
+            warning: None,
+            counts: Vec::new(),
+        }
+    }
 }
 
 impl BrokerUsage {

@@ -3,7 +3,9 @@
 mod group_members;
 
 use super::broker::memory::MemoryBroker;
-use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
+use super::broker::{
+    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
+};
 use super::broker::{PresenceView, Refusal, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
@@ -148,6 +150,18 @@ impl Hub {
     #[inline]
     pub(crate) fn has_cluster(&self) -> bool {
         self.cluster.is_some()
+    }
+
+    /// Has the broker tell all who wait for it that it answers no more.
+    pub(crate) fn stop_broker(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.stop();
+        }
+    }
+
+    /// Whether the broker that is shared with other servers answers; `None` without one.
+    pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
+        self.cluster.as_ref().map(|cluster| cluster.health())
     }
 
     /// Whether what is asked about a topic may be answered later.
