@@ -10,7 +10,6 @@ use crate::link::publishing::KEPT_MS_MIN;
 use crate::link::state::{ForgetOp, ReadOp, Tag};
 use crate::resp::Value;
 use crate::script::{Fenced, PageCall, PageRange, PageReply, RenewCall, RenewReply};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Link {
@@ -194,11 +193,15 @@ impl Link {
         let goes_along =
             |sequence: &u64| query(sequence).is_some_and(|other| can_merge(first, other));
         let mut is_first = true;
-        let (chosen, others): (Vec<u64>, BTreeSet<u64>) = reads
+        let chosen: Vec<u64> = reads
             .waiting
             .iter()
-            .partition(|sequence| std::mem::take(&mut is_first) || goes_along(sequence));
-        reads.waiting = others;
+            .copied()
+            .filter(|sequence| std::mem::take(&mut is_first) || goes_along(sequence))
+            .collect();
+        for sequence in &chosen {
+            reads.waiting.remove(sequence);
+        }
         reads.is_busy = true;
         chosen
             .iter()
