@@ -18,6 +18,7 @@
 
 mod advice;
 mod auth;
+mod cluster;
 mod front;
 mod given;
 mod layers;
@@ -108,6 +109,7 @@ impl Settings {
         config.auth = auth::auth(self, config.protocol)?;
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
+        config.broker = cluster::broker(self)?;
         Ok(config)
     }
 }

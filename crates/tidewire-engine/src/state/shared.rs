@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) verifier: Live<Option<Verifier>>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
-    pub(crate) hub: Hub,
+    pub(crate) hub: Arc<Hub>,
     /// What clients may whose tokens do not say otherwise.
     pub(crate) access: Live<Arc<AccessRules>>,
     pub(crate) rate_limit: Live<RateLimit>,
@@ -93,7 +93,7 @@ pub(crate) fn profile_of(config: &Config) -> ServerProfile {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, keys: Keys, hub: Hub) -> Self {
+    pub(crate) fn new(config: Config, keys: Keys, hub: Arc<Hub>) -> Self {
         let limits = &config.limits;
         let profile = profile_of(&config);
         let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
