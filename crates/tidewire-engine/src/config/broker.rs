@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// The broker that this server shares topics over with others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerConfig {
     /// Where it is.
     pub address: BrokerAddress,
