@@ -345,7 +345,9 @@ impl Messages {
             .and_then(|stamp| stamp.time_us(message))
         {
             let age_us = unix_us().saturating_sub(made_us);
-            core.tally.message_age.record_ns(age_us.saturating_mul(1_000));
+            core.tally
+                .message_age
+                .record_ns(age_us.saturating_mul(1_000));
         }
         let now_ns = core.now_ns();
         let answered = match &self.setup.matching {

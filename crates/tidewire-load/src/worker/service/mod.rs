@@ -1,7 +1,7 @@
 //! Service load: users that send requests to a service over connections of their own, in any dialogue.
 
+mod connect;
 mod core;
-mod opening;
 pub mod order;
 mod pacing;
 mod phase;

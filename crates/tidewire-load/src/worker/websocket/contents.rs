@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use tidewire_wire::deflate::{Decompressor, WINDOW_BITS_MAX};
 use tidewire_wire::frame::ProtocolError;
 
-use super::open::MESSAGE_BYTES_MAX;
+use super::connect::MESSAGE_BYTES_MAX;
 use crate::worker::websocket::channel::Channel;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::ring::FrameRing;

@@ -1,19 +1,19 @@
 //! One thread of the lab: an event loop with its share of the connections.
 
 pub(crate) mod channel;
+mod connect;
 mod contents;
 pub mod fan_out;
-mod hear;
 pub mod layer;
-mod open;
 mod pacing;
 pub mod payload;
+mod phase;
 mod pings;
 pub mod profile;
+mod receive;
 mod replies;
 pub mod ring;
 pub(crate) mod session;
-mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,9 +33,9 @@ use crate::worker::control::ControlFrames;
 use crate::worker::meter::Spin;
 use crate::worker::order::{Command, Outcome, Setup};
 use crate::worker::websocket::session::{Pump, Session, State, Talk, Task};
+use connect::OpenRun;
 use contents::Contents;
-use open::OpenRun;
-use work::PhaseRun;
+use phase::PhaseRun;
 
 /// The handler of a worker's shard.
 #[derive(Debug)]

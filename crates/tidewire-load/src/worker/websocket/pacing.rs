@@ -2,7 +2,7 @@
 
 use tidewire_net::{ConnectionId, Io};
 
-use super::work::PhaseRun;
+use super::phase::PhaseRun;
 use super::{Lab, Worker};
 use crate::verdict::evidence::PaceKept;
 use crate::worker::order::Activity;

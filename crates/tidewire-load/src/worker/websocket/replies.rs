@@ -9,7 +9,7 @@ use tidewire_wire::frame::{Extensions, OpCode, Role, parse_extended_header};
 
 use super::Lab;
 use super::contents::Form;
-use super::work::PhaseRun;
+use super::phase::PhaseRun;
 use crate::worker::order::Activity;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::ring::FrameRing;
