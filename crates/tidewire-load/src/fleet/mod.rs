@@ -17,7 +17,7 @@ use tidewire_net::ShardConfig;
 
 use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
-use crate::worker::order::{Activity, Command, OpenOrder, Outcome, PhaseOrder, Setup};
+use crate::worker::order::{Activity, Command, ConnectOrder, PhaseOrder, Setup, WorkerReport};
 use crate::worker::websocket::Worker;
 use crew::Crew;
 use pulse::Pulse;
@@ -28,7 +28,7 @@ use stop::StopRule;
 pub struct Fleet {
     setup: Arc<Setup>,
     workers: Crew<Command>,
-    outcomes: Receiver<(usize, Outcome)>,
+    outcomes: Receiver<(usize, WorkerReport)>,
     cells: Vec<Arc<LiveCell>>,
     next_number: usize,
     pulse: Pulse,
@@ -101,7 +101,11 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn start_worker(&mut self, index: usize, sender: &Sender<(usize, Outcome)>) -> io::Result<()> {
+    fn start_worker(
+        &mut self,
+        index: usize,
+        sender: &Sender<(usize, WorkerReport)>,
+    ) -> io::Result<()> {
         let cell = Arc::new(LiveCell::default());
         let worker = Worker::new(
             Arc::clone(&self.setup),
@@ -111,7 +115,7 @@ impl Fleet {
         );
         let config = ShardConfig::default();
         self.workers
-            .start(&config, worker, sender.clone(), Outcome::Died)?;
+            .start(&config, worker, sender.clone(), WorkerReport::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -147,14 +151,14 @@ impl Fleet {
         self.next_number = end;
         self.workers.order(|index| {
             let numbers = ((first + index).min(end)..end).step_by(workers);
-            Command::Open(OpenOrder {
+            Command::Connect(ConnectOrder {
                 numbers,
                 in_flight_max,
             })
         })?;
         let mut opened = Opened::default();
         let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
-            if let Outcome::Opened(one) = outcome {
+            if let WorkerReport::Opened(one) = outcome {
                 opened.merge(&one);
             }
         })?;
@@ -204,7 +208,7 @@ impl Fleet {
             ..Ran::default()
         };
         ran.interrupted = self.wait(watch, stop, |outcome| {
-            if let Outcome::Ran(one) = outcome {
+            if let WorkerReport::Ran(one) = outcome {
                 ran.merge(&one);
             }
         })?;
@@ -239,7 +243,7 @@ impl Fleet {
         &self,
         watch: &mut Watch<'_>,
         stop: StopRule,
-        mut take: impl FnMut(Outcome),
+        mut take: impl FnMut(WorkerReport),
     ) -> Result<bool, FleetError> {
         let mut samples = Samples::new();
         let mut missing = self.workers.len();
@@ -250,7 +254,7 @@ impl Fleet {
         while missing > 0 {
             let wait = next_tick.saturating_duration_since(Instant::now());
             match self.outcomes.recv_timeout(wait) {
-                Ok((_, Outcome::Died(error))) => return Err(FleetError::Loop(error)),
+                Ok((_, WorkerReport::Died(error))) => return Err(FleetError::Loop(error)),
                 Ok((_, outcome)) => {
                     take(outcome);
                     missing -= 1;

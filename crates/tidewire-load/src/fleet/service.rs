@@ -16,7 +16,7 @@ use crate::worker::http::Http;
 use crate::worker::messages::Messages;
 use crate::worker::pace::{Pace, Share};
 use crate::worker::service::order::{
-    Budget, DialogueKind, ServiceCommand, ServiceOutcome, ServicePhase, ServiceSetup, Tempo,
+    Budget, DialogueKind, ServiceCommand, ServicePhase, ServiceReport, ServiceSetup, Tempo,
 };
 use crate::worker::service::{Dialogue, ServiceWorker};
 
@@ -25,7 +25,7 @@ use crate::worker::service::{Dialogue, ServiceWorker};
 pub struct ServiceFleet {
     setup: Arc<ServiceSetup>,
     workers: Crew<ServiceCommand>,
-    outcomes: Receiver<(usize, ServiceOutcome)>,
+    outcomes: Receiver<(usize, ServiceReport)>,
     cells: Vec<Arc<ServiceCell>>,
     pulse: Pulse,
 }
@@ -105,7 +105,7 @@ impl ServiceFleet {
         &mut self,
         index: usize,
         dialogue: D,
-        sender: &Sender<(usize, ServiceOutcome)>,
+        sender: &Sender<(usize, ServiceReport)>,
     ) -> io::Result<()> {
         let cell = Arc::new(ServiceCell::default());
         let worker = ServiceWorker::new(
@@ -122,7 +122,7 @@ impl ServiceFleet {
             ..ShardConfig::default()
         };
         self.workers
-            .start(&config, worker, sender.clone(), ServiceOutcome::Died)?;
+            .start(&config, worker, sender.clone(), ServiceReport::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -207,12 +207,12 @@ impl ServiceFleet {
         while missing > 0 {
             let wait = next_tick.saturating_duration_since(Instant::now());
             match self.outcomes.recv_timeout(wait) {
-                Ok((_, ServiceOutcome::Died(error))) => return Err(FleetError::Loop(error)),
+                Ok((_, ServiceReport::Died(error))) => return Err(FleetError::Loop(error)),
                 Ok((
                     _,
-                    ServiceOutcome::Connected(tally)
-                    | ServiceOutcome::Done(tally)
-                    | ServiceOutcome::Closed(tally),
+                    ServiceReport::Connected(tally)
+                    | ServiceReport::Done(tally)
+                    | ServiceReport::Closed(tally),
                 )) => {
                     missing -= 1;
                     match &mut all {

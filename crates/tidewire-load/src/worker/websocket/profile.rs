@@ -36,7 +36,7 @@ impl Profile {
 
 /// What a message of a version 1 server is, as far as the lab cares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ServerMessage {
     Ready,
     Hello,
     /// With the `client_timestamp` that it returns, if it can be seen.
@@ -51,7 +51,7 @@ pub(crate) enum Heard {
 
 /// Tells what a version 1 message is.
 #[inline]
-pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
+pub(crate) fn classify(opcode: OpCode, message: &[u8]) -> ServerMessage {
     let framing = match opcode {
         OpCode::Text => Framing::Json,
         _ => identify(message),
@@ -59,23 +59,23 @@ pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
     let kind = match framing {
         Framing::Json => classify_json(message),
         Framing::MessagePack => classify_msgpack(&message[2..]),
-        _ => return Heard::Application,
+        _ => return ServerMessage::Application,
     };
     match kind {
-        Ok(Kind::System(system)) => hear_system(system, message),
-        _ => Heard::Application,
+        Ok(Kind::System(system)) => classify_system(system, message),
+        _ => ServerMessage::Application,
     }
 }
 
-fn hear_system(system: SystemType, message: &[u8]) -> Heard {
+fn classify_system(system: SystemType, message: &[u8]) -> ServerMessage {
     match system {
-        SystemType::Pong => Heard::Pong(client_timestamp(message)),
-        SystemType::Ping => Heard::Ping,
-        SystemType::ServerReady => Heard::Ready,
-        SystemType::ServerHello => Heard::Hello,
-        SystemType::Error => Heard::Error,
-        SystemType::SubscriptionUpdate => Heard::Subscription,
-        _ => Heard::OtherSystem,
+        SystemType::Pong => ServerMessage::Pong(client_timestamp(message)),
+        SystemType::Ping => ServerMessage::Ping,
+        SystemType::ServerReady => ServerMessage::Ready,
+        SystemType::ServerHello => ServerMessage::Hello,
+        SystemType::Error => ServerMessage::Error,
+        SystemType::SubscriptionUpdate => ServerMessage::Subscription,
+        _ => ServerMessage::OtherSystem,
     }
 }
 
@@ -278,32 +278,41 @@ mod tests {
         frame.clear();
         write_pong(&mut frame, u64::MAX, [1, 2, 3, 4], None);
         assert_eq!(
-            hear(OpCode::Text, text_of(&mut frame).as_bytes()),
-            Heard::Pong(Some(u64::MAX))
+            classify(OpCode::Text, text_of(&mut frame).as_bytes()),
+            ServerMessage::Pong(Some(u64::MAX))
         );
     }
 
     #[test]
     fn what_the_server_says_is_told_apart() {
         let cases = [
-            (r#"{"c":"WSE","t":"server_ready","p":{}}"#, Heard::Ready),
-            (r#"{"c":"WSE","t":"server_hello","p":{}}"#, Heard::Hello),
+            (
+                r#"{"c":"WSE","t":"server_ready","p":{}}"#,
+                ServerMessage::Ready,
+            ),
+            (
+                r#"{"c":"WSE","t":"server_hello","p":{}}"#,
+                ServerMessage::Hello,
+            ),
             (
                 r#"{"t":"PONG","p":{"client_timestamp": 17,"latency":1}}"#,
-                Heard::Pong(Some(17)),
+                ServerMessage::Pong(Some(17)),
             ),
-            (r#"{"t":"PONG","p":{}}"#, Heard::Pong(None)),
-            (r#"{"t":"ping","p":{}}"#, Heard::Ping),
-            (r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#, Heard::Error),
+            (r#"{"t":"PONG","p":{}}"#, ServerMessage::Pong(None)),
+            (r#"{"t":"ping","p":{}}"#, ServerMessage::Ping),
+            (
+                r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#,
+                ServerMessage::Error,
+            ),
             (
                 r#"{"t":"trade","p":{"code":"RATE_LIMITED"}}"#,
-                Heard::Application,
+                ServerMessage::Application,
             ),
-            ("no envelope", Heard::Application),
+            ("no envelope", ServerMessage::Application),
         ];
-        for (text, heard) in cases {
-            assert_eq!(hear(OpCode::Text, text.as_bytes()), heard, "{text}");
-            assert_eq!(hear(OpCode::Binary, text.as_bytes()), heard, "{text}");
+        for (text, kind) in cases {
+            assert_eq!(classify(OpCode::Text, text.as_bytes()), kind, "{text}");
+            assert_eq!(classify(OpCode::Binary, text.as_bytes()), kind, "{text}");
         }
     }
 

@@ -6,14 +6,16 @@ use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, ProtocolError};
 use tidewire_wire::message::{Compressed, Event, Input};
 
-use super::Lab;
+use super::Core;
 use super::pings::TOKEN_BYTES;
 use crate::accounting::failure::Failure;
 use crate::worker::control::ControlFrames;
-use crate::worker::websocket::profile::{Heard, Profile, hear, learn, read_error, write_pong};
-use crate::worker::websocket::session::{Session, State, Talk};
+use crate::worker::websocket::profile::{
+    Profile, ServerMessage, classify, learn, read_error, write_pong,
+};
+use crate::worker::websocket::session::{Connection, ConnectionState, Session};
 
-impl Lab {
+impl Core {
     /// Reads everything in `data`; how many bytes were used.
     pub(super) fn handle_bytes(
         &mut self,
@@ -22,51 +24,54 @@ impl Lab {
         data: &mut [u8],
     ) -> usize {
         let mut at = 0;
-        if session.talk.state == State::Upgrading {
-            at = self.handle_response(io, &mut session.talk, data);
-            if !matches!(session.talk.state, State::Open | State::AwaitingReady) {
+        if session.connection.state == ConnectionState::Upgrading {
+            at = self.handle_response(io, &mut session.connection, data);
+            if !matches!(
+                session.connection.state,
+                ConnectionState::Open | ConnectionState::AwaitingReady
+            ) {
                 return at;
             }
         }
         loop {
-            if session.talk.reads_plainly {
+            if session.connection.reads_plainly {
                 at += self.read_plainly(io, session, &mut data[at..]);
             }
-            if session.talk.reads_plainly {
+            if session.connection.reads_plainly {
                 break;
             }
             at += self.read_messages(io, session, &mut data[at..]);
-            if !session.talk.reads_plainly || at == data.len() {
+            if !session.connection.reads_plainly || at == data.len() {
                 break;
             }
         }
-        self.handle_read_end(io, &mut session.talk);
+        self.handle_read_end(io, &mut session.connection);
         at
     }
 
     /// Reads with the least work, until something comes that is neither an expected reply nor a control
     /// frame. What is cut off stays unread and comes again whole.
     fn read_plainly(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
-        let Session { reader, talk } = session;
+        let Session { reader, connection } = session;
         let mut at = 0;
         loop {
-            let (bytes, is_cut) = self.take_plain_replies(talk, &data[at..]);
+            let (bytes, is_cut) = self.match_plain_replies(connection, &data[at..]);
             at += bytes;
             let rest = &mut data[at..];
             if is_cut || rest.is_empty() {
                 return at;
             }
             if !is_control(rest) {
-                talk.reads_plainly = false;
+                connection.reads_plainly = false;
                 return at;
             }
             let mut input = Input::new(rest);
-            let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
-            match talk.control.receive(reader, &mut input, &mut frames) {
-                Ok(Some(event)) => self.handle_event(io, talk, event),
+            let mut frames = ControlFrames::new(&mut self.random, &mut connection.out.controls);
+            match connection.control.receive(reader, &mut input, &mut frames) {
+                Ok(Some(event)) => self.handle_event(io, connection, event),
                 Ok(None) => return at,
                 Err(error) => {
-                    self.handle_protocol_error(io, talk, error);
+                    self.handle_protocol_error(io, connection, error);
                     return at;
                 }
             }
@@ -75,26 +80,27 @@ impl Lab {
     }
 
     fn read_messages(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
-        let Session { reader, talk } = session;
+        let Session { reader, connection } = session;
         let all = data.len();
         let mut input = Input::new(data);
         loop {
-            let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
-            match talk.control.receive(reader, &mut input, &mut frames) {
+            let mut frames = ControlFrames::new(&mut self.random, &mut connection.out.controls);
+            match connection.control.receive(reader, &mut input, &mut frames) {
                 Ok(Some(event)) => {
                     let ends_message =
                         !matches!(event, Event::Ping(_) | Event::Pong(_) | Event::Close(..));
-                    self.handle_event(io, talk, event);
+                    self.handle_event(io, connection, event);
                     let is_fan_out = matches!(&self.phase, Some(phase) if phase.fan.is_some());
                     // What comes next may be what is looked for without the reader.
-                    talk.reads_plainly = ends_message && (is_fan_out || input.consumed() == all);
-                    if talk.reads_plainly {
+                    connection.reads_plainly =
+                        ends_message && (is_fan_out || input.consumed() == all);
+                    if connection.reads_plainly {
                         break;
                     }
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.handle_protocol_error(io, talk, error);
+                    self.handle_protocol_error(io, connection, error);
                     break;
                 }
             }
@@ -102,114 +108,145 @@ impl Lab {
         input.consumed()
     }
 
-    fn handle_protocol_error(&mut self, io: &mut Io, talk: &mut Talk, error: ProtocolError) {
-        self.end_by_fault(io, talk, error.close_code());
+    fn handle_protocol_error(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        error: ProtocolError,
+    ) {
+        self.end_by_fault(io, connection, error.close_code());
     }
 
     /// Ends a connection whose peer has broken the rules.
-    fn end_by_fault(&mut self, io: &mut Io, talk: &mut Talk, code: CloseCode) {
-        talk.fate = Some(Failure::Protocol);
-        let mut frames = ControlFrames::new(&mut self.random, &mut talk.out.controls);
-        talk.control.fail(code, "", &mut frames);
-        talk.out.pump(io, talk.id, None, usize::MAX);
-        io.close(talk.id);
+    fn end_by_fault(&mut self, io: &mut Io, connection: &mut Connection, code: CloseCode) {
+        connection.failure = Some(Failure::Protocol);
+        let mut frames = ControlFrames::new(&mut self.random, &mut connection.out.controls);
+        connection.control.fail(code, "", &mut frames);
+        connection.out.pump(io, connection.id, None, usize::MAX);
+        io.close(connection.id);
     }
 
     #[inline]
-    fn handle_event(&mut self, io: &mut Io, talk: &mut Talk, event: Event<'_>) {
+    fn handle_event(&mut self, io: &mut Io, connection: &mut Connection, event: Event<'_>) {
         match event {
-            Event::Text(text) if talk.channel.is_none() => {
-                self.handle_message(io, talk, OpCode::Text, text.as_bytes());
+            Event::Text(text) if connection.channel.is_none() => {
+                self.handle_message(io, connection, OpCode::Text, text.as_bytes());
             }
-            Event::Binary(bytes) if talk.channel.is_none() => {
-                self.handle_message(io, talk, OpCode::Binary, bytes);
+            Event::Binary(bytes) if connection.channel.is_none() => {
+                self.handle_message(io, connection, OpCode::Binary, bytes);
             }
-            Event::Binary(bytes) => self.handle_sealed(io, talk, bytes),
+            Event::Binary(bytes) => self.handle_sealed(io, connection, bytes),
             // Everything to an encrypted connection is encrypted.
-            Event::Text(_) => self.end_by_fault(io, talk, CloseCode::POLICY_VIOLATION),
-            Event::Compressed(message) => self.handle_compressed(io, talk, message),
+            Event::Text(_) => self.end_by_fault(io, connection, CloseCode::POLICY_VIOLATION),
+            Event::Compressed(message) => self.handle_compressed(io, connection, message),
             // A heartbeat that RFC 6455, section 5.5.3, allows: it answers nothing, and cannot seem to.
             Event::Pong([]) => {}
-            Event::Pong(payload) => self.handle_pong(io, talk, token_of(payload)),
+            Event::Pong(payload) => self.handle_pong(io, connection, token_of(payload)),
             Event::Ping(_) => {}
-            Event::Close(code, _) => self.handle_close_frame(io, talk, code),
+            Event::Close(code, _) => self.handle_close_frame(io, connection, code),
         }
     }
 
-    fn handle_compressed(&mut self, io: &mut Io, talk: &mut Talk, message: Compressed<'_>) {
+    fn handle_compressed(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        message: Compressed<'_>,
+    ) {
         let content = match self.contents.inflate(message.bytes) {
             Ok(content) => content,
-            Err(error) => return self.handle_protocol_error(io, talk, error),
+            Err(error) => return self.handle_protocol_error(io, connection, error),
         };
         match message.event(&content) {
-            Ok(event) => self.handle_event(io, talk, event),
-            Err(error) => self.handle_protocol_error(io, talk, error),
+            Ok(event) => self.handle_event(io, connection, event),
+            Err(error) => self.handle_protocol_error(io, connection, error),
         }
         self.contents.give_back(content);
     }
 
-    fn handle_sealed(&mut self, io: &mut Io, talk: &mut Talk, message: &[u8]) {
-        let channel = talk.channel.as_deref_mut();
+    fn handle_sealed(&mut self, io: &mut Io, connection: &mut Connection, message: &[u8]) {
+        let channel = connection.channel.as_deref_mut();
         match channel.and_then(|channel| self.contents.open(channel, message)) {
             Some(content) => {
-                self.handle_message(io, talk, OpCode::Binary, &content);
+                self.handle_message(io, connection, OpCode::Binary, &content);
                 self.contents.give_back(content);
             }
-            None => self.end_by_fault(io, talk, CloseCode::POLICY_VIOLATION),
+            None => self.end_by_fault(io, connection, CloseCode::POLICY_VIOLATION),
         }
     }
 
     #[inline]
-    fn handle_message(&mut self, io: &mut Io, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
+    fn handle_message(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        opcode: OpCode,
+        message: &[u8],
+    ) {
         if self.setup.profile == Profile::Raw {
-            return self.handle_application(io, talk, opcode, message);
+            return self.handle_application(io, connection, opcode, message);
         }
-        match hear(opcode, message) {
-            Heard::Application => self.handle_application(io, talk, opcode, message),
-            Heard::Pong(timestamp) => self.handle_pong(io, talk, timestamp),
-            Heard::Ping => {
+        match classify(opcode, message) {
+            ServerMessage::Application => self.handle_application(io, connection, opcode, message),
+            ServerMessage::Pong(timestamp) => self.handle_pong(io, connection, timestamp),
+            ServerMessage::Ping => {
                 let mask = self.random.random();
-                let channel = talk.channel.as_deref_mut();
-                write_pong(&mut talk.out.controls, io.now().unix_ms, mask, channel);
+                let channel = connection.channel.as_deref_mut();
+                write_pong(
+                    &mut connection.out.controls,
+                    io.now().unix_ms,
+                    mask,
+                    channel,
+                );
             }
-            Heard::Ready => {
+            ServerMessage::Ready => {
                 if self.facts.rate_limit_capacity.is_none() {
                     learn(&mut self.facts, message);
                 }
-                if talk.state == State::AwaitingReady {
-                    self.handle_ready(io, talk);
+                if connection.state == ConnectionState::AwaitingReady {
+                    self.handle_ready(io, connection);
                 }
             }
-            Heard::Hello => {
+            ServerMessage::Hello => {
                 if self.facts.rate_limit_capacity.is_none() {
                     learn(&mut self.facts, message);
                 }
-                if talk.state == State::AwaitingKey {
-                    self.handle_key(io, talk, message);
+                if connection.state == ConnectionState::AwaitingKey {
+                    self.handle_key(io, connection, message);
                 }
             }
-            Heard::Error if talk.state == State::AwaitingKey => self.handle_key(io, talk, message),
-            Heard::Error if self.is_subscribing() => self.handle_subscription(io, talk, message),
-            Heard::Error => {
+            ServerMessage::Error if connection.state == ConnectionState::AwaitingKey => {
+                self.handle_key(io, connection, message)
+            }
+            ServerMessage::Error if self.is_subscribing() => {
+                self.handle_subscription(io, connection, message)
+            }
+            ServerMessage::Error => {
                 let (code, messages) = read_error(message);
-                self.handle_refusal(talk, code, messages);
+                self.handle_refusal(connection, code, messages);
             }
-            Heard::Subscription => self.handle_subscription(io, talk, message),
-            Heard::OtherSystem => {}
+            ServerMessage::Subscription => self.handle_subscription(io, connection, message),
+            ServerMessage::OtherSystem => {}
         }
     }
 
     /// The peer ends the connection, or agrees to our wish to.
-    fn handle_close_frame(&mut self, io: &mut Io, talk: &mut Talk, code: Option<CloseCode>) {
-        if talk.state == State::Closing {
+    fn handle_close_frame(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        code: Option<CloseCode>,
+    ) {
+        if connection.state == ConnectionState::Closing {
             // The server ends TCP first (RFC 6455, section 7.1.1), so that no port of ours has to
             // wait; one that does not is left soon.
-            io.set_timer(talk.id, io.now().monotonic_ms + SERVER_END_MS);
+            io.set_timer(connection.id, io.now().monotonic_ms + SERVER_END_MS);
             return;
         }
-        talk.fate = Some(code.map_or(Failure::Closed, |code| Failure::ClosedWith(code.value())));
-        talk.out.pump(io, talk.id, None, usize::MAX);
-        io.close(talk.id);
+        connection.failure =
+            Some(code.map_or(Failure::Closed, |code| Failure::ClosedWith(code.value())));
+        connection.out.pump(io, connection.id, None, usize::MAX);
+        io.close(connection.id);
     }
 }
 

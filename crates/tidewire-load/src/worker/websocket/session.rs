@@ -16,16 +16,16 @@ use crate::worker::websocket::ring::FrameRing;
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) reader: MessageReader,
-    pub(crate) talk: Talk,
+    pub(crate) connection: Connection,
 }
 
 /// Everything of a connection but its reader.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     /// Its number in the fleet, counted from 0.
     pub(crate) number: usize,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Answers control frames, and keeps the state of the closing handshake.
     pub(crate) control: Control,
     /// Whether the reader has nothing to remember, so that replies can be taken without it.
@@ -33,16 +33,16 @@ pub(crate) struct Talk {
     /// The key that both sides have agreed on.
     pub(crate) channel: Option<Box<Channel>>,
     /// Why it ends, if this side knows better than the socket.
-    pub(crate) fate: Option<Failure>,
-    pub(crate) opening: Option<Box<Opening>>,
+    pub(crate) failure: Option<Failure>,
+    pub(crate) opening: Option<Box<PendingHandshake>>,
     /// Version 1: `client_hello` has not been said.
-    pub(crate) owes_hello: bool,
+    pub(crate) hello_is_due: bool,
     pub(crate) out: Outgoing,
-    pub(crate) work: Work,
+    pub(crate) progress: PhaseProgress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// TCP and TLS.
     Connecting,
     /// The answer to the upgrade request is awaited.
@@ -57,7 +57,7 @@ pub(crate) enum State {
 }
 
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct PendingHandshake {
     pub(crate) number: usize,
     pub(crate) key: [u8; 16],
     pub(crate) started_ns: u64,
@@ -183,7 +183,7 @@ pub(crate) fn send_at_once(io: &mut Io, id: ConnectionId, bytes: &[u8]) {
 
 /// What a connection does in the current phase.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct PhaseProgress {
     pub(crate) task: Task,
     /// The ring's frame with which this phase began.
     pub(crate) first_frame: u64,
@@ -216,7 +216,7 @@ pub(crate) struct Work {
     pub(crate) ping_due_ms: u64,
 }
 
-impl Work {
+impl PhaseProgress {
     /// The number of the message whose reply is to come next.
     #[inline]
     pub(crate) fn next_reply(&self) -> u64 {
@@ -285,24 +285,24 @@ pub(crate) struct PingOut {
 impl Session {
     pub(crate) fn new(
         id: ConnectionId,
-        opening: Opening,
+        opening: PendingHandshake,
         reader: MessageReader,
         profile: Profile,
     ) -> Self {
-        let talk = Talk {
+        let connection = Connection {
             id,
             number: opening.number,
-            state: State::Connecting,
+            state: ConnectionState::Connecting,
             control: Control::default(),
             reads_plainly: profile == Profile::Raw,
             channel: None,
-            fate: None,
+            failure: None,
             opening: Some(Box::new(opening)),
-            owes_hello: false,
+            hello_is_due: false,
             out: Outgoing::default(),
-            work: Work::default(),
+            progress: PhaseProgress::default(),
         };
-        Self { reader, talk }
+        Self { reader, connection }
     }
 }
 
