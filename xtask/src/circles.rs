@@ -154,31 +154,6 @@ const CIRCLES: &[&[&str]] = &[
         "crates/tidewire-cli/src/load/foreign/hey.rs",
         "crates/tidewire-cli/src/load/foreign/lines.rs",
     ],
-    // A client hands out its events, and the events keep their client.
-    &[
-        "crates/tidewire-client/src/client.rs",
-        "crates/tidewire-client/src/events.rs",
-    ],
-    // The durable queue and the session share `Moment`, and the session owns a queue.
-    &[
-        "crates/tidewire-client/src/clock.rs",
-        "crates/tidewire-client/src/queue/handle.rs",
-        "crates/tidewire-client/src/queue/worker.rs",
-        "crates/tidewire-client/src/session.rs",
-    ],
-    // A responder travels in an event and answers with a command, whose reply may be an event.
-    &[
-        "crates/tidewire-client/src/command.rs",
-        "crates/tidewire-client/src/event.rs",
-        "crates/tidewire-client/src/outbox.rs",
-        "crates/tidewire-client/src/request.rs",
-        "crates/tidewire-client/src/responder.rs",
-    ],
-    // The schema reports its errors as the store does, which prepares it.
-    &[
-        "crates/tidewire-client/src/queue/schema.rs",
-        "crates/tidewire-client/src/queue/sqlite.rs",
-    ],
     // A bench test measures and concludes; `Bench` and `Measured` each have methods in both files.
     &[
         "crates/tidewire-load/src/plan/bench/conclude.rs",
@@ -210,25 +185,6 @@ const CIRCLES: &[&[&str]] = &[
     &[
         "crates/tidewire-net/src/io.rs",
         "crates/tidewire-net/src/shard.rs",
-    ],
-    // An error of either is an error of the other: an envelope may be packed, a form may hold an envelope.
-    &[
-        "crates/tidewire-wire/src/envelope.rs",
-        "crates/tidewire-wire/src/format.rs",
-    ],
-    // A request is one of those that the other files read, and all of them read with its helpers.
-    &[
-        "crates/tidewire-wire/src/session/call.rs",
-        "crates/tidewire-wire/src/session/history.rs",
-        "crates/tidewire-wire/src/session/publish.rs",
-        "crates/tidewire-wire/src/session/request.rs",
-        "crates/tidewire-wire/src/session/subscription.rs",
-        "crates/tidewire-wire/src/session/walk.rs",
-    ],
-    // A reply is written by the functions of its payloads, which take the values of replies.
-    &[
-        "crates/tidewire-wire/src/session/payload.rs",
-        "crates/tidewire-wire/src/session/reply.rs",
     ],
 ];
 

@@ -17,7 +17,7 @@ pub struct BreakerConfig {
 #[derive(Debug, Clone)]
 pub struct Breaker {
     config: BreakerConfig,
-    state: State,
+    state: BreakerPhase,
 }
 
 /// What a breaker lets through.
@@ -32,7 +32,7 @@ pub enum BreakerState {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum BreakerPhase {
     Closed { failures: u32 },
     Open { until_ms: u64 },
     HalfOpen { successes: u32, trial: bool },
@@ -52,7 +52,7 @@ impl Breaker {
     /// A closed breaker.
     #[must_use]
     pub fn new(config: BreakerConfig) -> Self {
-        let state = State::Closed { failures: 0 };
+        let state = BreakerPhase::Closed { failures: 0 };
         Self { config, state }
     }
 
@@ -63,17 +63,17 @@ impl Breaker {
     /// The milliseconds until it makes sense to ask again; at least 1.
     pub fn try_acquire(&mut self, now_ms: u64) -> Result<(), u64> {
         match &mut self.state {
-            State::Closed { .. } => Ok(()),
-            State::Open { until_ms } if now_ms < *until_ms => Err(*until_ms - now_ms),
-            State::Open { .. } => {
-                self.state = State::HalfOpen {
+            BreakerPhase::Closed { .. } => Ok(()),
+            BreakerPhase::Open { until_ms } if now_ms < *until_ms => Err(*until_ms - now_ms),
+            BreakerPhase::Open { .. } => {
+                self.state = BreakerPhase::HalfOpen {
                     successes: 0,
                     trial: true,
                 };
                 Ok(())
             }
-            State::HalfOpen { trial: true, .. } => Err(TRIAL_MS),
-            State::HalfOpen { trial, .. } => {
+            BreakerPhase::HalfOpen { trial: true, .. } => Err(TRIAL_MS),
+            BreakerPhase::HalfOpen { trial, .. } => {
                 *trial = true;
                 Ok(())
             }
@@ -83,32 +83,32 @@ impl Breaker {
     /// Takes note that an attempt succeeded.
     pub fn handle_success(&mut self) {
         match &mut self.state {
-            State::HalfOpen { successes, trial } => {
+            BreakerPhase::HalfOpen { successes, trial } => {
                 *successes += 1;
                 *trial = false;
                 if *successes >= self.config.trials {
-                    self.state = State::Closed { failures: 0 };
+                    self.state = BreakerPhase::Closed { failures: 0 };
                 }
             }
-            State::Closed { failures } => *failures = 0,
-            State::Open { .. } => {}
+            BreakerPhase::Closed { failures } => *failures = 0,
+            BreakerPhase::Open { .. } => {}
         }
     }
 
     /// Takes note that an attempt failed.
     pub fn handle_failure(&mut self, now_ms: u64) {
         let opens = match &mut self.state {
-            State::Closed { failures } => {
+            BreakerPhase::Closed { failures } => {
                 *failures = failures.saturating_add(1);
                 self.config.failures_max > 0 && *failures >= self.config.failures_max
             }
-            State::HalfOpen { .. } => true,
-            State::Open { .. } => false,
+            BreakerPhase::HalfOpen { .. } => true,
+            BreakerPhase::Open { .. } => false,
         };
         if opens {
             let open_ms = u64::try_from(self.config.open_for.as_millis()).unwrap_or(u64::MAX);
             let until_ms = now_ms.saturating_add(open_ms);
-            self.state = State::Open { until_ms };
+            self.state = BreakerPhase::Open { until_ms };
         }
     }
 
@@ -116,9 +116,9 @@ impl Breaker {
     #[must_use]
     pub fn wait_ms(&self, now_ms: u64) -> u64 {
         match self.state {
-            State::Open { until_ms } => until_ms.saturating_sub(now_ms),
-            State::HalfOpen { trial: true, .. } => TRIAL_MS,
-            State::Closed { .. } | State::HalfOpen { .. } => 0,
+            BreakerPhase::Open { until_ms } => until_ms.saturating_sub(now_ms),
+            BreakerPhase::HalfOpen { trial: true, .. } => TRIAL_MS,
+            BreakerPhase::Closed { .. } | BreakerPhase::HalfOpen { .. } => 0,
         }
     }
 
@@ -126,9 +126,9 @@ impl Breaker {
     #[must_use]
     pub fn state(&self, now_ms: u64) -> BreakerState {
         match self.state {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
-            State::Open { .. } | State::HalfOpen { .. } => BreakerState::HalfOpen,
+            BreakerPhase::Closed { .. } => BreakerState::Closed,
+            BreakerPhase::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 }

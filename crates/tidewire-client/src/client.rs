@@ -1,17 +1,19 @@
 //! The client as an application holds it.
 
-use crate::Error;
+pub(crate) mod acknowledged;
+pub(crate) mod events;
+mod history;
+
 use crate::check::{check_message, check_payload, check_publication, check_text};
+use crate::client::events::Events;
 use crate::command::Command;
 use crate::config::Config;
-use crate::connect::Connector;
-use crate::dial::Dialer;
 use crate::driver::Driver;
+use crate::driver::connect::Connector;
+use crate::driver::dial::Dialer;
 use crate::endpoints::EndpointHealth;
+use crate::error::Error;
 use crate::event::{Batch, Message};
-use crate::events::Events;
-use crate::inbox::Bell;
-use crate::life::State;
 use crate::priority_queue::Priority;
 use crate::quality::Quality;
 use crate::queue::QueueDepth;
@@ -19,6 +21,8 @@ use crate::queue::handle::StoreHandle;
 use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::shared::inbox::Bell;
+use crate::shared::life::ClientState;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use std::fmt;
@@ -455,7 +459,7 @@ impl Client {
 
     /// How the client stands.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ClientState {
         self.shared.life.state()
     }
 

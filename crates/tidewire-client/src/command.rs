@@ -1,6 +1,6 @@
 //! What the application asks the driver to do, beside sending messages.
 
-use crate::Error;
+use crate::error::Error;
 use crate::request::{
     HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
 };

@@ -56,7 +56,7 @@ pub struct Config {
     /// What may wait for the application, in bytes; past it the connection is not read. Default 4 MiB.
     pub inbox_bytes_max: usize,
     /// Requests that may be open: those that wait to be sent, for want of a connection, and those that wait for an
-    /// answer. One more is refused with [`Error::Full`](crate::Error::Full). Default 10,000.
+    /// answer. One more is refused with [`Error::Full`](crate::error::Error::Full). Default 10,000.
     pub requests_max: usize,
     /// For how long a publication that comes before its turn waits for those before it. Default 5 s.
     pub reorder_window: Duration,

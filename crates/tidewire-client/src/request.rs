@@ -1,6 +1,6 @@
 //! What a client can ask for, and what it gets.
 
-use crate::event::Message;
+use crate::message::Message;
 use crate::sequencer::Position;
 pub use serde_json::Value;
 pub use tidewire_wire::envelope::Priority;

@@ -1,8 +1,8 @@
 //! Answers to the server's calls.
 
-use crate::Error;
 use crate::check::{check_payload, check_text};
 use crate::command::Command;
+use crate::error::Error;
 use crate::outbox::Outbox;
 use std::sync::Arc;
 use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};

@@ -11,14 +11,14 @@ use std::sync::Arc;
 /// over, or until too many are held; then what is still missing is a [`Gap`], and the held ones follow it.
 ///
 /// ```
-/// use tidewire_client::sequencer::{Outcome, Position, Sequenced, Sequencer, SequencerLimits};
+/// use tidewire_client::sequencer::{SequencerOutcome, Position, Sequenced, Sequencer, SequencerLimits};
 ///
 /// let mut sequencer = Sequencer::new(SequencerLimits::default());
 /// let mut out = Vec::new();
 /// let at = |offset| Position { epoch: 1, offset };
 /// sequencer.handle("orders", at(1), "a", 0, &mut out);
-/// assert_eq!(sequencer.handle("orders", at(1), "a", 0, &mut out), Outcome::Duplicate);
-/// assert_eq!(sequencer.handle("orders", at(3), "c", 0, &mut out), Outcome::Held);
+/// assert_eq!(sequencer.handle("orders", at(1), "a", 0, &mut out), SequencerOutcome::Duplicate);
+/// assert_eq!(sequencer.handle("orders", at(3), "c", 0, &mut out), SequencerOutcome::Held);
 /// sequencer.handle("orders", at(2), "b", 5, &mut out);
 /// assert_eq!(out, [Sequenced::Message("a"), Sequenced::Message("b"), Sequenced::Message("c")]);
 /// ```
@@ -78,7 +78,7 @@ pub struct Gap {
 
 /// What became of the message at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SequencerOutcome {
     /// It was let through.
     Delivered,
     /// It waits for those before it.
@@ -122,30 +122,30 @@ impl<T> Sequencer<T> {
         message: T,
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
-    ) -> Outcome {
+    ) -> SequencerOutcome {
         if self.pass(topic, position, out) {
             out.push(Sequenced::Message(message));
-            return Outcome::Delivered;
+            return SequencerOutcome::Delivered;
         }
         let Some((name, known)) = self.topics.get_key_value(topic) else {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         };
         if known.last.epoch != position.epoch {
             let name = name.clone();
             self.release(&name, out);
             self.set_last(&name, position);
             out.push(Sequenced::Message(message));
-            return Outcome::NewEpoch;
+            return SequencerOutcome::NewEpoch;
         }
         if position.offset <= known.last.offset || known.held.contains_key(&position.offset) {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         }
         let name = name.clone();
         if position.offset == known.last.offset + 1 {
             out.push(Sequenced::Message(message));
             self.set_last(&name, position);
             self.drain(&name, now_ms, out);
-            return Outcome::Delivered;
+            return SequencerOutcome::Delivered;
         }
         self.hold(&name, position, message, now_ms, out)
     }
@@ -274,9 +274,9 @@ impl<T> Sequencer<T> {
         message: T,
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
-    ) -> Outcome {
+    ) -> SequencerOutcome {
         let Some(topic) = self.topics.get_mut(name) else {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         };
         topic.held.insert(position.offset, message);
         self.held += 1;
@@ -286,7 +286,7 @@ impl<T> Sequencer<T> {
                 topic.deadline_ms = Some(deadline_ms);
                 self.waiting.insert((deadline_ms, name.clone()));
             }
-            return Outcome::Held;
+            return SequencerOutcome::Held;
         }
         self.give_up(name, out);
         self.drain(name, now_ms, out);
@@ -294,9 +294,9 @@ impl<T> Sequencer<T> {
             .position(name)
             .is_some_and(|last| last.offset >= position.offset)
         {
-            Outcome::Delivered
+            SequencerOutcome::Delivered
         } else {
-            Outcome::Held
+            SequencerOutcome::Held
         }
     }
 
@@ -464,7 +464,7 @@ mod tests {
         // What comes late counts as told.
         assert_eq!(
             sequencer.handle("t", at(3), 3, 111, &mut out),
-            Outcome::Duplicate
+            SequencerOutcome::Duplicate
         );
         sequencer.handle_timeout(210, &mut out);
         assert_eq!(out[expected.len()..], [gap(6, 7), Sequenced::Message(8)]);
@@ -478,11 +478,14 @@ mod tests {
         for offset in [3, 5] {
             assert_eq!(
                 sequencer.handle("t", at(offset), offset, 0, &mut out),
-                Outcome::Held
+                SequencerOutcome::Held
             );
         }
         out.clear();
-        assert_eq!(sequencer.handle("t", at(7), 7, 0, &mut out), Outcome::Held);
+        assert_eq!(
+            sequencer.handle("t", at(7), 7, 0, &mut out),
+            SequencerOutcome::Held
+        );
         assert_eq!(out, [gap(2, 2), Sequenced::Message(3)]);
         assert_eq!(sequencer.held(), 2);
     }
@@ -497,7 +500,7 @@ mod tests {
         sequencer.handle("t", at(1), 1, 0, &mut out);
         assert_eq!(
             sequencer.handle("t", at(9), 9, 0, &mut out),
-            Outcome::Delivered
+            SequencerOutcome::Delivered
         );
         assert_eq!(
             out,
@@ -517,7 +520,7 @@ mod tests {
         };
         assert_eq!(
             sequencer.handle("t", other, 100, 1, &mut out),
-            Outcome::NewEpoch
+            SequencerOutcome::NewEpoch
         );
         let mut expected = messages([5]);
         expected.push(gap(6, 6));

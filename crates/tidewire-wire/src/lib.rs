@@ -23,6 +23,7 @@ pub mod format;
 pub mod forwarded;
 pub mod frame;
 pub mod handshake;
+mod header;
 pub mod json;
 pub mod mask;
 pub mod message;

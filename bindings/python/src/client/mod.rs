@@ -19,7 +19,7 @@ use signal::Signal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::options::{self, Secrets};
-use tidewire_client::{Client, Config, Error, State};
+use tidewire_client::{Client, ClientState, Config, Error};
 use tokio::sync::oneshot;
 
 /// A client: its life and what it receives. What it sends and asks for is in `requests`.
@@ -181,8 +181,8 @@ impl ClientCore {
     /// Why the client has ended, an exception; `None` while it has not.
     fn reason(&self) -> Option<PyErr> {
         match self.client().ok()?.state() {
-            State::Closed(reason) => Some(Failure::from(reason).into()),
-            State::Connecting | State::Connected | State::Waiting => None,
+            ClientState::Closed(reason) => Some(Failure::from(reason).into()),
+            ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
         }
     }
 
@@ -192,10 +192,10 @@ impl ClientCore {
         match self.client().map(|client| client.state()) {
             Err(_) if self.generation != runtime::generation() => "closed",
             Err(_) => "new",
-            Ok(State::Connecting) => "connecting",
-            Ok(State::Connected) => "connected",
-            Ok(State::Waiting) => "waiting",
-            Ok(State::Closed(_)) => "closed",
+            Ok(ClientState::Connecting) => "connecting",
+            Ok(ClientState::Connected) => "connected",
+            Ok(ClientState::Waiting) => "waiting",
+            Ok(ClientState::Closed(_)) => "closed",
         }
     }
 }

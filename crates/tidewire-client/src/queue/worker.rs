@@ -6,12 +6,12 @@
 #[cfg(test)]
 mod tests;
 
-use super::handle::{Job, SharedDepth, StoreEvent};
+use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::{Receipt, Receipts};
 use super::{Durable, Store, StoreError};
-use crate::Error;
 use crate::clock::steady_unix_ms;
 use crate::config::Uncertain;
+use crate::error::Error;
 use crate::event;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,10 @@
 //! A session without a socket, on clocks of the test's own.
 
-use super::{Moment, Session};
-use crate::Error;
+use super::Session;
+use crate::clock::Moment;
 use crate::command::Command;
 use crate::config::{Config, Queue};
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event};
 use crate::outbox::{Burst, Outbox};
 use crate::priority_queue::Priority;

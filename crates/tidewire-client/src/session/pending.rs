@@ -1,7 +1,7 @@
 //! Requests that wait for an answer, by the correlation id that they carry.
 
-use crate::Error;
 use crate::command::Reply;
+use crate::error::Error;
 use crate::request::{
     HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
 };

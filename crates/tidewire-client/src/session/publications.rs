@@ -1,11 +1,12 @@
 //! Publications, in the order of their topics, and what is missing of them.
 
+use super::Session;
 use super::pending::Waiting;
-use super::{Moment, Session};
+use crate::clock::Moment;
 use crate::error::Ending;
 use crate::event::{BatchBuilder, Event, HeldMessage, TopicGap};
 use crate::request::Published;
-use crate::sequencer::{Outcome, Position, Sequenced};
+use crate::sequencer::{Position, Sequenced, SequencerOutcome};
 use std::sync::Arc;
 use tidewire_wire::envelope::Outline;
 use tidewire_wire::format::Format;
@@ -83,7 +84,7 @@ impl Session {
         let outcome =
             self.sequencer
                 .handle(topic, position, Some(held), moment.ms(), &mut sequenced);
-        if outcome == Outcome::Duplicate {
+        if outcome == SequencerOutcome::Duplicate {
             self.held_bytes -= bytes.len();
         }
         self.tell_sequenced(sequenced, batch);
@@ -94,7 +95,7 @@ impl Session {
             self.tell_sequenced(sequenced, batch);
         }
         // Asking anew would undo what the application has asked for meanwhile.
-        if outcome == Outcome::Held
+        if outcome == SequencerOutcome::Held
             && !self.pending.changes(topic)
             && self.subscriptions.start_recovery(topic)
         {

@@ -1,11 +1,12 @@
 //! What the server says.
 
+use super::Session;
 use super::codec::{Signed, Unreadable};
 use super::pending::{Asked, Waiting};
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::config::Encryption;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
 use crate::request::{HistoryPage, PresenceAnswer};

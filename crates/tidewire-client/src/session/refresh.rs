@@ -1,10 +1,11 @@
 //! Another token for a session whose own is about to expire.
 
+use super::Session;
 use super::codec::Signed;
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::config::Token;
 use crate::error::Ending;
+use crate::error::Error;
 
 /// A session that ends with its token unless it gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! Requests of the application: made, made again on another connection, and answered.
 
+use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
 use super::subscriptions::is_pattern;
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, Unrecovered};
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;

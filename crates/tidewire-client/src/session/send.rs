@@ -2,10 +2,11 @@
 
 use super::codec::Signed;
 use super::pending::queue_correlation_id;
-use super::{Link, Moment, Session};
-use crate::Error;
+use super::{Link, Session};
+use crate::clock::Moment;
 use crate::command::Reply;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, ServerError};
 use crate::outbox::{Burst, Outgoing};
 use crate::priority_queue::Priority;

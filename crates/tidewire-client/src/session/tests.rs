@@ -1,12 +1,14 @@
 //! What a session makes of a server's words, without a network.
 
+use super::Session;
 use super::pending::Waiting;
-use super::{Moment, Session};
+use crate::clock::Moment;
 use crate::config::{Config, Queue};
 use crate::event::BatchBuilder;
 use crate::outbox::Outbox;
 use crate::priority_queue::Priority;
-use crate::queue::handle::{StoreEvent, StoreHandle};
+use crate::queue::handle::StoreHandle;
+use crate::queue::job::StoreEvent;
 use crate::queue::{Durable, Numbered};
 use crate::request::SubscribeOptions;
 use rand::SeedableRng as _;

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tidewire_client::endpoints::{Choice, Endpoint};
 use tidewire_client::event::Disconnected;
-use tidewire_client::{Client, CloseCode, Error, Event, Events, Publication, State};
+use tidewire_client::{Client, ClientState, CloseCode, Error, Event, Events, Publication};
 use tidewire_engine::{Config as ServerConfig, Server};
 
 /// A server on an address that another had before.
@@ -141,7 +141,7 @@ async fn close_codes_say_whether_to_come_back() {
             assert_eq!(connected(&mut events).await, 2);
         } else {
             assert!(events.next().await.is_none());
-            assert!(matches!(client.state(), State::Closed(_)));
+            assert!(matches!(client.state(), ClientState::Closed(_)));
         }
     }
 }
@@ -242,7 +242,7 @@ async fn the_first_endpoint_that_works_is_enough() {
     config.choice = Choice::RoundRobin;
     config.endpoints.push(Endpoint::new(url(&server)));
     let client = Client::connect(config).await.unwrap();
-    assert_eq!(client.state(), State::Connected);
+    assert_eq!(client.state(), ClientState::Connected);
 }
 
 #[tokio::test]

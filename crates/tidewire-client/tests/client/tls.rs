@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tidewire_client::config::{Config, Tls};
-use tidewire_client::{Client, Error, Event, State};
+use tidewire_client::{Client, ClientState, Error, Event};
 use tidewire_engine::{Config as ServerConfig, Server, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
@@ -139,5 +139,8 @@ async fn a_handshake_that_stalls_is_given_up_and_can_be_closed() {
     let client = Client::start(config).unwrap();
     let (_stream, _) = listener.accept().await.unwrap();
     timeout(DEADLINE, client.close()).await.unwrap();
-    wait_until("the end", || matches!(client.state(), State::Closed(_))).await;
+    wait_until("the end", || {
+        matches!(client.state(), ClientState::Closed(_))
+    })
+    .await;
 }

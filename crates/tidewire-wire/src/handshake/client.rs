@@ -1,10 +1,8 @@
 //! The client's side: writing the request, reading the answer.
 
-use super::{
-    HEADERS_MAX, accept_value, has_bare_line_feed, is_header_value, is_token, is_visible, list_has,
-    trim, write_header,
-};
+use super::{HEADERS_MAX, accept_value, has_bare_line_feed};
 use crate::deflate::{DeflateError, DeflateParameters};
+use crate::header::{is_header_value, is_token, is_visible, list_has, write_header};
 use base64::Engine as _;
 
 /// What a client asks for.

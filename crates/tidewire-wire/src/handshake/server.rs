@@ -4,7 +4,8 @@ mod request;
 
 pub use request::{Request, parse_request};
 
-use super::{accept_value, is_header_value, is_token, write_header};
+use super::accept_value;
+use crate::header::{is_header_value, is_token, write_header};
 
 /// What a request may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! `call_request` and `call_response`: questions of either side that the other side's application answers.
 
 use super::Object;
+use super::objection::Objection;
 use super::publish::{KEY_BYTES_MAX, TYPE_BYTES_MAX};
-use super::request::Objection;
 use super::walk::{Unusable, as_json, bounded, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;

@@ -1,7 +1,7 @@
 //! What the two hellos say about encryption, as bytes; the cryptography is `secure`'s.
 
 use super::Object;
-use super::request::Objection;
+use super::objection::Objection;
 use crate::codes::ErrorCode;
 use crate::envelope::EnvelopeError;
 use base64::Engine as _;

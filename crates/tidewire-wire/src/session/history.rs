@@ -1,7 +1,7 @@
 //! `history_request` and `history_response`: what is kept of a topic, read without a subscription.
 
 use super::Object;
-use super::request::{Objection, parse_number};
+use super::objection::{Objection, parse_number};
 use super::walk::{as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};

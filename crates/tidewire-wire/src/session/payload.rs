@@ -1,6 +1,6 @@
 //! The payloads of a server's messages, as JSON.
 
-use super::reply::{ProducerState, PublicationGap, TopicPresence, TopicRecovery};
+use super::reply::values::{ProducerState, PublicationGap, TopicPresence, TopicRecovery};
 use super::{
     Action, Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile,
 };

@@ -1,7 +1,7 @@
 //! `publish_request`: a client's publication, read without a copy and written.
 
 use super::Object;
-use super::request::Objection;
+use super::objection::Objection;
 use super::walk::{Refusal, Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{Category, Priority, SystemType};

@@ -3,8 +3,9 @@
 //! Where HTTP leaves room, the strict reading is taken: a request that a proxy in front could
 //! understand differently is refused.
 
-use super::super::{HEADERS_MAX, has_bare_line_feed, is_token, is_visible, list, list_has};
+use super::super::{HEADERS_MAX, has_bare_line_feed};
 use super::{Limits, RequestError};
+use crate::header::{is_token, is_visible, list, list_has};
 use base64::Engine as _;
 use std::borrow::Cow;
 

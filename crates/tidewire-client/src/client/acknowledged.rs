@@ -1,9 +1,9 @@
 //! Messages that are kept until the server has acknowledged them.
 
-use crate::Error;
 use crate::check::{check_message, check_publication};
 use crate::client::Client;
 use crate::clock::steady_unix_ms;
+use crate::error::Error;
 use crate::priority_queue::Priority;
 use crate::queue::Durable;
 use crate::shared::Shared;

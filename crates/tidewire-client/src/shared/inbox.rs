@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     bytes_max: usize,
     /// Somebody waits for events, in a task or in a thread.
     filled: Notify,
@@ -21,7 +21,7 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     batches: VecDeque<BatchBuilder>,
     bytes: usize,
     is_closed: bool,
@@ -106,7 +106,7 @@ impl Inbox {
     /// [`Self::try_take`] that blocks this thread for up to so long.
     pub(crate) fn wait(&self, timeout: Duration) -> Result<Option<Batch>, ()> {
         let state = self.lock();
-        let is_idle = |state: &mut State| state.batches.is_empty() && !state.is_closed;
+        let is_idle = |state: &mut InboxState| state.batches.is_empty() && !state.is_closed;
         let (state, _) = self
             .filled_thread
             .wait_timeout_while(state, timeout, is_idle)
@@ -126,7 +126,7 @@ impl Inbox {
         }
     }
 
-    fn take(&self, mut state: std::sync::MutexGuard<'_, State>) -> Result<Option<Batch>, ()> {
+    fn take(&self, mut state: std::sync::MutexGuard<'_, InboxState>) -> Result<Option<Batch>, ()> {
         let Some(batch) = state.batches.pop_front() else {
             return if state.is_closed { Err(()) } else { Ok(None) };
         };
@@ -148,7 +148,7 @@ impl Inbox {
         Ok(Some(batch.finish()))
     }
 
-    fn wake(&self, state: std::sync::MutexGuard<'_, State>) {
+    fn wake(&self, state: std::sync::MutexGuard<'_, InboxState>) {
         let bell = state.bell.clone();
         drop(state);
         self.filled.notify_waiters();
@@ -158,7 +158,7 @@ impl Inbox {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InboxState> {
         // A panic while it was held cannot have left it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,14 +4,14 @@
 //! waits inside [`Life::run`], so that the end of the client is the end of every call: none can outlive its client,
 //! wherever it is stuck, and whoever else has forgotten it.
 
-use crate::Error;
+use crate::error::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidewire_wire::close::CloseCode;
 use tokio::sync::watch;
 
 /// How a client stands.
 #[derive(Debug, Clone, PartialEq)]
-pub enum State {
+pub enum ClientState {
     /// A connection is being opened.
     Connecting,
     /// A server has let this client in.
@@ -24,7 +24,7 @@ pub enum State {
 
 #[derive(Debug)]
 pub(crate) struct Life {
-    state: watch::Sender<State>,
+    state: watch::Sender<ClientState>,
     /// Whether the application has asked for the end.
     is_closing: watch::Sender<bool>,
     /// With what it asked.
@@ -34,24 +34,24 @@ pub(crate) struct Life {
 impl Life {
     pub(crate) fn new() -> Self {
         Self {
-            state: watch::Sender::new(State::Connecting),
+            state: watch::Sender::new(ClientState::Connecting),
             is_closing: watch::Sender::new(false),
             close: Mutex::default(),
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ClientState {
         self.state.borrow().clone()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        *self.state.borrow() == State::Connected
+        *self.state.borrow() == ClientState::Connected
     }
 
     /// Changes the state. A client that has ended stays so.
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: ClientState) {
         self.state.send_if_modified(|current| {
-            let changes = !matches!(current, State::Closed(_)) && *current != state;
+            let changes = !matches!(current, ClientState::Closed(_)) && *current != state;
             if changes {
                 *current = state;
             }
@@ -61,14 +61,14 @@ impl Life {
 
     /// Ends the client, and with it every call in [`Self::run`]. The first reason counts.
     pub(crate) fn end(&self, reason: Error) {
-        self.set_state(State::Closed(reason));
+        self.set_state(ClientState::Closed(reason));
     }
 
     /// Why the client has ended; `None` while it lives.
     pub(crate) fn reason(&self) -> Option<Error> {
         match &*self.state.borrow() {
-            State::Closed(reason) => Some(reason.clone()),
-            State::Connecting | State::Connected | State::Waiting => None,
+            ClientState::Closed(reason) => Some(reason.clone()),
+            ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
         }
     }
 
@@ -76,12 +76,12 @@ impl Life {
     pub(crate) async fn ended(&self) -> Error {
         let mut state = self.state.subscribe();
         let reason = match state
-            .wait_for(|state| matches!(state, State::Closed(_)))
+            .wait_for(|state| matches!(state, ClientState::Closed(_)))
             .await
         {
             Ok(state) => match &*state {
-                State::Closed(reason) => Some(reason.clone()),
-                State::Connecting | State::Connected | State::Waiting => None,
+                ClientState::Closed(reason) => Some(reason.clone()),
+                ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
             },
             // The sender is a field of this, and lives as long.
             Err(_) => None,
@@ -92,9 +92,10 @@ impl Life {
     /// Returns when a server has let the client in.
     pub(crate) async fn connected(&self) -> Result<(), Error> {
         let mut state = self.state.subscribe();
-        let is_settled = |state: &State| matches!(state, State::Connected | State::Closed(_));
+        let is_settled =
+            |state: &ClientState| matches!(state, ClientState::Connected | ClientState::Closed(_));
         match state.wait_for(is_settled).await.as_deref() {
-            Ok(State::Closed(reason)) => Err(reason.clone()),
+            Ok(ClientState::Closed(reason)) => Err(reason.clone()),
             Ok(_) => Ok(()),
             // The sender is a field of this, and lives as long.
             Err(_) => Err(Error::closed_by_application()),
@@ -178,8 +179,8 @@ mod tests {
     async fn nothing_comes_after_the_end() {
         let life = Life::new();
         life.end(Error::Full);
-        life.set_state(State::Connected);
-        assert_eq!(life.state(), State::Closed(Error::Full));
+        life.set_state(ClientState::Connected);
+        assert_eq!(life.state(), ClientState::Closed(Error::Full));
         assert_eq!(life.connected().await, Err(Error::Full));
     }
 }

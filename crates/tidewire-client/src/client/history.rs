@@ -1,8 +1,8 @@
 //! Reading a topic's history, for those who were not there.
 
-use crate::Error;
 use crate::client::Client;
 use crate::command::Command;
+use crate::error::Error;
 use crate::event::Message;
 use crate::request::{HistoryPage, HistoryQuery};
 use crate::sequencer::Position;

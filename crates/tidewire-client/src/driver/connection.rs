@@ -1,12 +1,12 @@
 //! One connection at work: bytes in and out of the socket, with the session between.
 
 use crate::clock::after;
-use crate::connect::{Opened, Stream};
-use crate::dial::Dialer;
+use crate::driver::connect::{Opened, Stream};
+use crate::driver::dial::Dialer;
 use crate::error::Ending;
 use crate::event::BatchBuilder;
 use crate::outbox::Burst;
-use crate::queue::handle::StoreEvent;
+use crate::queue::job::StoreEvent;
 use crate::session::Session;
 use crate::shared::Shared;
 use std::io;
