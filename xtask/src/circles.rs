@@ -147,45 +147,6 @@ const CIRCLES: &[&[&str]] = &[
         "bindings/python/src/server/message.rs",
         "bindings/python/src/server/publishing.rs",
     ],
-    // The flags of each foreign tool are a table of its own, and the tools share the names of the flags.
-    &[
-        "crates/tidewire-cli/src/load/foreign/autocannon.rs",
-        "crates/tidewire-cli/src/load/foreign/flags.rs",
-        "crates/tidewire-cli/src/load/foreign/hey.rs",
-        "crates/tidewire-cli/src/load/foreign/lines.rs",
-    ],
-    // A bench test measures and concludes; `Bench` and `Measured` each have methods in both files.
-    &[
-        "crates/tidewire-load/src/plan/bench/conclude.rs",
-        "crates/tidewire-load/src/plan/bench/measure.rs",
-    ],
-    // A run has bench tests, which fail with the error of a run.
-    &[
-        "crates/tidewire-load/src/plan/bench/mod.rs",
-        "crates/tidewire-load/src/plan/run.rs",
-    ],
-    // Drawings are escaped as the page that shows them.
-    &[
-        "crates/tidewire-load/src/report/html.rs",
-        "crates/tidewire-load/src/report/load_plots.rs",
-        "crates/tidewire-load/src/report/plots.rs",
-        "crates/tidewire-load/src/report/svg.rs",
-    ],
-    // An order may be one for a fan-out, which takes commands.
-    &[
-        "crates/tidewire-load/src/worker/order.rs",
-        "crates/tidewire-load/src/worker/websocket/fan_out/mod.rs",
-    ],
-    // A user sends its requests through a tunnel, which serves users.
-    &[
-        "crates/tidewire-load/src/worker/service/tunnel.rs",
-        "crates/tidewire-load/src/worker/service/user.rs",
-    ],
-    // The limits of `Io` are part of the configuration of a shard, which owns an `Io`.
-    &[
-        "crates/tidewire-net/src/io.rs",
-        "crates/tidewire-net/src/shard.rs",
-    ],
 ];
 
 #[cfg(test)]

@@ -196,7 +196,7 @@ impl Fleet {
                 (&order.activity, self.workers.mailboxes().next())
             {
                 // The publisher is opened separately, which assigns it to the first worker.
-                fan_out.set_waker(first);
+                fan_out.set_waker(first.waker());
             }
             mailbox
                 .send(Command::Run(Box::new(order)))
