@@ -21,7 +21,7 @@ use crate::queue::handle::StoreHandle;
 use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
 use crate::session::Session;
 use crate::shared::Shared;
-use crate::shared::inbox::Bell;
+use crate::shared::inbox::Waker;
 use crate::shared::life::ClientState;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
@@ -182,11 +182,11 @@ impl Client {
         Events::new(self.clone())
     }
 
-    /// Calls `bell` whenever there are events after there were none, and at the end: for event loops other than
+    /// Calls `waker` whenever there are events after there were none, and at the end: for event loops other than
     /// tokio's. It is called from the client's task and must not block.
-    pub fn set_bell(&self, bell: Option<Arc<dyn Fn() + Send + Sync>>) {
-        let bell: Option<Bell> = bell;
-        self.shared.inbox.set_bell(bell);
+    pub fn set_waker(&self, waker: Option<Arc<dyn Fn() + Send + Sync>>) {
+        let waker: Option<Waker> = waker;
+        self.shared.inbox.set_waker(waker);
     }
 
     /// Sends a message to the server's application: a type and a payload, which is JSON text. Waits while there is no

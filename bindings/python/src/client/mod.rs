@@ -2,6 +2,7 @@
 
 mod answer;
 mod message;
+mod position;
 mod requests;
 mod runtime;
 mod signal;
@@ -50,7 +51,7 @@ impl ClientCore {
     fn spawn<T>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
-        answer: impl FnOnce(T) -> answer::Answer + Send + 'static,
+        answer: impl FnOnce(T) -> answer::TicketAnswer + Send + 'static,
     ) -> Result<Ticket, Failure> {
         let runtime = runtime::runtime()?;
         Ok(Ticket::start(self.signal.clone(), |answerer| {
@@ -142,7 +143,7 @@ impl ClientCore {
         };
         let client = started.map_err(Failure::from)?;
         let signal = self.signal.clone();
-        client.set_bell(Some(Arc::new(move || signal.give())));
+        client.set_waker(Some(Arc::new(move || signal.give())));
         *running = Some(client);
         Ok(())
     }

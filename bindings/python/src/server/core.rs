@@ -1,6 +1,6 @@
 //! The engine's server and its queue, from start to end.
 
-use super::Outcome;
+use super::ServerResult;
 use super::batch::{Segment, Stored};
 use crate::errors::{Failure, Fault, argument, stopped};
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ struct Running {
     address: SocketAddr,
     ops_address: Option<SocketAddr>,
     inbox: Mutex<Inbox>,
-    bell: UnixStream,
+    wake_reader: UnixStream,
 }
 
 /// What waits to be received.
@@ -51,7 +51,7 @@ struct Inbox {
 
 impl Options {
     /// Reads a JSON object.
-    pub(super) fn read(text: &str) -> Outcome<Self> {
+    pub(super) fn read(text: &str) -> ServerResult<Self> {
         let keywords: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
         let settings = Settings::from_keywords(&keywords)?;
         let config = settings.config()?;
@@ -92,7 +92,7 @@ impl Core {
         self.options.describe()
     }
 
-    pub(super) fn start(&self) -> Outcome<()> {
+    pub(super) fn start(&self) -> ServerResult<()> {
         if self.is_starting.swap(true, Ordering::AcqRel) {
             return Err(stopped("a server can be started once: make a new one"));
         }
@@ -105,10 +105,11 @@ impl Core {
         let started = Server::start(config, |_shard| sender.application());
         let server = started.inspect_err(|_| self.is_starting.store(false, Ordering::Release))?;
         drop(sender);
-        let (bell, clapper) = bell().map_err(|error| stopped(format!("no descriptor: {error}")))?;
+        let (wake_reader, wake_writer) =
+            wake_pair().map_err(|error| stopped(format!("no descriptor: {error}")))?;
         receiver.on_batch(move || {
             // A full pipe is readable already.
-            let _ = (&clapper).write(&[1]);
+            let _ = (&wake_writer).write(&[1]);
         });
         let running = Running {
             handle: server.handle(),
@@ -118,7 +119,7 @@ impl Core {
                 receiver: Some(receiver),
                 rest: None,
             }),
-            bell,
+            wake_reader,
         };
         *locked(&self.server) = Some(server);
         let _ = self.running.set(running);
@@ -170,15 +171,15 @@ impl Core {
         }
     }
 
-    pub(super) fn address(&self) -> Outcome<SocketAddr> {
+    pub(super) fn address(&self) -> ServerResult<SocketAddr> {
         Ok(self.running()?.address)
     }
 
-    pub(super) fn ops_address(&self) -> Outcome<Option<SocketAddr>> {
+    pub(super) fn ops_address(&self) -> ServerResult<Option<SocketAddr>> {
         Ok(self.running()?.ops_address)
     }
 
-    pub(super) fn url(&self) -> Outcome<String> {
+    pub(super) fn url(&self) -> ServerResult<String> {
         let address = self.running()?.address;
         let Options { scheme, path, .. } = &self.options;
         // Who listens everywhere is reached here.
@@ -192,7 +193,7 @@ impl Core {
     }
 
     /// The way to the running server.
-    pub(super) fn handle(&self) -> Outcome<&Handle> {
+    pub(super) fn handle(&self) -> ServerResult<&Handle> {
         let running = self.running()?;
         match self.is_stopped.load(Ordering::Acquire) {
             true => Err(stopped("the server has stopped")),
@@ -200,7 +201,7 @@ impl Core {
         }
     }
 
-    fn running(&self) -> Outcome<&Running> {
+    fn running(&self) -> ServerResult<&Running> {
         self.running
             .get()
             .ok_or_else(|| stopped("the server was not started: call start() first"))
@@ -211,7 +212,7 @@ impl Core {
         self: &Arc<Self>,
         max: usize,
         timeout: Duration,
-    ) -> Outcome<Vec<Segment>> {
+    ) -> ServerResult<Vec<Segment>> {
         let running = self.running()?;
         // Who receives answers.
         running.handle.set_admitting(true);
@@ -250,12 +251,12 @@ impl Core {
         Ok(segments)
     }
 
-    pub(super) fn fileno(&self) -> Outcome<i32> {
-        Ok(self.running()?.bell.as_raw_fd())
+    pub(super) fn fileno(&self) -> ServerResult<i32> {
+        Ok(self.running()?.wake_reader.as_raw_fd())
     }
 
-    /// Whether nothing waits now, so that the bell will ring with what comes next.
-    pub(super) fn arm(self: &Arc<Self>) -> Outcome<bool> {
+    /// Whether nothing waits now, so that the next message wakes the event loop.
+    pub(super) fn arm(self: &Arc<Self>) -> ServerResult<bool> {
         let mut inbox = locked(&self.running()?.inbox);
         if inbox.rest.is_some() {
             return Ok(false);
@@ -263,7 +264,7 @@ impl Core {
         if let Some(receiver) = &inbox.receiver {
             receiver.arm();
         }
-        // What came before the bell was armed did not ring it.
+        // What came before the wake-up was armed did not cause one.
         match inbox.next(self, Duration::ZERO) {
             Ok(None) => Ok(true),
             Ok(Some(segment)) => {
@@ -274,10 +275,10 @@ impl Core {
         }
     }
 
-    pub(super) fn disarm(&self) -> Outcome<()> {
+    pub(super) fn disarm(&self) -> ServerResult<()> {
         let mut sink = [0; 64];
-        let mut bell = &self.running()?.bell;
-        while matches!(bell.read(&mut sink), Ok(read) if read == sink.len()) {}
+        let mut wake_reader = &self.running()?.wake_reader;
+        while matches!(wake_reader.read(&mut sink), Ok(read) if read == sink.len()) {}
         Ok(())
     }
 }
@@ -300,11 +301,11 @@ impl Drop for Core {
 }
 
 /// A pair of descriptors: what is written to the second can be read from the first.
-fn bell() -> std::io::Result<(UnixStream, UnixStream)> {
-    let (bell, clapper) = UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    clapper.set_nonblocking(true)?;
-    Ok((bell, clapper))
+fn wake_pair() -> std::io::Result<(UnixStream, UnixStream)> {
+    let (wake_reader, wake_writer) = UnixStream::pair()?;
+    wake_reader.set_nonblocking(true)?;
+    wake_writer.set_nonblocking(true)?;
+    Ok((wake_reader, wake_writer))
 }
 
 /// No thread that panics leaves what these hold half changed.

@@ -5,7 +5,7 @@ use crate::errors::{Failure, argument};
 use pyo3::prelude::*;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tidewire_engine::rate::{RateLimit, RateVerdict as Outcome, TokenBucket as Bucket};
+use tidewire_engine::rate::{RateLimit, RateVerdict as BucketVerdict, TokenBucket as Bucket};
 
 /// A limit and what is left of it. Safe to use from several threads.
 #[pyclass(frozen, module = "tidewire")]
@@ -21,7 +21,7 @@ pub(crate) struct TokenBucket {
 
 /// What became of one try.
 #[pyclass(frozen, module = "tidewire")]
-pub(crate) struct Verdict {
+pub(crate) struct RateVerdict {
     #[pyo3(get)]
     allowed: bool,
     #[pyo3(get)]
@@ -41,7 +41,7 @@ impl TokenBucket {
 
     /// Takes `n` tokens, or none.
     #[pyo3(signature = (n = Whole(1), now = None), text_signature = "($self, n=1, now=None)")]
-    fn take(&self, n: Whole, now: Option<Number>) -> PyResult<Verdict> {
+    fn take(&self, n: Whole, now: Option<Number>) -> PyResult<RateVerdict> {
         Ok(self.taken(n, now)?)
     }
 
@@ -95,7 +95,7 @@ impl TokenBucket {
         })
     }
 
-    fn taken(&self, Whole(n): Whole, now: Option<Number>) -> Result<Verdict, Failure> {
+    fn taken(&self, Whole(n): Whole, now: Option<Number>) -> Result<RateVerdict, Failure> {
         let n = u32::try_from(n)
             .ok()
             .filter(|n| (1..=self.capacity).contains(n));
@@ -104,13 +104,13 @@ impl TokenBucket {
         let now_ms = now_ms(now, self.started)?;
         let mut bucket = self.bucket();
         let outcome = bucket.take_many(&self.limit, n * self.parts, now_ms);
-        Ok(Verdict {
-            allowed: !matches!(outcome, Outcome::Refused { .. }),
-            low: outcome == Outcome::AllowedLow,
+        Ok(RateVerdict {
+            allowed: !matches!(outcome, BucketVerdict::Refused { .. }),
+            low: outcome == BucketVerdict::AllowedLow,
             remaining: bucket.remaining() as f64 / f64::from(self.parts),
             retry_after: match outcome {
-                Outcome::Refused { retry_after_ms } => Some(retry_after_ms as f64 / 1000.0),
-                Outcome::Allowed | Outcome::AllowedLow => None,
+                BucketVerdict::Refused { retry_after_ms } => Some(retry_after_ms as f64 / 1000.0),
+                BucketVerdict::Allowed | BucketVerdict::AllowedLow => None,
             },
         })
     }
@@ -121,15 +121,15 @@ impl TokenBucket {
 }
 
 #[pymethods]
-impl Verdict {
+impl RateVerdict {
     fn __bool__(&self) -> bool {
         self.allowed
     }
 
     fn __repr__(&self) -> String {
         match self.retry_after {
-            Some(retry_after) => format!("Verdict(refused, retry_after={retry_after})"),
-            None => format!("Verdict(allowed, remaining={})", self.remaining),
+            Some(retry_after) => format!("RateVerdict(refused, retry_after={retry_after})"),
+            None => format!("RateVerdict(allowed, remaining={})", self.remaining),
         }
     }
 }
