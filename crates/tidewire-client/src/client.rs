@@ -253,7 +253,7 @@ impl Client {
             timeout_ms: u64::try_from(limit.as_millis()).ok(),
         };
         let answer = self
-            .ask(limit, |reply| Command::Call { call, reply })
+            .request(limit, |reply| Command::Call { call, reply })
             .await?;
         String::from_utf8(answer).map_err(|_| Error::Refused {
             code: "INVALID_MESSAGE".to_owned(),
@@ -331,7 +331,7 @@ impl Client {
         let mut all = Subscribed::default();
         for chunk in topics.chunks(TOPICS_PER_REQUEST_MAX) {
             let part = self
-                .ask(limit, |reply| command(chunk.to_vec(), reply))
+                .request(limit, |reply| command(chunk.to_vec(), reply))
                 .await?;
             all.topics.extend(part.topics);
             all.failed.extend(part.failed);
@@ -352,7 +352,7 @@ impl Client {
             publication,
             reply: Some(reply),
         };
-        self.ask(limit, command).await
+        self.request(limit, command).await
     }
 
     /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`](crate::Event::Error) if it is
@@ -403,7 +403,8 @@ impl Client {
             limit: None,
             reply,
         };
-        self.ask(self.shared.config.request_timeout, command).await
+        self.request(self.shared.config.request_timeout, command)
+            .await
     }
 
     /// Asks for snapshots of topics, or of all that are subscribed; they come as messages.
@@ -445,7 +446,7 @@ impl Client {
     /// # Errors
     /// No answer in time, or the connection is lost.
     pub async fn ping(&self) -> Result<Duration, Error> {
-        self.ask(self.shared.config.request_timeout, |reply| Command::Ping {
+        self.request(self.shared.config.request_timeout, |reply| Command::Ping {
             reply,
         })
         .await
@@ -549,7 +550,7 @@ impl Client {
     }
 
     /// Asks the server something, and waits for the answer for as long as `limit` and the client last.
-    pub(crate) async fn ask<T>(
+    pub(crate) async fn request<T>(
         &self,
         limit: Duration,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,

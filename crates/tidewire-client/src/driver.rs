@@ -117,7 +117,7 @@ impl Driver {
                 Next::Retry { hint_ms } => backoff.next(hint_ms, now_ms, self.random.next_u64()),
             };
             let Attempt::After(backoff_ms) = attempt else {
-                self.tell_end(&ending, None);
+                self.report_end(&ending, None);
                 return if self.shared.life.is_closing() {
                     Error::closed_by_application()
                 } else {
@@ -125,7 +125,7 @@ impl Driver {
                 };
             };
             let wait_ms = self.wait_ms(backoff_ms);
-            self.tell_end(&ending, Some(Duration::from_millis(wait_ms)));
+            self.report_end(&ending, Some(Duration::from_millis(wait_ms)));
             self.shared.life.set_state(ClientState::Waiting);
             self.wait(wait_ms).await;
             if self.shared.life.is_closing() {
@@ -293,7 +293,7 @@ impl Driver {
         }
     }
 
-    fn tell_end(&self, ending: &Ending, retry_in: Option<Duration>) {
+    fn report_end(&self, ending: &Ending, retry_in: Option<Duration>) {
         let mut batch = BatchBuilder::new(self.session.serial());
         batch.push(Session::disconnected(ending, retry_in));
         self.shared.inbox.push(batch);

@@ -227,11 +227,11 @@ impl Burst {
         self.records.is_empty()
     }
 
-    /// The next thing to send. `may_ask` says whether a request may be; without it nothing overtakes one.
-    pub(crate) fn next(&mut self, may_ask: bool) -> Option<Outgoing<'_>> {
+    /// The next thing to send. `may_request` says whether a request may be; without it nothing overtakes one.
+    pub(crate) fn next(&mut self, may_request: bool) -> Option<Outgoing<'_>> {
         if let Record::Command(command) = self.records.front()?
             && command.is_request()
-            && !may_ask
+            && !may_request
         {
             return None;
         }

@@ -297,7 +297,7 @@ impl Session {
         self.pending.purge();
         let mut sequenced = Vec::new();
         self.sequencer.handle_timeout(moment.ms(), &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
         let Some(link) = &mut self.link else {
             return Ok(());
         };

@@ -227,13 +227,13 @@ impl<H: Handler> Shard<H> {
             self.establish(id, is_there);
         } else if readiness.writable && socket.flags.blocked {
             self.io.write_socket(id);
-            self.tell_drained();
+            self.notify_drained();
         }
         if readiness.readable || readiness.ending {
             self.read(id);
         }
         if !self.io.closed.is_empty() {
-            self.tell_closed();
+            self.notify_closed();
         }
     }
 
@@ -284,7 +284,7 @@ impl<H: Handler> Shard<H> {
                 self.io.read_later(id);
             }
             self.hand_over(id, kept, 0);
-            return self.tell_closed();
+            return self.notify_closed();
         }
         socket.flags.readable = false;
         let was_ending = socket.flags.ending;
@@ -322,7 +322,7 @@ impl<H: Handler> Shard<H> {
                 self.io.kill(id, closed);
             }
         }
-        self.tell_closed();
+        self.notify_closed();
     }
 
     fn take_data(&mut self, id: ConnectionId, kept: usize, received: usize) {
@@ -412,7 +412,7 @@ impl<H: Handler> Shard<H> {
             } else {
                 self.call_current(id, |handler, io| handler.handle_timer(io, id));
             }
-            self.tell_closed();
+            self.notify_closed();
         }
         self.due = due;
     }
@@ -433,15 +433,15 @@ impl<H: Handler> Shard<H> {
             dirty.drain(..written);
             dirty.append(&mut self.io.dirty);
             self.io.dirty = dirty;
-            self.tell_drained();
-            self.tell_closed();
+            self.notify_drained();
+            self.notify_closed();
             if self.io.dirty.is_empty() || *room == 0 {
                 return;
             }
         }
     }
 
-    fn tell_drained(&mut self) {
+    fn notify_drained(&mut self) {
         while let Some(id) = self.io.drained.pop() {
             if self.io.live(id).is_some() {
                 self.call_current(id, |handler, io| handler.handle_drained(io, id));
@@ -449,7 +449,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    fn tell_closed(&mut self) {
+    fn notify_closed(&mut self) {
         while let Some((id, closed)) = self.io.closed.pop() {
             self.handler.handle_close(&mut self.io, id, closed);
             let socket = self.io.socket(id);

@@ -42,7 +42,8 @@ impl Client {
         }
         let query = query.into_wire();
         let command = |reply| Command::History { query, reply };
-        self.ask(self.shared.config.request_timeout, command).await
+        self.request(self.shared.config.request_timeout, command)
+            .await
     }
 }
 

@@ -49,7 +49,7 @@ impl Session {
             batch.push_message(encoding, bytes, payload);
             self.sequencer
                 .advance(&topic, position, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
             return Ok(());
         }
         if !self.subscriptions.is_gapless(&topic) {
@@ -58,7 +58,7 @@ impl Session {
                 batch.push_message(encoding, bytes, payload);
                 self.sequencer
                     .advance(&topic, position, moment.ms(), &mut sequenced);
-                self.tell_sequenced(sequenced, batch);
+                self.push_sequenced(sequenced, batch);
             }
             return Ok(());
         }
@@ -87,12 +87,12 @@ impl Session {
         if outcome == SequencerOutcome::Duplicate {
             self.held_bytes -= bytes.len();
         }
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
         if self.held_bytes > self.config.inbox_bytes_max {
             // There is no room to wait any longer for anything.
             let mut sequenced = Vec::new();
             self.sequencer.handle_timeout(u64::MAX, &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         // Asking anew would undo what the application has asked for meanwhile.
         if outcome == SequencerOutcome::Held
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Passes on what the sequencer lets through.
-    pub(super) fn tell_sequenced(
+    pub(super) fn push_sequenced(
         &mut self,
         sequenced: Vec<Sequenced<Option<HeldMessage>>>,
         batch: &mut BatchBuilder,
@@ -146,7 +146,7 @@ impl Session {
             let mut sequenced = Vec::new();
             self.sequencer
                 .handle(topic, position, None, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         if let Some(reply) = reply {
             let _ = reply.send(Ok(Published {
@@ -171,7 +171,7 @@ impl Session {
             let now_ms = moment.ms();
             self.sequencer
                 .skip(&gap.topic, epoch, from, to, now_ms, &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         batch.push(Event::Gap(Box::new(TopicGap {
             topic: gap.topic,

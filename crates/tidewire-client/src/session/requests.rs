@@ -406,7 +406,7 @@ impl Session {
     fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
     }
 }
 
