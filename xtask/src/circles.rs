@@ -95,14 +95,20 @@ fn imported_by(
 }
 
 /// The module of a file below the sources; `None` for the roots of a crate and for files of tests.
-pub(crate) fn module_of(inside: &Path) -> Option<Vec<String>> {
+fn module_of(inside: &Path) -> Option<Vec<String>> {
+    let is_tests = inside.file_stem()?.to_string_lossy().ends_with("tests");
+    module_path(inside).filter(|_| !is_tests)
+}
+
+/// The path of the module in a file below the sources; `None` for the roots of a crate.
+pub(crate) fn module_path(inside: &Path) -> Option<Vec<String>> {
     let mut names: Vec<String> = inside
         .with_extension("")
         .iter()
         .map(|part| part.to_string_lossy().into_owned())
         .collect();
     let last = names.last()?;
-    if last.ends_with("tests") || (names.len() == 1 && (last == "lib" || last == "main")) {
+    if names.len() == 1 && (last == "lib" || last == "main") {
         return None;
     }
     if last == "mod" {

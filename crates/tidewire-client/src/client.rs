@@ -253,7 +253,7 @@ impl Client {
             timeout_ms: u64::try_from(limit.as_millis()).ok(),
         };
         let answer = self
-            .request(limit, |reply| Command::Call { call, reply })
+            .send_command(limit, |reply| Command::Call { call, reply })
             .await?;
         String::from_utf8(answer).map_err(|_| Error::Refused {
             code: "INVALID_MESSAGE".to_owned(),
@@ -331,7 +331,7 @@ impl Client {
         let mut all = Subscribed::default();
         for chunk in topics.chunks(TOPICS_PER_REQUEST_MAX) {
             let part = self
-                .request(limit, |reply| command(chunk.to_vec(), reply))
+                .send_command(limit, |reply| command(chunk.to_vec(), reply))
                 .await?;
             all.topics.extend(part.topics);
             all.failed.extend(part.failed);
@@ -352,7 +352,7 @@ impl Client {
             publication,
             reply: Some(reply),
         };
-        self.request(limit, command).await
+        self.send_command(limit, command).await
     }
 
     /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`](crate::Event::Error) if it is
@@ -403,7 +403,7 @@ impl Client {
             limit: None,
             reply,
         };
-        self.request(self.shared.config.request_timeout, command)
+        self.send_command(self.shared.config.request_timeout, command)
             .await
     }
 
@@ -446,7 +446,7 @@ impl Client {
     /// # Errors
     /// No answer in time, or the connection is lost.
     pub async fn ping(&self) -> Result<Duration, Error> {
-        self.request(self.shared.config.request_timeout, |reply| Command::Ping {
+        self.send_command(self.shared.config.request_timeout, |reply| Command::Ping {
             reply,
         })
         .await
@@ -550,7 +550,7 @@ impl Client {
     }
 
     /// Asks the server something, and waits for the answer for as long as `limit` and the client last.
-    pub(crate) async fn request<T>(
+    pub(crate) async fn send_command<T>(
         &self,
         limit: Duration,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,

@@ -9,7 +9,6 @@ use crate::backoff::{Attempt, Backoff};
 use crate::clock::after;
 use crate::config::Token;
 use crate::driver::connect::Opened;
-use crate::driver::connection;
 use crate::driver::counts::{Counted, connections};
 use crate::driver::dial::Dialer;
 use crate::error::Ending;

@@ -42,7 +42,7 @@ impl Client {
         }
         let query = query.into_wire();
         let command = |reply| Command::History { query, reply };
-        self.request(self.shared.config.request_timeout, command)
+        self.send_command(self.shared.config.request_timeout, command)
             .await
     }
 }

@@ -3,7 +3,7 @@
 use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::WhenReceived;
 use super::worker::Worker;
-use super::{Durable, Numbered, QueueDepth, Store};
+use super::{Durable, QueueDepth, Store};
 use crate::config::Queue;
 use crate::error::Error;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -251,7 +251,7 @@ async fn a_publication_whose_answer_was_cut_off_is_there_once() {
         (0..200).collect::<Vec<_>>()
     );
     wait_until("connected", || {
-        client.state() == tidewire_client::State::Connected
+        client.state() == tidewire_client::ClientState::Connected
     })
     .await;
 }

@@ -1,6 +1,7 @@
 //! A chart with its caption, and the axes that charts share.
 
-use super::svg::{Axis, Series};
+use super::number;
+use super::svg::{Axis, SERIES_MAX, Series};
 
 /// A chart with its caption and, when it has several series, their names in the order of the colours.
 pub(super) struct Figure {

@@ -3,7 +3,7 @@
 use super::chart::{Figure, in_decades, legend, linear, logarithmic, usable};
 use super::load_plots;
 use super::model::{self, Latency, TestResult};
-use super::svg::{self, Axis, SERIES_MAX, Series};
+use super::svg::{self, Axis, Series};
 use super::table::{Section, label, rate_name};
 use crate::report::number;
 

@@ -256,7 +256,7 @@ impl<'a> Headers<'_, 'a> {
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name))
             .filter_map(|header| std::str::from_utf8(header.value).ok())
-            .map(trim)
+            .map(crate::header::trim)
     }
 }
 

@@ -251,7 +251,9 @@ fn loadtest(out: &mut String, of: &Figures<'_>) -> std::fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidewire_load::report::{LoadFigures, Machine, Spread, Target, Traffic, Windows};
+    use tidewire_load::report::{
+        Latency, LoadFigures, Machine, Requests, Spread, Target, TestResult, Traffic, Windows,
+    };
 
     fn sample() -> Report {
         let target = Target {
