@@ -1,4 +1,4 @@
-//! What a client hears.
+//! Events of a client.
 
 pub use crate::message::Message;
 use crate::priority_queue::Priority;
@@ -13,151 +13,152 @@ use std::time::Duration;
 use tidewire_wire::format::Format;
 pub use tidewire_wire::session::{GapReason, PresenceChange};
 
-/// One thing that happened to a client, in the order in which it happened.
+/// An event of a client. A client delivers its events in the order in which they happened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A message of the server's application, or a publication.
     Message(Message),
-    /// A server has let the client in, for the first or another time.
+    /// A session is established, the first one or a later one.
     Connected(Box<Connected>),
-    /// The connection is gone.
+    /// The connection has ended.
     Disconnected(Box<Disconnected>),
-    /// Publications that will not come.
+    /// Publications that the client will not receive.
     Gap(Box<TopicGap>),
-    /// After a lost connection the server cannot say what was missed of a topic: get its state in another way.
+    /// After a lost connection the server could not recover a topic. The application has to load its state in another
+    /// way.
     Unrecovered(Box<Unrecovered>),
-    /// Topics that the server does not give again on a new connection, or has taken away.
+    /// Topics that are no longer subscribed: the server refused them on a new connection, or revoked them.
     SubscriptionLost(Vec<String>),
-    /// Somebody came to a topic, left it, or is told to be something else.
+    /// A user joined a topic, left it, or changed its presence data.
     Presence(Box<Presence>),
-    /// The server asks something.
+    /// A call of the server, which expects an answer.
     Call(Box<Call>),
-    /// The server will soon refuse messages; the client slows down by itself.
+    /// The rate limit of the server is almost reached. The client slows down by itself.
     RateLimitWarning(Box<RateLimitWarning>),
-    /// The server refused something that nobody waits for, or names the reason of a failure.
+    /// The server reports an error that belongs to no waiting request, or explains a failure.
     Error(Box<ServerError>),
-    /// Of these queued messages it is not known whether the server took them, because it has forgotten this client.
+    /// The server has forgotten this client, so that nobody knows whether it accepted these queued messages.
     Uncertain(Box<Uncertain>),
-    /// So many queued messages were too old to be sent.
+    /// The number of queued messages that expired before they could be sent.
     Expired(usize),
-    /// The queue of unacknowledged messages does not work.
+    /// The queue of unacknowledged messages cannot be read or written; the text says why.
     QueueFailed(String),
 }
 
-/// A session.
+/// An established session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     /// The address of the endpoint.
     pub url: String,
     /// The connection's id.
     pub connection_id: String,
-    /// The user that the token named.
+    /// The user in the token.
     pub user: Option<String>,
-    /// What the server calls itself.
+    /// The name and version of the server.
     pub server_version: String,
-    /// Which session of this client it is, from 1.
+    /// The number of the session, counted from 1 for each client.
     pub session: u32,
     /// Whether messages are encrypted inside the WebSocket.
     pub is_encrypted: bool,
 }
 
-/// An end of a connection.
+/// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disconnected {
-    /// The close code, if there was one.
+    /// The close code; `None` if the connection ended without a close frame.
     pub code: Option<u16>,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
-    /// After how long the next connection is tried; `None` if there will be none.
+    /// The time until the next attempt to connect; `None` if there is none.
     pub retry_in: Option<Duration>,
 }
 
-/// Publications of a topic that will not come.
+/// Publications of a topic that the client will not receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicGap {
     /// The topic, or the pattern of the subscription.
     pub topic: String,
-    /// Why; `None` if the client noticed by itself that they are missing.
+    /// The reason; `None` if the client itself noticed the gap.
     pub reason: Option<GapReason>,
-    /// How many.
+    /// The number of missing publications.
     pub count: u64,
-    /// The epoch, the first and the last offset, where they are known. Not all between need be missing.
+    /// The epoch, the first and the last missing offset, if they are known. Some between them may have arrived.
     pub range: Option<(u32, u64, u64)>,
 }
 
-/// A topic whose missed publications cannot be told.
+/// A topic that could not be recovered after a lost connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrecovered {
     /// The topic.
     pub topic: String,
-    /// The last publication that was received.
+    /// The position of the last received publication.
     pub last: Position,
-    /// Where the topic stands now.
+    /// The current position of the topic.
     pub now: Position,
 }
 
 /// A change of a topic's presence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Presence {
-    /// What happened.
+    /// The kind of change.
     pub change: PresenceChange,
     /// The topic.
     pub topic: String,
-    /// Who.
+    /// The user.
     pub user: String,
-    /// What the user tells, as JSON text.
+    /// The presence data of the user, JSON text.
     pub data: Option<String>,
 }
 
-/// A question of the server's, to be answered by its [`Responder`].
+/// A call of the server, to be answered with its [`Responder`].
 #[derive(Debug)]
 pub struct Call {
-    /// What is asked.
+    /// The type.
     pub t: String,
-    /// With what, as JSON text.
+    /// The payload, JSON text.
     pub payload: String,
-    /// How long the server waits.
+    /// The time for which the server waits for the answer.
     pub timeout: Option<Duration>,
-    /// Answers it.
+    /// Sends the answer.
     pub responder: Responder,
 }
 
-/// How near the server's rate limit is.
+/// The state of the rate limit of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitWarning {
-    /// Messages that may be sent at once.
+    /// The number of messages that the limit allows at once.
     pub limit: u64,
-    /// Messages left of them.
+    /// The number of messages that are left.
     pub remaining: u64,
-    /// When there are more.
+    /// The time until more are allowed.
     pub retry_after: Duration,
 }
 
-/// An error that the server told.
+/// An error that the server reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
     /// One of the protocol's error codes.
     pub code: String,
-    /// The same in words.
+    /// The explanation in words.
     pub message: String,
-    /// Whether the session goes on.
+    /// Whether the session continues.
     pub recoverable: bool,
-    /// After how long another try makes sense.
+    /// The time after which a retry may succeed.
     pub retry_after: Option<Duration>,
-    /// How many messages were refused.
+    /// The number of refused messages.
     pub refused: u64,
 }
 
-/// Queued messages of which it is not known whether the server took them.
+/// Queued messages for which the client does not know whether the server accepted them.
 ///
-/// With [`config::Uncertain::Drop`](crate::config::Uncertain::Drop) they are in the queue until the application has taken
-/// this, which is when it drops what an iterator has given it. So one that dies before is told again when it starts
-/// anew. There may be further ones, which are told after that.
+/// With [`config::Uncertain::Drop`](crate::config::Uncertain::Drop) the messages stay in the queue until the application
+/// drops this event, which it received from an iterator. An application that ends before receives the event again
+/// after its next start. Further messages follow in later events.
 pub struct Uncertain {
-    /// Which, in the order in which they were stored.
+    /// The messages, in the order in which they were stored.
     pub messages: Vec<QueuedMessage>,
-    /// Whether they are sent again; otherwise it is for the application to decide.
+    /// Whether the client sends them again; otherwise the application decides.
     pub is_resent: bool,
     is_taken: AtomicBool,
     when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -172,14 +173,14 @@ pub struct QueuedMessage {
     pub t: String,
     /// The payload, JSON text.
     pub payload: String,
-    /// What was to go first.
+    /// The priority.
     pub priority: Priority,
     /// The conflation key of a publication.
     pub key: Option<String>,
 }
 
 impl Uncertain {
-    /// `when_taken` is called when the application has taken it.
+    /// An event that calls `when_taken` when the application drops it.
     pub(crate) fn new(
         messages: Vec<QueuedMessage>,
         when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -192,8 +193,8 @@ impl Uncertain {
         }
     }
 
-    /// Says whether the application gets this now. For bindings, which take events out of a [`Batch`] before the
-    /// application looks at them.
+    /// Sets whether the application receives this event now. For bindings, which take events out of a [`Batch`] before
+    /// the application reads them.
     pub fn set_taken(&self, is_taken: bool) {
         self.is_taken.store(is_taken, Ordering::Relaxed);
     }
@@ -224,7 +225,7 @@ impl fmt::Debug for Uncertain {
 }
 
 impl Event {
-    /// What happened, in one word, as bindings name it.
+    /// The name of the kind of event, as bindings use it.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -248,7 +249,7 @@ impl Event {
         }
     }
 
-    /// The bytes of its texts, which the server chose.
+    /// The size of its texts, which the server determines.
     fn text_bytes(&self) -> usize {
         match self {
             Self::Call(call) => call.t.len() + call.payload.len(),
@@ -268,7 +269,7 @@ impl Event {
     }
 }
 
-/// Events that came together. Iterate over it.
+/// Events that were received together; an iterator over them.
 #[derive(Debug)]
 pub struct Batch {
     data: Bytes,
@@ -276,12 +277,12 @@ pub struct Batch {
     session: u32,
 }
 
-/// A batch that is being put together.
+/// A batch under construction.
 #[derive(Debug, Default)]
 pub(crate) struct BatchBuilder {
     data: Vec<u8>,
     entries: Vec<Entry>,
-    /// What the events hold beside the entries.
+    /// The size of the texts of the events.
     event_bytes: usize,
     session: u32,
 }
@@ -335,7 +336,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a message; `payload` is the part of it that the payload takes, or nothing if that is not known.
+    /// Adds a message. `payload` is the part of `bytes` with the payload, or empty if it is not known.
     pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8], payload: &[u8]) {
         let start = self.data.len();
         self.data.extend_from_slice(bytes);
@@ -352,7 +353,7 @@ impl BatchBuilder {
         self.entries.push(Entry::Event(event));
     }
 
-    /// A session has begun: what is in the batch belongs to it, as there were no messages before.
+    /// Sets the session of the batch. It holds no message of an earlier session.
     pub(crate) fn set_session(&mut self, session: u32) {
         self.session = session;
     }
@@ -361,12 +362,12 @@ impl BatchBuilder {
         self.entries.is_empty()
     }
 
-    /// What it counts for in the inbox.
+    /// The size that counts against the limit of the inbox.
     pub(crate) fn bytes(&self) -> usize {
         self.data.len() + self.event_bytes + self.entries.len() * ENTRY_BYTES
     }
 
-    /// Takes in a later batch of the same session, if both are small; otherwise gives it back.
+    /// Appends a later batch of the same session if both are small; otherwise returns it.
     pub(crate) fn append(&mut self, mut other: Self) -> Option<Self> {
         let total = self.data.len() + other.data.len();
         if self.session != other.session || total > MERGED_BYTES_MAX {
@@ -402,7 +403,7 @@ impl BatchBuilder {
     }
 }
 
-/// Where a part of a message is in it; `None` if it is none.
+/// The range of `part` in `whole`; `None` if it is not a part.
 fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<u32>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
@@ -410,15 +411,15 @@ fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<u32>> {
     is_in.then_some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
 }
 
-/// A message that waits for others, apart from its batch.
+/// A message that waits for earlier ones, with a copy of its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldMessage {
     pub(crate) encoding: Format,
     pub(crate) bytes: Arc<[u8]>,
 }
 
-/// Batches below this are joined while the application is busy, so that trickling messages cost little memory.
+/// Batches below this size are merged while the application is busy, so that single messages cost little memory.
 const MERGED_BYTES_MAX: usize = 16 * 1024;
 
-/// What an entry counts for, besides its bytes.
+/// The size that is counted for each entry besides its bytes.
 const ENTRY_BYTES: usize = 64;

@@ -1,7 +1,8 @@
-//! The Rust client of Tidewire: it comes back by itself, recovers what it missed, and keeps what must arrive.
+//! The Rust client of Tidewire. It reconnects by itself, recovers missed publications, and stores messages until the
+//! server acknowledges them.
 //!
-//! [`Client`] is where to begin. The parts that it is made of are state machines that take the time and randomness as
-//! arguments; they can be used by themselves: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
+//! Start with [`Client`]. Its parts are state machines that receive time and randomness as arguments; each of them can
+//! be used without a client: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
 //! [`endpoints`], [`quality`].
 
 pub mod backoff;

@@ -7,11 +7,11 @@ use std::ops::Range;
 use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
 use tidewire_wire::format::Format;
 
-/// A message as it came. Cheap to clone; it shares its bytes with those that came with it.
+/// A received message. Cheap to clone: messages that were received together share one buffer.
 #[derive(Clone)]
 pub struct Message {
     data: Bytes,
-    /// Where the payload is, if that was found on the way; otherwise empty.
+    /// The range of the payload in `data`; empty if it is not known.
     payload: Range<u32>,
     encoding: Format,
     session: u32,
@@ -34,7 +34,7 @@ impl Message {
         }
     }
 
-    /// A message that came inside another one, JSON text.
+    /// A message from inside another one, JSON text.
     pub(crate) fn of_json(json: Vec<u8>, session: u32) -> Self {
         Self {
             data: json.into(),
@@ -44,22 +44,22 @@ impl Message {
         }
     }
 
-    /// How it is encoded.
+    /// The encoding.
     #[must_use]
     pub fn encoding(&self) -> Format {
         self.encoding
     }
 
-    /// On which session of the client it came, from 1.
+    /// The number of the session on which it was received, counted from 1 for each client.
     #[must_use]
     pub fn session(&self) -> u32 {
         self.session
     }
 
-    /// What the envelope says around the payload. Looks through the message each time.
+    /// The fields of the envelope without the payload. Each call reads the message again.
     ///
     /// # Errors
-    /// A message whose type was found, but that is broken behind it: the peer's fault.
+    /// The message is malformed behind its type: the peer's fault.
     pub fn outline(&self) -> Result<Outline<'_>, EnvelopeError> {
         Outline::find(self.encoding, &self.data)
     }
@@ -67,7 +67,7 @@ impl Message {
     /// The whole envelope as JSON text.
     ///
     /// # Errors
-    /// MessagePack that cannot be JSON: the peer's fault.
+    /// The MessagePack has no JSON form: the peer's fault.
     pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         Ok(self.encoding.json_of(&self.data)?)
     }
@@ -75,7 +75,7 @@ impl Message {
     /// The payload as JSON text; `null` if there is none.
     ///
     /// # Errors
-    /// A message that is broken; as [`Self::json`].
+    /// The message is malformed, or as [`Self::json`].
     pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
         match self.payload_bytes()? {
             None => Ok(Cow::Borrowed(b"null")),
@@ -83,7 +83,7 @@ impl Message {
         }
     }
 
-    /// The bytes of the payload as they stand in the message; `None` if there is none.
+    /// The encoded payload; `None` if there is none.
     fn payload_bytes(&self) -> Result<Option<&[u8]>, EnvelopeError> {
         if self.payload.is_empty() {
             return message_payload(self.encoding, &self.data);
@@ -93,7 +93,7 @@ impl Message {
     }
 }
 
-/// They are equal if they came with the same bytes on the same session.
+/// Equal messages have the same bytes, encoding and session.
 impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
         let this = (&self.data, self.encoding, self.session);

@@ -1,33 +1,32 @@
-//! The life of a client: its state, the wish to close it, and its end, which ends whatever waits for it.
+//! Life cycle of a client: its state, the request to close it, and its end.
 //!
 //! A client lives from [`Life::new`] to [`Life::end`]. Every call that waits for the server, for room or for the disk
-//! waits inside [`Life::run`], so that the end of the client is the end of every call: none can outlive its client,
-//! wherever it is stuck, and whoever else has forgotten it.
+//! waits inside [`Life::run`], so that the end of the client ends every call. No call outlives its client.
 
 use crate::error::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidewire_wire::close::CloseCode;
 use tokio::sync::watch;
 
-/// How a client stands.
+/// The state of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientState {
-    /// A connection is being opened.
+    /// The client opens a connection.
     Connecting,
-    /// A server has let this client in.
+    /// A session is accepted by the server.
     Connected,
-    /// The connection is gone; the next one is tried later.
+    /// The connection has ended, and the client waits before the next attempt.
     Waiting,
-    /// There will be no further connection, for this reason.
+    /// The client has ended for this reason, and does not connect again.
     Closed(Error),
 }
 
 #[derive(Debug)]
 pub(crate) struct Life {
     state: watch::Sender<ClientState>,
-    /// Whether the application has asked for the end.
+    /// Whether the application has requested the end.
     is_closing: watch::Sender<bool>,
-    /// With what it asked.
+    /// The close code and reason of that request.
     close: Mutex<Option<(CloseCode, String)>>,
 }
 
@@ -48,7 +47,7 @@ impl Life {
         *self.state.borrow() == ClientState::Connected
     }
 
-    /// Changes the state. A client that has ended stays so.
+    /// Changes the state. `Closed` is final.
     pub(crate) fn set_state(&self, state: ClientState) {
         self.state.send_if_modified(|current| {
             let changes = !matches!(current, ClientState::Closed(_)) && *current != state;
@@ -59,12 +58,12 @@ impl Life {
         });
     }
 
-    /// Ends the client, and with it every call in [`Self::run`]. The first reason counts.
+    /// Ends the client and every call in [`Self::run`]. Only the first reason is stored.
     pub(crate) fn end(&self, reason: Error) {
         self.set_state(ClientState::Closed(reason));
     }
 
-    /// Why the client has ended; `None` while it lives.
+    /// The reason for the end of the client; `None` before its end.
     pub(crate) fn reason(&self) -> Option<Error> {
         match &*self.state.borrow() {
             ClientState::Closed(reason) => Some(reason.clone()),
@@ -72,7 +71,7 @@ impl Life {
         }
     }
 
-    /// Returns when the client has ended, and why.
+    /// Waits for the end of the client, and returns its reason.
     pub(crate) async fn ended(&self) -> Error {
         let mut state = self.state.subscribe();
         let reason = match state
