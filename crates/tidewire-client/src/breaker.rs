@@ -1,33 +1,33 @@
-//! A circuit breaker: who has failed too often is left alone for a while.
+//! Circuit breaker: no attempts for some time after too many failures.
 
 use std::time::Duration;
 
-/// When a breaker opens and closes.
+/// The limits of a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// Failures in a row that open it; 0 for never. Default 5.
+    /// The number of consecutive failures that open it; 0 to never open it. Default 5.
     pub failures_max: u32,
-    /// How long it stays open before a trial is let through. Default 30 s.
+    /// The time for which it stays open before it allows a trial. Default 30 s.
     pub open_for: Duration,
-    /// Trials that have to succeed, one after another, to close it again. Default 1.
+    /// The number of consecutive successful trials that close it again. Default 1.
     pub trials: u32,
 }
 
-/// Decides whether an attempt may be made. Time, on a clock that never goes back, is an argument.
+/// Decides whether an attempt is allowed. The time on a monotonic clock is an argument.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     config: BreakerConfig,
     state: BreakerPhase,
 }
 
-/// What a breaker lets through.
+/// The state of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Everything.
+    /// It allows every attempt.
     Closed,
-    /// Nothing.
+    /// It allows no attempt.
     Open,
-    /// One trial at a time.
+    /// It allows one trial at a time.
     HalfOpen,
 }
 
@@ -56,11 +56,10 @@ impl Breaker {
         Self { config, state }
     }
 
-    /// Asks to make an attempt, whose end is then to be told by [`Self::handle_success`] or
-    /// [`Self::handle_failure`].
+    /// Requests an attempt. The caller reports its result to [`Self::handle_success`] or [`Self::handle_failure`].
     ///
     /// # Errors
-    /// The milliseconds until it makes sense to ask again; at least 1.
+    /// The milliseconds after which the caller can request again; at least 1.
     pub fn try_acquire(&mut self, now_ms: u64) -> Result<(), u64> {
         match &mut self.state {
             BreakerPhase::Closed { .. } => Ok(()),
@@ -80,7 +79,7 @@ impl Breaker {
         }
     }
 
-    /// Takes note that an attempt succeeded.
+    /// Records that an attempt succeeded.
     pub fn handle_success(&mut self) {
         match &mut self.state {
             BreakerPhase::HalfOpen { successes, trial } => {
@@ -95,7 +94,7 @@ impl Breaker {
         }
     }
 
-    /// Takes note that an attempt failed.
+    /// Records that an attempt failed.
     pub fn handle_failure(&mut self, now_ms: u64) {
         let opens = match &mut self.state {
             BreakerPhase::Closed { failures } => {
@@ -112,7 +111,7 @@ impl Breaker {
         }
     }
 
-    /// The milliseconds until it lets an attempt through; 0 if it does now.
+    /// The milliseconds until it allows an attempt; 0 if it does now.
     #[must_use]
     pub fn wait_ms(&self, now_ms: u64) -> u64 {
         match self.state {
@@ -122,7 +121,7 @@ impl Breaker {
         }
     }
 
-    /// What it lets through.
+    /// The current state.
     #[must_use]
     pub fn state(&self, now_ms: u64) -> BreakerState {
         match self.state {
@@ -133,7 +132,7 @@ impl Breaker {
     }
 }
 
-/// When to ask again while a trial is on its way.
+/// The milliseconds until the next request while a trial is in progress.
 const TRIAL_MS: u64 = 100;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Servers whose TLS is not what it should be. What is cut or corrupted on the way is in `proxies`.
 
-use crate::common::{DEADLINE, config, find, server_config, start, wait_until};
+use crate::common::{DEADLINE, TestServer, config, find, server_config, start, wait_until};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tidewire_client::config::{Config, Tls};
 use tidewire_client::{Client, ClientState, Error, Event};
-use tidewire_engine::{Config as ServerConfig, Server, TlsFiles};
+use tidewire_engine::{Config as ServerConfig, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ impl Certificate {
         self.folder.path().join("cert.pem")
     }
 
-    fn server(&self, listen: SocketAddr) -> Server {
+    fn server(&self, listen: SocketAddr) -> TestServer {
         let tls = TlsFiles {
             certificate: self.path(),
             key: self.folder.path().join("key.pem"),
@@ -102,7 +102,7 @@ async fn a_client_goes_on_until_the_certificate_is_right() {
         _ => None,
     });
     assert!(reason.await.contains("certificate"));
-    server.stop();
+    server.stop().await;
     let _server = good.server(address);
     timeout(DEADLINE, client.connected())
         .await
