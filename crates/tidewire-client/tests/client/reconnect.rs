@@ -225,7 +225,7 @@ async fn another_endpoint_takes_over() {
     let client = Client::connect(config).await.unwrap();
     let mut events = client.events();
     connected(&mut events).await;
-    first.stop();
+    first.stop().await;
     disconnected(&mut events).await;
     let place = find(&mut events, |event| match event {
         Event::Connected(connected) => Some(connected.url),

@@ -5,7 +5,7 @@ pub mod server;
 
 use base64::Engine as _;
 
-/// What `Sec-WebSocket-Accept` must say for the key `key` (RFC 6455, section 4.2.2).
+/// The value of `Sec-WebSocket-Accept` for the key `key` (RFC 6455, section 4.2.2).
 fn accept_value(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     let mut digest = sha1_smol::Sha1::new();
     digest.update(key);
@@ -17,8 +17,8 @@ fn accept_value(key: &[u8]) -> [u8; ACCEPT_BYTES] {
     value
 }
 
-/// RFC 9112, section 2.2, lets a receiver take a bare LF for a line end; two programs in a row that differ in
-/// this can be played against each other.
+/// RFC 9112, section 2.2, allows a receiver to accept a bare LF as a line end. An attacker can exploit two programs
+/// in a row that differ in this.
 fn has_bare_line_feed(head: &[u8]) -> bool {
     let mut before = 0;
     head.iter().any(|byte| {
@@ -27,7 +27,7 @@ fn has_bare_line_feed(head: &[u8]) -> bool {
     })
 }
 
-/// Header lines that either side takes from the other.
+/// The maximum number of header lines.
 pub const HEADERS_MAX: usize = 64;
 
 const ACCEPT_BYTES: usize = 28;

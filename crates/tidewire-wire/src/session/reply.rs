@@ -1,4 +1,4 @@
-//! What a server says of its own accord or in answer to a system message.
+//! Messages of a server: answers to system messages, and messages without a request.
 
 pub(super) mod values;
 
@@ -16,28 +16,28 @@ use serde_json::Value;
 use std::borrow::Cow;
 use values::{ProducerState, PublicationGap, TopicPresence, TopicRecovery};
 
-/// A message of the server's own. `correlation_id` is that of the request it answers, if any.
+/// A system message of the server. `correlation_id` is that of the answered request, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// `server_ready`, the first message. The session remembers `connection_id`.
     Ready {
-        /// The connection's id.
+        /// The id of the connection.
         connection_id: Uuid,
-        /// The user that the token named.
+        /// The user in the token.
         user_id: Option<String>,
     },
-    /// `server_hello`, from what the session has negotiated.
+    /// `server_hello`, with the negotiated features of the session.
     Hello {
         /// `cid`.
         correlation_id: Option<String>,
         /// The answer to a [`SystemEvent::KeyExchange`](super::SystemEvent::KeyExchange).
         encryption: Option<Box<HelloEncryption>>,
-        /// Where the producer stands that the client said it is, if the server keeps it.
+        /// The state of the producer in the `client_hello`, if the server stores it.
         producer: Option<ProducerState>,
     },
-    /// `key_update`: what this side sends after it is encrypted with the next key.
+    /// `key_update`: this side encrypts later messages with its next key.
     KeyUpdate {
-        /// Whether the client shall change its key too.
+        /// Whether the client has to change its key, too.
         request: bool,
     },
     /// `PONG`.
@@ -49,26 +49,26 @@ pub enum Reply {
     Ping,
     /// `error`.
     Error {
-        /// What went wrong.
+        /// The error code.
         code: ErrorCode,
-        /// The same in words.
+        /// The explanation in words.
         message: Cow<'static, str>,
-        /// Seconds after which another try makes sense.
+        /// The number of seconds after which a retry may succeed.
         retry_after_s: Option<u64>,
-        /// How many messages it answers, if not one: those refused since the last error of this kind.
+        /// The number of rejected messages since the last error of this kind, if it is not one.
         refused: Option<u64>,
         /// `cid`.
         correlation_id: Option<String>,
     },
     /// `subscription_update`.
     SubscriptionUpdate {
-        /// What was asked for.
+        /// The requested action.
         action: Action,
-        /// Topics for which it was done.
+        /// The topics for which it succeeded.
         success_topics: Vec<String>,
-        /// Topics for which it was not.
+        /// The topics for which it failed.
         failed_topics: Vec<String>,
-        /// Where each topic of the answer that has history stands, recovery asked for or not.
+        /// The positions of the topics with history, also without a request for recovery.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
         correlation_id: Option<String>,
@@ -96,21 +96,20 @@ pub enum Reply {
     },
     /// `rate_limit_warning`.
     RateLimitWarning {
-        /// Messages of the limit that are used up.
+        /// The number of used messages of the limit.
         current_rate: u64,
-        /// Messages that may come at once.
+        /// The number of messages that the limit allows at once.
         limit: u64,
-        /// Messages left of them.
+        /// The number of messages that are left.
         remaining: u64,
-        /// Seconds until there are more.
+        /// The number of seconds until more are allowed.
         retry_after_s: u64,
     },
     /// `publish_response`.
     PublishResponse {
         /// The topic.
         topic: String,
-        /// Whether a publication with the same idempotency key had been taken before, so that this one
-        /// was not.
+        /// Whether the server rejected it because it had accepted one with the same idempotency key before.
         duplicate: bool,
         /// The epoch and the offset; only with history.
         position: Option<(u32, u64)>,

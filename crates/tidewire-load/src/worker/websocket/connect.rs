@@ -1,4 +1,4 @@
-//! Opening connections: TCP, TLS, the upgrade and, for version 1, `server_ready`.
+//! Connecting: TCP, TLS, the upgrade and, for version 1, `server_ready`.
 
 use rand::Rng;
 use tidewire_net::{Connect, Io, tls};
@@ -17,13 +17,13 @@ use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::{Profile, encryption_key, write_hello, write_key_hello};
 use crate::worker::websocket::session::{Connection, ConnectionState, PendingHandshake, Session};
 
-/// An order to open connections that is being worked on.
+/// The progress of an order to connect.
 #[derive(Debug)]
 pub(super) struct ConnectRun {
-    /// What has not been started.
+    /// The numbers of the connections that were not started.
     order: ConnectOrder,
     in_flight: usize,
-    /// Failures on this side since the last connection that could be started.
+    /// Consecutive connections that this machine could not start.
     failed_here: usize,
     meter: Meter,
     pub(super) result: Opened,
@@ -40,7 +40,7 @@ impl ConnectRun {
 }
 
 impl ConnectRun {
-    /// Starts no more; how many that leaves out.
+    /// Discards the connections that were not started, and returns their number.
     fn give_up(&mut self) -> u64 {
         let left = self.order.numbers.len() as u64;
         self.order.numbers = (0..0).step_by(1);
@@ -49,7 +49,7 @@ impl ConnectRun {
 }
 
 impl Worker {
-    /// Starts as many connections as may be in flight, some each turn.
+    /// Starts connections up to the limit in flight, some of them each turn.
     pub(super) fn connect_more(&mut self, io: &mut Io) {
         for _ in 0..STARTS_PER_TURN {
             let Some(run) = self.core.connect_run.as_mut().filter(|run| run.may_start()) else {
@@ -170,7 +170,7 @@ impl Core {
         }
     }
 
-    /// The answer to the upgrade; how many bytes it took, none while it is not whole.
+    /// Handles the response to the upgrade. Returns the number of used bytes, 0 while it is incomplete.
     pub(super) fn handle_response(
         &mut self,
         io: &mut Io,
@@ -205,7 +205,7 @@ impl Core {
         }
     }
 
-    /// What the answer to the upgrade has to fit. What it says of permessage-deflate is among the headers.
+    /// The offer, which the response to the upgrade has to match. permessage-deflate is among the headers.
     fn offer<'a>(&self, key: &'a [u8; 16]) -> Offer<'a> {
         Offer {
             key,
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    /// `server_ready` has come.
+    /// Handles `server_ready`.
     pub(super) fn handle_ready(&mut self, io: &mut Io, connection: &mut Connection) {
         if self.setup.layer != Layer::Encryption {
             return self.handle_opened(io, connection);
@@ -229,7 +229,7 @@ impl Core {
         connection.out.pump(io, connection.id, None, usize::MAX);
     }
 
-    /// `server_hello`, or an error in its place, has come where a key is to be agreed.
+    /// Handles `server_hello`, or an error in its place, during a key exchange.
     pub(super) fn handle_key(&mut self, io: &mut Io, connection: &mut Connection, message: &[u8]) {
         let pair = connection
             .opening
@@ -247,7 +247,7 @@ impl Core {
         self.handle_opened(io, connection);
     }
 
-    /// The connection can be used.
+    /// Counts a connection that is ready.
     fn handle_opened(&mut self, io: &mut Io, connection: &mut Connection) {
         let now_ns = self.now_ns();
         connection.state = ConnectionState::Open;
@@ -273,7 +273,7 @@ impl Core {
         }
     }
 
-    /// Writes `client_hello` in front of what the connection says next, once.
+    /// Writes `client_hello` once, before the next message of the connection.
     pub(super) fn send_hello(&mut self, connection: &mut Connection) {
         if std::mem::take(&mut connection.hello_is_due) {
             let mask = self.random.random();
@@ -288,8 +288,8 @@ impl Core {
         self.count_not_opened(failure);
     }
 
-    /// A connection could not even be started. Where this machine has no more files or ports, it has none for
-    /// the next one either.
+    /// Counts a connection that could not be started. A machine without free files or ports has none for the next
+    /// connection either.
     fn handle_not_started(&mut self, failure: Failure) {
         self.count_not_opened(failure);
         let Some(run) = &mut self.connect_run else {
@@ -309,14 +309,14 @@ impl Core {
     }
 }
 
-/// Connections started before what has arrived is read.
+/// The number of connections that are started before received data is read.
 const STARTS_PER_TURN: usize = 32;
 
-/// Connections in a row that this machine could not start, after which the others of a plan are not tried.
+/// The number of consecutive connections that cannot be started, after which the rest of a plan is discarded.
 const FAILED_HERE_MAX: usize = 1_000;
 
-/// The longest answer to an upgrade.
+/// The maximum length of a response to an upgrade.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The largest message taken from a server.
+/// The maximum length of a message of a server.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

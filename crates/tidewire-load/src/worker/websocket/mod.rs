@@ -1,4 +1,4 @@
-//! One thread of the lab: an event loop with its share of the connections.
+//! WebSocket worker: a thread with an event loop and its share of the connections.
 
 pub(crate) mod channel;
 mod connect;
@@ -44,7 +44,7 @@ pub(crate) struct Worker {
     core: Core,
 }
 
-/// Everything of a worker but its sessions, so that one of them can be worked on with it.
+/// Everything of a worker except its sessions, so that a session can be changed together with it.
 #[derive(Debug)]
 struct Core {
     setup: Arc<Setup>,
@@ -52,12 +52,12 @@ struct Core {
     outcomes: Sender<(usize, WorkerReport)>,
     live: Arc<LiveCell>,
     random: SmallRng,
-    /// The tokens of pings. Not of the run's seed, and not to be computed from those that a server has seen:
-    /// a pong that answers no ping must not be able to look as if it did.
+    /// The tokens of pings. They do not depend on the run's seed, and a server cannot compute them from earlier
+    /// ones: a pong without a ping must not look like an answer.
     tokens: StdRng,
     /// Pongs that answered no open ping while no phase was running.
     pongs_strange: u64,
-    /// Connections that the socket would take more from, next turn.
+    /// Connections whose socket accepts more data, for the next turn.
     hot: Vec<ConnectionId>,
     connect_run: Option<ConnectRun>,
     phase: Option<Box<PhaseRun>>,
@@ -65,14 +65,14 @@ struct Core {
     sessions: usize,
     connected: u64,
     failed: u64,
-    /// What broke while no phase was running.
+    /// Connections that failed while no phase was running.
     broken: Failures,
     facts: ServerFacts,
     contents: Contents,
     closing: bool,
     write_bytes_max: usize,
     published_ns: u64,
-    /// Room for the frames and the times of a fan-out's publisher, and for paced messages that are due.
+    /// Buffers for the frames and times of a fan-out's publisher, and for paced messages that are due.
     frames: Vec<u8>,
     times_us: Vec<u64>,
     due: Vec<(ConnectionId, u64)>,
@@ -133,13 +133,13 @@ impl Worker {
         self.core.sessions += 1;
     }
 
-    /// The connection, unless it is gone, and everything else.
+    /// The session with this id, and the core; `None` if the connection has ended.
     fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Core)> {
         let session = self.sessions.get_mut(id.index())?.as_mut()?;
         (session.connection.id == id).then_some((session, &mut self.core))
     }
 
-    /// Ends at once what has been asked for, and counts it as not answered.
+    /// Ends the current order at once, and counts its open messages as unanswered.
     fn abandon(&mut self, io: &mut Io) {
         for session in self.sessions.iter_mut().flatten() {
             let connection = &mut session.connection;
@@ -151,7 +151,7 @@ impl Worker {
         self.abandon_phase(io);
     }
 
-    /// Whether what comes next is a loop until the next message is due.
+    /// Records the start of a busy loop until the next message is due.
     fn note_spin(&mut self) {
         let core = &mut self.core;
         if !core.phase.as_ref().is_some_and(|phase| phase.is_paced) || !core.hot.is_empty() {
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// Asks every connection to end, and every one that is being opened.
+    /// Starts to close every connection, and aborts those that are not open yet.
     fn close_all(&mut self, io: &mut Io) {
         self.core.closing = true;
         for session in self.sessions.iter_mut().flatten() {
@@ -196,11 +196,11 @@ impl Core {
     }
 
     fn report(&self, outcome: WorkerReport) {
-        // A fleet that is gone waits for nothing.
+        // A fleet that has ended waits for no report.
         let _ = self.outcomes.send((self.index, outcome));
     }
 
-    /// Writes what the connection may write now.
+    /// Writes the frames that the connection may write now.
     fn pump(&mut self, io: &mut Io, connection: &mut Connection) {
         let pump = match &mut self.phase {
             Some(phase) => {
@@ -236,7 +236,7 @@ impl Core {
         }
     }
 
-    /// Writes the figures that others look at.
+    /// Publishes the live figures.
     fn publish(&mut self, now_ns: u64) {
         let cell = &self.live;
         cell.connected.store(self.connected, Ordering::Relaxed);
@@ -356,7 +356,7 @@ impl Handler for Worker {
                 core.pump(io, &mut session.connection);
             }
         }
-        // Before it is reported that something is done, so that who hears of it sees the figures.
+        // Before the reports, so that their receiver sees the current figures.
         self.core.publish(now_ns);
         self.core.end_connecting();
         self.core.end_phase(now_ns);
@@ -379,7 +379,7 @@ impl Handler for Worker {
 }
 
 impl Core {
-    /// A connection that was open is not any more, and this side did not want it.
+    /// Counts an open connection that the other side ended.
     fn handle_broken(&mut self, connection: &Connection, failure: Failure) {
         self.connected -= 1;
         if self.closing {
@@ -399,8 +399,8 @@ impl Core {
     }
 }
 
-/// The longest write under TLS: what the connection encrypts at a time, so that a write of all of it
-/// means that the socket is not full.
+/// The maximum length of a write under TLS: the connection encrypts that much at a time, so that a complete
+/// write means that the socket is not full.
 const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
 
 const PUBLISH_PERCENTILE_NS: u64 = 250_000_000;

@@ -14,7 +14,7 @@ use crate::worker::websocket::session::{
     Batch, Connection, ConnectionState, PhaseProgress, Pump, Task,
 };
 
-/// A phase that is being worked on.
+/// The progress of a phase.
 #[derive(Debug)]
 pub(super) struct PhaseRun {
     pub(super) activity: Activity,
@@ -22,12 +22,12 @@ pub(super) struct PhaseRun {
     pub(super) expects_replies: bool,
     /// Whether messages leave at given times.
     pub(super) is_paced: bool,
-    /// This worker's part, if it is a fan-out.
+    /// This worker's part of a fan-out.
     pub(super) fan: Option<FanRun>,
     pub(super) members: Vec<ConnectionId>,
-    /// How many of them have begun.
+    /// The number of members that have begun.
     pub(super) begun: usize,
-    /// Those that have not ended their part.
+    /// The number of members that have not ended their part.
     remaining: usize,
     pub(super) start_ns: u64,
     pub(super) deadline_ns: Option<u64>,
@@ -40,7 +40,7 @@ pub(super) struct PhaseRun {
     /// When the last of them was, and when the last was written whole.
     pub(super) released_ns: u64,
     pub(super) offered_ns: u64,
-    /// Until when refusals that are told late are awaited.
+    /// The end of the wait for late reports of rejections.
     tail_end_ns: Option<u64>,
     meter: Meter,
     pub(super) result: Ran,
@@ -51,7 +51,7 @@ impl PhaseRun {
         self.ring.as_deref()
     }
 
-    /// Writes what the connection may write, and counts the messages that have left whole.
+    /// Writes the frames that the connection may write, and counts the completely written messages.
     #[inline]
     pub(super) fn pump(
         &mut self,
@@ -77,14 +77,13 @@ impl PhaseRun {
         pump
     }
 
-    /// Frames that a connection may have on their way unconfirmed. Compressed ones count with what they are to the
-    /// server.
+    /// The maximum number of unconfirmed frames of a connection. Compressed frames count with their decompressed size.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
         let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
         (self.unconfirmed_bytes_max / frame_bytes.max(1)).max(1)
     }
 
-    /// When the phase has something to do though nothing arrives.
+    /// The time of the next action of the phase without received data.
     pub(super) fn next_ns(&self) -> Option<u64> {
         if self.begun < self.members.len() {
             return Some(0);
@@ -111,14 +110,14 @@ impl PhaseRun {
         }
     }
 
-    /// Each member is asked ten times a second, but all of them together no more than the server
-    /// hardly notices.
+    /// Each member sends ten checkpoints per second, but all of them together so few that they hardly load the
+    /// server.
     fn checkpoint_every_ns(&self) -> u64 {
         let per_s = (self.members.len() as u64 * CHECKPOINTS_PER_S).clamp(1, CHECKPOINTS_PER_S_MAX);
         1_000_000_000 / per_s
     }
 
-    /// Counts what has just been confirmed towards the time it was.
+    /// Counts messages that were confirmed now in the current window.
     #[inline]
     pub(super) fn count_confirmed(&mut self, count: u64, now_ns: u64) {
         self.result.span_ns = Some((self.start_ns, now_ns));
@@ -134,14 +133,14 @@ impl PhaseRun {
         windows[window] += count;
     }
 
-    /// Keeps the windows that were over at `end_ns`.
+    /// Stores the windows that were complete at `end_ns`.
     fn end_windows(&mut self, end_ns: u64) {
         let whole = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
         self.result.windows.resize(whole as usize, 0);
     }
 
-    /// Whether nothing more is awaited. A server may tell refusals once a second and not one by one, so
-    /// the last ones come when all else is confirmed.
+    /// Whether the phase is complete. A server may report rejections together once per second, so the last report
+    /// may arrive after all confirmations.
     fn is_done(&mut self, now_ns: u64) -> bool {
         if self.remaining > 0 {
             return false;
@@ -169,7 +168,7 @@ impl PhaseRun {
         self.deadline_ns
     }
 
-    /// What came before was waiting, which is not taken off the time of the phase.
+    /// Starts the time of the phase. The wait before does not count.
     pub(super) fn count_time_from(&mut self, now_ns: u64) {
         let waited_ns = now_ns.saturating_sub(self.start_ns);
         self.deadline_ns = self
@@ -177,7 +176,7 @@ impl PhaseRun {
             .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
     }
 
-    /// Takes what a connection has done, which has no further part in the phase.
+    /// Adds the counts of a connection that has ended its part in the phase.
     pub(super) fn fold(&mut self, connection: &Connection) {
         let progress = &connection.progress;
         if progress.ping.is_some() || (progress.barrier_sent && !progress.marks.is_empty()) {
@@ -249,7 +248,7 @@ impl Worker {
         self.begin_members(io);
     }
 
-    /// Lets some more connections begin, so that the first answers are not read late.
+    /// Starts some more members each turn, so that the first answers are read in time.
     fn begin_members(&mut self, io: &mut Io) {
         for _ in 0..BEGINS_PER_TURN {
             let Some(phase) = &mut self.core.phase else {
@@ -267,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// What a phase does once per turn.
+    /// Does the work of a phase once per turn.
     pub(super) fn phase_turn(&mut self, io: &mut Io, now_ns: u64) {
         self.begin_members(io);
         if matches!(&self.core.phase, Some(phase) if phase.fan.is_some()) {
@@ -306,7 +305,7 @@ impl Worker {
         }
     }
 
-    /// Ends the sending; what is on its way is awaited.
+    /// Ends the sending, and waits for the messages in flight.
     pub(super) fn stop_phase(&mut self, io: &mut Io) {
         let now_ns = self.core.now_ns();
         let Some(phase) = &mut self.core.phase else {
@@ -336,7 +335,7 @@ impl Worker {
         }
     }
 
-    /// Gives up what has not been answered: the run was interrupted and shall end soon.
+    /// Ends the phase without waiting for answers, because the run was interrupted.
     pub(super) fn abandon_phase(&mut self, io: &mut Io) {
         let Some(phase) = &self.core.phase else {
             return;
@@ -352,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Puts a ping between the frames of the connections whose turn it is.
+    /// Sends a ping between the frames of the next connections.
     fn send_checkpoints(&mut self, io: &mut Io, now_ns: u64) {
         loop {
             let Some(phase) = &mut self.core.phase else {
@@ -441,8 +440,8 @@ impl Core {
         }
     }
 
-    /// Lets a connection at full speed write on, as far as enough of what it wrote is confirmed. A ping
-    /// between two strides asks for the next confirmation while the next stride leaves.
+    /// Allows a connection at full speed to write more, within its limit of unconfirmed frames. A ping between two
+    /// strides requests the next confirmation while the next stride is sent.
     pub(super) fn extend_blast(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &self.phase else { return };
         let is_blast = matches!(phase.activity, Activity::Blast { .. });
@@ -498,7 +497,7 @@ impl Core {
         }
     }
 
-    /// All that may be written is written; in the end its confirmation is what is missing.
+    /// Handles a connection that has written everything up to its goal: at the end it waits for confirmation.
     pub(super) fn handle_all_written(&mut self, io: &mut Io, connection: &mut Connection) {
         if connection.progress.task != Task::Settling {
             return self.extend_blast(io, connection);
@@ -515,7 +514,7 @@ impl Core {
         }
     }
 
-    /// The connection's part is done and all of it confirmed.
+    /// Ends the part of a connection whose messages are confirmed.
     pub(super) fn end_member(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &mut self.phase else { return };
         if connection.progress.task == Task::Idle {
@@ -554,13 +553,13 @@ impl Core {
 
 const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
 
-/// How long after its end a phase makes up for messages that were due before it.
+/// The time after its end in which a phase sends messages that were due before.
 const CATCH_UP_NS: u64 = 1_000_000_000;
 
-/// A little more than the second between two errors in which a server may tell its refusals.
+/// The wait for late reports of rejections: a little more than the second between two reports.
 const REFUSALS_TOLD_NS: u64 = 1_200_000_000;
 
-/// Connections that begin a phase before what has arrived is read.
+/// The number of members that begin a phase before received data is read.
 const BEGINS_PER_TURN: usize = 64;
 
 /// Frames between the starts of two connections; a prime, so that all frames are used.

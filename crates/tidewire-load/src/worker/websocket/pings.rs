@@ -1,4 +1,4 @@
-//! Pings: those whose round trip is measured, and those whose pong confirms the frames before them.
+//! Pings: for the round-trip time, and for the confirmation of the frames before them.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::worker::websocket::profile::{Profile, write_ping};
 use crate::worker::websocket::session::{Connection, Mark, PingOut, Task, send_at_once};
 
 impl Core {
-    /// A pong, with its token if it has one. It counts for a ping that is open, and for that only once.
+    /// Handles a pong, with its token if it has one. It counts once, for an open ping with the same token.
     pub(super) fn handle_pong(
         &mut self,
         io: &mut Io,
@@ -77,8 +77,8 @@ impl Core {
                 token
             }
             Profile::V1 => {
-                // The timestamp is all that comes back. A time could be guessed, so it is none: so far ahead
-                // that every server takes it for one to come, and no larger than every JSON reader holds.
+                // The server returns only the timestamp. A real time could be guessed, so it is a random one, far in
+                // the future and within the exact integers of every JSON reader.
                 let token = self.tokens.random_range(FAR_AHEAD_MS);
                 write_ping(&mut frame, token, mask, connection.channel.as_deref_mut());
                 token
@@ -108,7 +108,7 @@ impl Core {
         write_token(&mut connection.out.controls, token, mask);
         let Some(phase) = &mut self.phase else { return };
         let Some(ring) = &phase.ring else { return };
-        // It leaves when the frame at hand is complete.
+        // It is sent after the current frame.
         let frames = ring.frames_before(ring.boundary(connection.out.place));
         connection.progress.marks.push_back(Mark {
             token,

@@ -1,4 +1,4 @@
-//! What a session says besides its messages: plain RFC 6455, or protocol version 1.
+//! Profiles of a session: plain RFC 6455, or protocol version 1.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,7 +34,7 @@ impl Profile {
     }
 }
 
-/// What a message of a version 1 server is, as far as the lab cares.
+/// The kind of a message of a version 1 server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerMessage {
     Ready,
@@ -49,7 +49,7 @@ pub(crate) enum ServerMessage {
     Application,
 }
 
-/// Tells what a version 1 message is.
+/// The kind of a version 1 message.
 #[inline]
 pub(crate) fn classify(opcode: OpCode, message: &[u8]) -> ServerMessage {
     let framing = match opcode {
@@ -79,8 +79,8 @@ fn classify_system(system: SystemType, message: &[u8]) -> ServerMessage {
     }
 }
 
-/// The number behind `"client_timestamp":`, found without a parse because a ping test hears hundreds of
-/// thousands of them a second.
+/// The number behind `"client_timestamp":`, found without a parser, because a ping test receives
+/// hundreds of thousands of them per second.
 fn client_timestamp(message: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"client_timestamp\":";
     let start = find(message, NAME)? + NAME.len();
@@ -92,7 +92,7 @@ fn client_timestamp(message: &[u8]) -> Option<u64> {
     std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
 }
 
-/// Adds what `server_ready` or `server_hello` says to the facts.
+/// Adds the fields of `server_ready` or `server_hello` to the facts.
 pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
     let Some(envelope) = envelope(message) else {
         return;
@@ -113,8 +113,8 @@ pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
         .or(facts.rate_limit_refill_per_s);
 }
 
-/// An `error` of a version 1 server: its code, and how many messages it refuses, which is one unless it
-/// says otherwise. A code that version 1 does not know is [`UNKNOWN_CODE`].
+/// An `error` of a version 1 server: its code, and the number of rejected messages, which is one by
+/// default. A code that version 1 does not know is [`UNKNOWN_CODE`].
 pub(crate) fn read_error(message: &[u8]) -> (&'static str, u32) {
     let Some(Envelope { payload, .. }) = envelope(message) else {
         return (UNKNOWN_CODE, 1);
@@ -169,7 +169,7 @@ pub(crate) fn write_subscription(
     write_text(out, request.as_bytes(), mask, channel);
 }
 
-/// Whether the answer to a `subscription_update` says that this connection has the topic now.
+/// Whether the answer to a `subscription_update` confirms the subscription of the topic.
 pub(crate) fn is_subscribed(message: &[u8], topic: &str) -> bool {
     let topics = envelope(message).map(|envelope| envelope.payload["success_topics"].clone());
     topics.is_some_and(|topics| {
@@ -243,7 +243,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-/// Stands for every error code that version 1 does not know.
+/// The code of every error that version 1 does not define.
 const UNKNOWN_CODE: &str = "an unknown code";
 
 const STAMPED_BYTES_MAX: usize = 96;

@@ -1,4 +1,4 @@
-//! What arrives on a connection.
+//! Receiving: the bytes and messages of a connection.
 
 use rand::Rng;
 use tidewire_net::Io;
@@ -16,7 +16,7 @@ use crate::worker::websocket::profile::{
 use crate::worker::websocket::session::{Connection, ConnectionState, Session};
 
 impl Core {
-    /// Reads everything in `data`; how many bytes were used.
+    /// Reads `data`, and returns the number of used bytes.
     pub(super) fn handle_bytes(
         &mut self,
         io: &mut Io,
@@ -49,8 +49,8 @@ impl Core {
         at
     }
 
-    /// Reads with the least work, until something comes that is neither an expected reply nor a control
-    /// frame. What is cut off stays unread and comes again whole.
+    /// The fast path: reads expected replies and control frames until there is another frame. An incomplete frame
+    /// stays unread and is passed again with its rest.
     fn read_plainly(&mut self, io: &mut Io, session: &mut Session, data: &mut [u8]) -> usize {
         let Session { reader, connection } = session;
         let mut at = 0;
@@ -117,7 +117,7 @@ impl Core {
         self.end_by_fault(io, connection, error.close_code());
     }
 
-    /// Ends a connection whose peer has broken the rules.
+    /// Ends a connection whose peer violated the protocol.
     fn end_by_fault(&mut self, io: &mut Io, connection: &mut Connection, code: CloseCode) {
         connection.failure = Some(Failure::Protocol);
         let mut frames = ControlFrames::new(&mut self.random, &mut connection.out.controls);
@@ -230,7 +230,7 @@ impl Core {
         }
     }
 
-    /// The peer ends the connection, or agrees to our wish to.
+    /// Handles a close frame: the peer ends the connection, or answers our close frame.
     fn handle_close_frame(
         &mut self,
         io: &mut Io,
@@ -256,7 +256,7 @@ fn token_of(payload: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(payload))
 }
 
-/// Whether a control frame is at the front.
+/// Whether the first frame is a control frame.
 fn is_control(bytes: &[u8]) -> bool {
     bytes
         .first()

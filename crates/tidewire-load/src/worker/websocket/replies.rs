@@ -1,7 +1,7 @@
-//! Replies: what a server sends back for a message, or says instead.
+//! Replies: messages and errors with which a server answers messages.
 //!
-//! Every reply is compared with what was sent. As long as they come as they should, that is one comparison
-//! of memory for all that arrived together; the first that differs is looked at by itself.
+//! Every reply is compared with the sent message. Expected replies that arrive together need a single comparison
+//! of memory; the first different reply is handled separately.
 
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
@@ -16,7 +16,7 @@ use crate::worker::websocket::ring::FrameRing;
 use crate::worker::websocket::session::{Connection, PhaseProgress, Task};
 
 impl Core {
-    /// A message that is not the protocol's: the reply to one of ours, or something else.
+    /// Handles a message of the application: the reply to one of ours, or another message.
     #[inline]
     pub(super) fn handle_application(
         &mut self,
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    /// Takes whole replies, or the publications of a fan-out, from the front of `data`, as long as they are
-    /// just what is expected. How many bytes that was, and whether the next frame is cut off.
+    /// Matches expected replies, or publications of a fan-out, at the front of `data`. Returns their bytes, and
+    /// whether the next frame is incomplete.
     #[inline]
     pub(super) fn match_plain_replies(
         &mut self,
@@ -71,7 +71,7 @@ impl Core {
         (bytes, is_cut(&data[bytes..], Extensions::None))
     }
 
-    /// The same for compressed and encrypted replies, which are looked into one by one.
+    /// The same for compressed and encrypted replies, which are decoded one at a time.
     fn match_coded_replies(
         &mut self,
         connection: &mut Connection,
@@ -111,7 +111,7 @@ impl Core {
         (at, is_cut(&data[at..], extensions))
     }
 
-    /// A reply that is not that to the next message: one comes too late, twice, too early, or is no reply.
+    /// Handles an unexpected reply: one that is late, doubled or early, or no reply at all.
     #[cold]
     fn handle_odd_reply(
         &mut self,
@@ -168,7 +168,7 @@ impl Core {
         }
     }
 
-    /// An `error` answers so many messages, without delivering them.
+    /// Counts an `error` that rejects this number of messages.
     pub(super) fn handle_refusal(
         &mut self,
         connection: &mut Connection,
@@ -188,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Everything that arrived together has been looked at.
+    /// Ends the handling of the data that arrived together.
     #[inline]
     pub(super) fn handle_read_end(&mut self, io: &mut Io, connection: &mut Connection) {
         if matches!(&self.phase, Some(phase) if phase.fan.is_some()) {
@@ -215,14 +215,14 @@ impl Core {
         phase.pass(progress, u64::from(replies), Some(now_ns));
         phase.confirm(progress, replies, now_ns);
         // Which messages were refused is not known before the reply to a later one comes, but so many places
-        // are free. The lab does not let itself be told of more than are on their way.
+        // are free. A server cannot reject more messages than are in flight.
         let refusals = u64::from(refusals).min(progress.waiting) as u32;
         phase.result.confirmed += u64::from(refusals);
         self.release_next(connection, now_ns, replies.saturating_add(refusals));
         self.pump(io, connection);
     }
 
-    /// In a closed loop, lets as many messages go as have been answered.
+    /// In a closed loop, releases one message for each answered one.
     fn release_next(&mut self, connection: &mut Connection, now_ns: u64, count: u32) {
         let is_window = matches!(
             &self.phase,
@@ -245,8 +245,8 @@ impl PhaseRun {
         }
     }
 
-    /// Takes `count` messages from those that wait for an answer, oldest first, and records what each
-    /// waited until `answered_ns`, if it was answered.
+    /// Removes the `count` oldest messages that wait for an answer, and records the latency of each until
+    /// `answered_ns`, if it was answered.
     fn pass(&mut self, progress: &mut PhaseProgress, count: u64, answered_ns: Option<u64>) {
         let mut left = count.min(progress.waiting);
         progress.waiting -= left;
@@ -275,17 +275,17 @@ impl PhaseRun {
     }
 }
 
-/// Where a known message stands among those that were sent.
+/// The place of a known message among the sent ones.
 enum Place {
-    /// Behind the next one that is to be answered, or it is that.
+    /// It is the next unanswered message, or a later one.
     Ahead(u64),
-    /// Among those that were passed over.
+    /// It was skipped.
     Skipped(u64),
-    /// Among those that have been answered.
+    /// It was answered before.
     Behind,
-    /// Among those that are yet to be sent.
+    /// It was not sent yet.
     Unsent,
-    /// It is no message of this ring.
+    /// It is not a message of this ring.
     Nowhere,
 }
 
@@ -319,8 +319,8 @@ fn written(ring: &FrameRing, connection: &Connection) -> u64 {
         .saturating_sub(connection.progress.first_frame)
 }
 
-/// Whether a frame is at the front whose end is missing. What is long is left to the reader, which keeps it:
-/// what is left unused here has to fit in a part of the read buffer.
+/// Whether the first frame is incomplete. The reader stores long frames, because unused data here has to fit into a
+/// part of the read buffer.
 fn is_cut(data: &[u8], extensions: Extensions) -> bool {
     match parse_extended_header(data, Role::Client, extensions) {
         Ok(None) => !data.is_empty(),

@@ -1,69 +1,69 @@
 //! Values that several replies carry: producers, presence, gaps and recovery.
 
-/// A producer and how far its messages have been taken.
+/// A producer, and the number of its last accepted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerState {
-    /// The id that the client gave itself.
+    /// The id that the client chose.
     pub id: String,
-    /// Drawn when the server first heard of the producer: another one than last time means that the
-    /// producer was forgotten, and its numbers begin with 1 again.
+    /// A random number of the time when the server first saw the producer. Another number than last time means
+    /// that the server has forgotten the producer, whose numbers start with 1 again.
     pub epoch: u32,
-    /// The last number taken; 0 for none.
+    /// The last accepted number; 0 for none.
     pub last: u64,
 }
 
-/// Who is on a topic.
+/// The presence of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPresence {
     /// The topic.
     pub topic: String,
-    /// How many users.
+    /// The number of users.
     pub users: u64,
-    /// On how many connections.
+    /// The number of their connections.
     pub connections: u64,
-    /// Whether there are more members than are named.
+    /// Whether members are missing in the list.
     pub truncated: bool,
-    /// The members; `None` if only the counts were asked for.
+    /// The members; `None` if only the counts were requested.
     pub members: Option<Vec<PresenceMember>>,
 }
 
 /// A user on a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PresenceMember {
-    /// Who.
+    /// The user.
     pub user: String,
-    /// On how many connections.
+    /// The number of connections.
     pub connections: u64,
-    /// The subscriber's `presence`, as JSON that is not checked.
+    /// The presence data of the subscriber, as unchecked JSON.
     pub data: Option<String>,
 }
 
-/// Publications of a topic that a subscriber does not get.
+/// Publications of a topic that a subscriber does not receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicationGap {
     /// The topic.
     pub topic: String,
-    /// Why.
+    /// The reason.
     pub reason: GapReason,
-    /// How many.
+    /// The number of missing publications.
     pub count: u64,
-    /// Which; only with history.
+    /// Their offsets; only with history.
     pub range: Option<GapRange>,
 }
 
-/// Why publications are missing.
+/// The reason for missing publications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GapReason {
     /// `dropped`: the subscriber did not read them in time.
     Dropped,
-    /// `conflated`: a newer one of the same key took their place.
+    /// `conflated`: a newer publication with the same key replaced them.
     Conflated,
-    /// `expired`: their time to live ended before they could be sent.
+    /// `expired`: their time to live was over before they could be sent.
     Expired,
 }
 
-/// The publications of a gap: all of them lie between two offsets of one epoch, though not all
-/// between them need be missing.
+/// The range of a gap: all missing publications have offsets between these two of one epoch. Others in the
+/// range may have arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GapRange {
     /// The epoch of the topic's history.
@@ -92,7 +92,7 @@ impl GapReason {
     }
 }
 
-/// Where a subscription stands after recovery.
+/// The state of a subscription after recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRecovery {
     /// The topic.
@@ -103,6 +103,6 @@ pub struct TopicRecovery {
     pub offset: u64,
     /// Whether nothing was missed.
     pub recovered: bool,
-    /// Messages sent again.
+    /// The number of messages that are sent again.
     pub count: u64,
 }
