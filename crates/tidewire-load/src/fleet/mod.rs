@@ -10,7 +10,7 @@ mod unconfirmed;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tidewire_net::ShardConfig;
@@ -19,7 +19,7 @@ use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
 use crate::worker::order::{Activity, Command, ConnectOrder, PhaseOrder, Setup, WorkerReport};
 use crate::worker::websocket::Worker;
-use crew::Crew;
+use crew::{Crew, Endings, Wish};
 use pulse::Pulse;
 use stop::StopRule;
 
@@ -86,7 +86,11 @@ impl Fleet {
         let (sender, outcomes) = channel();
         let mut fleet = Self {
             setup,
-            workers: Crew::new(|| Command::Quit),
+            workers: Crew::new(Endings {
+                stop: || Command::Stop,
+                abandon: || Command::Abandon,
+                quit: || Command::Quit,
+            }),
             outcomes,
             cells: Vec::new(),
             next_number: 0,
@@ -237,8 +241,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for one outcome of each worker; returns whether it was interrupted. This thread sleeps
-    /// between the ticks, because it may share a core with a worker.
+    /// Waits for one report of each worker; returns whether the phase was interrupted.
     fn wait(
         &self,
         watch: &mut Watch<'_>,
@@ -246,47 +249,25 @@ impl Fleet {
         mut take: impl FnMut(WorkerReport),
     ) -> Result<bool, FleetError> {
         let mut samples = Samples::new();
-        let mut missing = self.workers.len();
-        let mut stopped = false;
-        let mut interrupted_at: Option<Instant> = None;
-        let mut is_abandoned = false;
-        let mut next_tick = Instant::now() + TICK;
-        while missing > 0 {
-            let wait = next_tick.saturating_duration_since(Instant::now());
-            match self.outcomes.recv_timeout(wait) {
-                Ok((_, WorkerReport::Died(error))) => return Err(FleetError::Loop(error)),
-                Ok((_, outcome)) => {
-                    take(outcome);
-                    missing -= 1;
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
-                Err(RecvTimeoutError::Timeout) => {
-                    next_tick += TICK;
-                    let live = samples.add(live::sum(&self.cells));
-                    (watch.tick)(&live);
-                    let is_met = stop.is_met(live.elapsed, &samples.rates);
-                    let is_interrupted = watch.stop.load(Ordering::Relaxed);
-                    if !stopped && (is_met || is_interrupted) {
-                        stopped = true;
-                        self.send_all(|| Command::Stop);
-                    }
-                    if is_interrupted {
-                        let at = *interrupted_at.get_or_insert_with(Instant::now);
-                        if !is_abandoned && at.elapsed() >= GRACE {
-                            is_abandoned = true;
-                            self.send_all(|| Command::Abandon);
-                        }
-                    }
-                    self.workers.check_alive()?;
-                }
+        let look = || {
+            let live = samples.add(live::sum(&self.cells));
+            (watch.tick)(&live);
+            if watch.stop.load(Ordering::Relaxed) {
+                Wish::Interrupt
+            } else if stop.is_met(live.elapsed, &samples.rates) {
+                Wish::Stop
+            } else {
+                Wish::GoOn
             }
-        }
-        Ok(interrupted_at.is_some())
-    }
-
-    fn send_all(&self, command: impl Fn() -> Command) {
-        // The missing answer reveals a worker that has ended.
-        let _ = self.workers.order(|_| command());
+        };
+        self.workers
+            .wait(&self.outcomes, TICK, look, |report| match report {
+                WorkerReport::Died(error) => Err(FleetError::Loop(error)),
+                report => {
+                    take(report);
+                    Ok(())
+                }
+            })
     }
 }
 
@@ -332,10 +313,6 @@ fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
         0.0
     }
 }
-
-/// After an interruption, messages in flight have this time; closing the connections has the same
-/// time again.
-const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_S: usize = 10;
