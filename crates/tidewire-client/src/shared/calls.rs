@@ -1,6 +1,6 @@
 //! Calls that wait for an answer: how many there may be, and what becomes of those that are given up.
 
-use crate::Error;
+use crate::error::Error;
 use crate::outbox::Outbox;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

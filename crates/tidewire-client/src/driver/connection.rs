@@ -1,12 +1,12 @@
 //! One connection at work: bytes in and out of the socket, with the session between.
 
 use crate::clock::after;
-use crate::connect::{Opened, Stream};
-use crate::dial::Dialer;
+use crate::driver::connect::{Opened, Stream};
+use crate::driver::dial::Dialer;
 use crate::error::Ending;
 use crate::event::BatchBuilder;
 use crate::outbox::Burst;
-use crate::queue::handle::StoreEvent;
+use crate::queue::job::StoreEvent;
 use crate::session::Session;
 use crate::shared::Shared;
 use std::io;
@@ -147,7 +147,7 @@ impl Connection<'_> {
                     // Nothing was read meanwhile, so that silence does not count.
                     self.session.handle_heard(self.shared.moment());
                 }
-                () = self.shared.outbox.filled(), if wants_more => self.let_more_come().await,
+                () = self.shared.outbox.filled(), if wants_more => self.yield_to_senders().await,
                 () = self.shared.life.closing(), if self.closing == Closing::No => self.start_close(),
                 token = dialer.token(), if wants_token => {
                     let moment = self.shared.moment();
@@ -199,7 +199,7 @@ impl Connection<'_> {
 
     /// An application that sends one message after another, and shares a core or a thread with this task, would have
     /// it woken for each of them: the application goes first then, and what it sends meanwhile leaves together.
-    async fn let_more_come(&self) {
+    async fn yield_to_senders(&self) {
         if self.written_at.elapsed() < STREAMING {
             std::thread::yield_now();
             tokio::task::yield_now().await;

@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Called when there is something after there was nothing.
-pub(crate) type Bell = Arc<dyn Fn() + Send + Sync>;
+pub(crate) type Waker = Arc<dyn Fn() + Send + Sync>;
 
 pub(crate) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     bytes_max: usize,
     /// Somebody waits for events, in a task or in a thread.
     filled: Notify,
@@ -21,11 +21,11 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     batches: VecDeque<BatchBuilder>,
     bytes: usize,
     is_closed: bool,
-    bell: Option<Bell>,
+    waker: Option<Waker>,
 }
 
 impl Inbox {
@@ -106,7 +106,7 @@ impl Inbox {
     /// [`Self::try_take`] that blocks this thread for up to so long.
     pub(crate) fn wait(&self, timeout: Duration) -> Result<Option<Batch>, ()> {
         let state = self.lock();
-        let is_idle = |state: &mut State| state.batches.is_empty() && !state.is_closed;
+        let is_idle = |state: &mut InboxState| state.batches.is_empty() && !state.is_closed;
         let (state, _) = self
             .filled_thread
             .wait_timeout_while(state, timeout, is_idle)
@@ -114,51 +114,51 @@ impl Inbox {
         self.take(state)
     }
 
-    /// Rings `bell` from now on whenever there is something after there was nothing, and at the end; also now, if
-    /// something is there.
-    pub(crate) fn set_bell(&self, bell: Option<Bell>) {
+    /// Calls `waker` whenever events arrive in an empty inbox, and at the end of the client; also at once, if
+    /// events are waiting.
+    pub(crate) fn set_waker(&self, waker: Option<Waker>) {
         let mut state = self.lock();
-        let rings = !state.batches.is_empty() || state.is_closed;
-        state.bell.clone_from(&bell);
+        let wakes = !state.batches.is_empty() || state.is_closed;
+        state.waker.clone_from(&waker);
         drop(state);
-        if let Some(bell) = bell.filter(|_| rings) {
-            bell();
+        if let Some(waker) = waker.filter(|_| wakes) {
+            waker();
         }
     }
 
-    fn take(&self, mut state: std::sync::MutexGuard<'_, State>) -> Result<Option<Batch>, ()> {
+    fn take(&self, mut state: std::sync::MutexGuard<'_, InboxState>) -> Result<Option<Batch>, ()> {
         let Some(batch) = state.batches.pop_front() else {
             return if state.is_closed { Err(()) } else { Ok(None) };
         };
         let was_full = state.bytes >= self.bytes_max;
         state.bytes -= batch.bytes().min(state.bytes);
         let has_room = state.bytes < self.bytes_max;
-        let rings = !state.batches.is_empty();
-        let bell = state.bell.clone().filter(|_| rings);
+        let wakes = !state.batches.is_empty();
+        let waker = state.waker.clone().filter(|_| wakes);
         drop(state);
         if was_full && has_room {
             self.room.notify_waiters();
         }
-        if let Some(bell) = bell {
-            bell();
+        if let Some(waker) = waker {
+            waker();
         }
-        if rings {
+        if wakes {
             self.filled.notify_one();
         }
         Ok(Some(batch.finish()))
     }
 
-    fn wake(&self, state: std::sync::MutexGuard<'_, State>) {
-        let bell = state.bell.clone();
+    fn wake(&self, state: std::sync::MutexGuard<'_, InboxState>) {
+        let waker = state.waker.clone();
         drop(state);
         self.filled.notify_waiters();
         self.filled_thread.notify_all();
-        if let Some(bell) = bell {
-            bell();
+        if let Some(waker) = waker {
+            waker();
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, InboxState> {
         // A panic while it was held cannot have left it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,57 +1,56 @@
-//! The life of a client: its state, the wish to close it, and its end, which ends whatever waits for it.
+//! Life cycle of a client: its state, the request to close it, and its end.
 //!
 //! A client lives from [`Life::new`] to [`Life::end`]. Every call that waits for the server, for room or for the disk
-//! waits inside [`Life::run`], so that the end of the client is the end of every call: none can outlive its client,
-//! wherever it is stuck, and whoever else has forgotten it.
+//! waits inside [`Life::run`], so that the end of the client ends every call. No call outlives its client.
 
-use crate::Error;
+use crate::error::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tidewire_wire::close::CloseCode;
 use tokio::sync::watch;
 
-/// How a client stands.
+/// The state of a client.
 #[derive(Debug, Clone, PartialEq)]
-pub enum State {
-    /// A connection is being opened.
+pub enum ClientState {
+    /// The client opens a connection.
     Connecting,
-    /// A server has let this client in.
+    /// A session is accepted by the server.
     Connected,
-    /// The connection is gone; the next one is tried later.
+    /// The connection has ended, and the client waits before the next attempt.
     Waiting,
-    /// There will be no further connection, for this reason.
+    /// The client has ended for this reason, and does not connect again.
     Closed(Error),
 }
 
 #[derive(Debug)]
 pub(crate) struct Life {
-    state: watch::Sender<State>,
-    /// Whether the application has asked for the end.
+    state: watch::Sender<ClientState>,
+    /// Whether the application has requested the end.
     is_closing: watch::Sender<bool>,
-    /// With what it asked.
+    /// The close code and reason of that request.
     close: Mutex<Option<(CloseCode, String)>>,
 }
 
 impl Life {
     pub(crate) fn new() -> Self {
         Self {
-            state: watch::Sender::new(State::Connecting),
+            state: watch::Sender::new(ClientState::Connecting),
             is_closing: watch::Sender::new(false),
             close: Mutex::default(),
         }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> ClientState {
         self.state.borrow().clone()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        *self.state.borrow() == State::Connected
+        *self.state.borrow() == ClientState::Connected
     }
 
-    /// Changes the state. A client that has ended stays so.
-    pub(crate) fn set_state(&self, state: State) {
+    /// Changes the state. `Closed` is final.
+    pub(crate) fn set_state(&self, state: ClientState) {
         self.state.send_if_modified(|current| {
-            let changes = !matches!(current, State::Closed(_)) && *current != state;
+            let changes = !matches!(current, ClientState::Closed(_)) && *current != state;
             if changes {
                 *current = state;
             }
@@ -59,29 +58,29 @@ impl Life {
         });
     }
 
-    /// Ends the client, and with it every call in [`Self::run`]. The first reason counts.
+    /// Ends the client and every call in [`Self::run`]. Only the first reason is stored.
     pub(crate) fn end(&self, reason: Error) {
-        self.set_state(State::Closed(reason));
+        self.set_state(ClientState::Closed(reason));
     }
 
-    /// Why the client has ended; `None` while it lives.
+    /// The reason for the end of the client; `None` before its end.
     pub(crate) fn reason(&self) -> Option<Error> {
         match &*self.state.borrow() {
-            State::Closed(reason) => Some(reason.clone()),
-            State::Connecting | State::Connected | State::Waiting => None,
+            ClientState::Closed(reason) => Some(reason.clone()),
+            ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
         }
     }
 
-    /// Returns when the client has ended, and why.
+    /// Waits for the end of the client, and returns its reason.
     pub(crate) async fn ended(&self) -> Error {
         let mut state = self.state.subscribe();
         let reason = match state
-            .wait_for(|state| matches!(state, State::Closed(_)))
+            .wait_for(|state| matches!(state, ClientState::Closed(_)))
             .await
         {
             Ok(state) => match &*state {
-                State::Closed(reason) => Some(reason.clone()),
-                State::Connecting | State::Connected | State::Waiting => None,
+                ClientState::Closed(reason) => Some(reason.clone()),
+                ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
             },
             // The sender is a field of this, and lives as long.
             Err(_) => None,
@@ -92,9 +91,10 @@ impl Life {
     /// Returns when a server has let the client in.
     pub(crate) async fn connected(&self) -> Result<(), Error> {
         let mut state = self.state.subscribe();
-        let is_settled = |state: &State| matches!(state, State::Connected | State::Closed(_));
+        let is_settled =
+            |state: &ClientState| matches!(state, ClientState::Connected | ClientState::Closed(_));
         match state.wait_for(is_settled).await.as_deref() {
-            Ok(State::Closed(reason)) => Err(reason.clone()),
+            Ok(ClientState::Closed(reason)) => Err(reason.clone()),
             Ok(_) => Ok(()),
             // The sender is a field of this, and lives as long.
             Err(_) => Err(Error::closed_by_application()),
@@ -178,8 +178,8 @@ mod tests {
     async fn nothing_comes_after_the_end() {
         let life = Life::new();
         life.end(Error::Full);
-        life.set_state(State::Connected);
-        assert_eq!(life.state(), State::Closed(Error::Full));
+        life.set_state(ClientState::Connected);
+        assert_eq!(life.state(), ClientState::Closed(Error::Full));
         assert_eq!(life.connected().await, Err(Error::Full));
     }
 }

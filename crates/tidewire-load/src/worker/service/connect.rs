@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidewire_net::{Connect, Io, tls};
 
 use super::Core;
-use super::order::ServiceOutcome;
+use super::order::ServiceReport;
 use super::user::{User, UserState};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::Tally;
@@ -30,7 +30,7 @@ impl Core {
         if std::mem::take(&mut self.is_connecting_all) {
             let now_ns = self.now_ns();
             let tally = self.restart_tally(now_ns);
-            self.report(ServiceOutcome::Connected(tally));
+            self.report(ServiceReport::Connected(tally));
         }
     }
 

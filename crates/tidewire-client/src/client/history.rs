@@ -1,16 +1,16 @@
-//! Reading a topic's history, for those who were not there.
+//! Reading the history of a topic.
 
-use crate::Error;
 use crate::client::Client;
 use crate::command::Command;
+use crate::error::Error;
 use crate::event::Message;
 use crate::request::{HistoryPage, HistoryQuery};
 use crate::sequencer::Position;
 use tidewire_wire::session::{self as wire, HISTORY_LIMIT_MAX};
 
 impl Client {
-    /// Reads what the server keeps of a topic. No subscription is needed, and none is changed: a publication may be in
-    /// the answer and come live as well. If the connection is lost meanwhile, the question is asked again.
+    /// Reads the history of a topic. It needs no subscription and changes none: a publication may be in the answer and
+    /// also arrive live. After a lost connection the client sends the request again.
     ///
     /// ```no_run
     /// # async fn example(client: tidewire_client::Client) -> Result<(), tidewire_client::Error> {
@@ -30,9 +30,9 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// The server refuses it: this user may not have the topic (`TOPIC_FORBIDDEN`), or the topic keeps no history
-    /// (`NOT_FOUND`). No answer in time, for example from a server that does not know the question. Or the client is
-    /// closed.
+    /// The server rejects the request: the user may not subscribe to the topic (`TOPIC_FORBIDDEN`), or the topic has no
+    /// history (`NOT_FOUND`). Or no answer arrived in time, for example from a server that does not know this request;
+    /// or the client is closed.
     pub async fn history(&self, query: HistoryQuery) -> Result<HistoryPage, Error> {
         if query.topic.is_empty() {
             return Err(Error::invalid("a topic that is not empty"));
@@ -42,12 +42,13 @@ impl Client {
         }
         let query = query.into_wire();
         let command = |reply| Command::History { query, reply };
-        self.ask(self.shared.config.request_timeout, command).await
+        self.send_command(self.shared.config.request_timeout, command)
+            .await
     }
 }
 
 impl HistoryPage {
-    /// The position of the last publication of this page, to ask for what follows it; `None` if the page is empty.
+    /// The position of the last publication of this page, for a query of the next page; `None` if the page is empty.
     #[must_use]
     pub fn last(&self) -> Option<Position> {
         let outline = self.publications.last()?.outline().ok()?;

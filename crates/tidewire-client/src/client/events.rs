@@ -1,9 +1,9 @@
-//! Events one after another.
+//! Iteration over events, one at a time.
 
 use crate::client::Client;
 use crate::event::{Batch, Event};
 
-/// The events of a client, one after another.
+/// The events of a client, one at a time.
 #[derive(Debug)]
 pub struct Events {
     client: Client,
@@ -18,7 +18,7 @@ impl Events {
         }
     }
 
-    /// The next event; `None` when the client is closed and all have been taken.
+    /// Waits for the next event; `None` when the client is closed and no event is left.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.batch.as_mut().and_then(Iterator::next) {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use tidewire_net::{ConnectionId, Io};
 
 use super::fan_out::session::{FanRun, TAIL_NS};
-use super::{Lab, Worker};
+use super::{Core, Worker};
 use crate::accounting::outcome::{Ran, WINDOW};
 use crate::worker::meter::Meter;
-use crate::worker::order::{Activity, Outcome, PhaseOrder};
+use crate::worker::order::{Activity, PhaseOrder, WorkerReport};
 use crate::worker::websocket::ring::FrameRing;
-use crate::worker::websocket::session::{Batch, Pump, State, Talk, Task, Work};
+use crate::worker::websocket::session::{
+    Batch, Connection, ConnectionState, PhaseProgress, Pump, Task,
+};
 
-/// A phase that is being worked on.
+/// The progress of a phase.
 #[derive(Debug)]
 pub(super) struct PhaseRun {
     pub(super) activity: Activity,
@@ -20,12 +22,12 @@ pub(super) struct PhaseRun {
     pub(super) expects_replies: bool,
     /// Whether messages leave at given times.
     pub(super) is_paced: bool,
-    /// This worker's part, if it is a fan-out.
+    /// This worker's part of a fan-out.
     pub(super) fan: Option<FanRun>,
     pub(super) members: Vec<ConnectionId>,
-    /// How many of them have begun.
+    /// The number of members that have begun.
     pub(super) begun: usize,
-    /// Those that have not ended their part.
+    /// The number of members that have not ended their part.
     remaining: usize,
     pub(super) start_ns: u64,
     pub(super) deadline_ns: Option<u64>,
@@ -38,7 +40,7 @@ pub(super) struct PhaseRun {
     /// When the last of them was, and when the last was written whole.
     pub(super) released_ns: u64,
     pub(super) offered_ns: u64,
-    /// Until when refusals that are told late are awaited.
+    /// The end of the wait for late reports of rejections.
     tail_end_ns: Option<u64>,
     meter: Meter,
     pub(super) result: Ran,
@@ -49,28 +51,39 @@ impl PhaseRun {
         self.ring.as_deref()
     }
 
-    /// Writes what the connection may write, and counts the messages that have left whole.
+    /// Writes the frames that the connection may write, and counts the completely written messages.
     #[inline]
-    pub(super) fn pump(&mut self, io: &mut Io, talk: &mut Talk, write_bytes_max: usize) -> Pump {
+    pub(super) fn pump(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        write_bytes_max: usize,
+    ) -> Pump {
         // One that has not begun stands somewhere in the ring of the phase before.
-        let ring = self.ring.as_ref().filter(|_| talk.work.task != Task::Idle);
+        let ring = self
+            .ring
+            .as_ref()
+            .filter(|_| connection.progress.task != Task::Idle);
         let Some(ring) = ring else {
-            return talk.out.pump(io, talk.id, None, write_bytes_max);
+            return connection
+                .out
+                .pump(io, connection.id, None, write_bytes_max);
         };
-        let before = ring.frames_before(talk.out.place);
-        let pump = talk.out.pump(io, talk.id, Some(ring), write_bytes_max);
-        self.result.offered += ring.frames_before(talk.out.place) - before;
+        let before = ring.frames_before(connection.out.place);
+        let pump = connection
+            .out
+            .pump(io, connection.id, Some(ring), write_bytes_max);
+        self.result.offered += ring.frames_before(connection.out.place) - before;
         pump
     }
 
-    /// Frames that a connection may have on their way unconfirmed. Compressed ones count with what they are to the
-    /// server.
+    /// The maximum number of unconfirmed frames of a connection. Compressed frames count with their decompressed size.
     fn unconfirmed_frames_max(&self, ring: &FrameRing) -> u64 {
         let frame_bytes = (ring.len_bytes() / ring.frames()).max(ring.message(0).len() as u64);
         (self.unconfirmed_bytes_max / frame_bytes.max(1)).max(1)
     }
 
-    /// When the phase has something to do though nothing arrives.
+    /// The time of the next action of the phase without received data.
     pub(super) fn next_ns(&self) -> Option<u64> {
         if self.begun < self.members.len() {
             return Some(0);
@@ -97,14 +110,14 @@ impl PhaseRun {
         }
     }
 
-    /// Each member is asked ten times a second, but all of them together no more than the server
-    /// hardly notices.
+    /// Each member sends ten checkpoints per second, but all of them together so few that they hardly load the
+    /// server.
     fn checkpoint_every_ns(&self) -> u64 {
         let per_s = (self.members.len() as u64 * CHECKPOINTS_PER_S).clamp(1, CHECKPOINTS_PER_S_MAX);
         1_000_000_000 / per_s
     }
 
-    /// Counts what has just been confirmed towards the time it was.
+    /// Counts messages that were confirmed now in the current window.
     #[inline]
     pub(super) fn count_confirmed(&mut self, count: u64, now_ns: u64) {
         self.result.span_ns = Some((self.start_ns, now_ns));
@@ -120,14 +133,14 @@ impl PhaseRun {
         windows[window] += count;
     }
 
-    /// Keeps the windows that were over at `end_ns`.
+    /// Stores the windows that were complete at `end_ns`.
     fn end_windows(&mut self, end_ns: u64) {
         let whole = end_ns.saturating_sub(self.start_ns) / WINDOW_NS;
         self.result.windows.resize(whole as usize, 0);
     }
 
-    /// Whether nothing more is awaited. A server may tell refusals once a second and not one by one, so
-    /// the last ones come when all else is confirmed.
+    /// Whether the phase is complete. A server may report rejections together once per second, so the last report
+    /// may arrive after all confirmations.
     fn is_done(&mut self, now_ns: u64) -> bool {
         if self.remaining > 0 {
             return false;
@@ -155,7 +168,7 @@ impl PhaseRun {
         self.deadline_ns
     }
 
-    /// What came before was waiting, which is not taken off the time of the phase.
+    /// Starts the time of the phase. The wait before does not count.
     pub(super) fn count_time_from(&mut self, now_ns: u64) {
         let waited_ns = now_ns.saturating_sub(self.start_ns);
         self.deadline_ns = self
@@ -163,49 +176,53 @@ impl PhaseRun {
             .map(|deadline_ns| deadline_ns.saturating_add(waited_ns));
     }
 
-    /// Takes what a connection has done, which has no further part in the phase.
-    pub(super) fn fold(&mut self, talk: &Talk) {
-        let work = &talk.work;
-        if work.ping.is_some() || (work.barrier_sent && !work.marks.is_empty()) {
+    /// Adds the counts of a connection that has ended its part in the phase.
+    pub(super) fn fold(&mut self, connection: &Connection) {
+        let progress = &connection.progress;
+        if progress.ping.is_some() || (progress.barrier_sent && !progress.marks.is_empty()) {
             self.result.pongs_lost += 1;
         }
-        self.result.replies.missing += work.missing();
+        self.result.replies.missing += progress.missing();
         self.remaining -= 1;
     }
 }
 
 impl Worker {
     pub(super) fn begin_phase(&mut self, io: &mut Io, order: PhaseOrder) {
-        let lab = &mut self.lab;
+        let core = &mut self.core;
         let members: Vec<ConnectionId> = self
             .sessions
             .iter()
             .flatten()
-            .filter(|session| session.talk.state == State::Open)
-            .map(|session| session.talk.id)
+            .filter(|session| session.connection.state == ConnectionState::Open)
+            .map(|session| session.connection.id)
             .collect();
-        let start_ns = lab.now_ns();
+        let start_ns = core.now_ns();
         let result = Ran {
             members: members.len() as u64,
             answered: order.activity.expects_replies(),
-            broken_before: std::mem::take(&mut lab.broken),
-            pongs_strange: std::mem::take(&mut lab.pongs_strange),
+            broken_before: std::mem::take(&mut core.broken),
+            pongs_strange: std::mem::take(&mut core.pongs_strange),
             span_ns: Some((start_ns, start_ns)),
             ..Ran::default()
         };
-        lab.contents.forget();
+        core.contents.forget();
         let fan = match &order.activity {
             Activity::FanOut(plan) => {
-                let is_publisher = |talk: &&Talk| talk.number == plan.publisher;
-                let mut talks = self.sessions.iter().flatten().map(|session| &session.talk);
-                let publisher = talks.find(is_publisher).map(|talk| talk.id);
+                let is_publisher = |connection: &&Connection| connection.number == plan.publisher;
+                let mut talks = self
+                    .sessions
+                    .iter()
+                    .flatten()
+                    .map(|session| &session.connection);
+                let publisher = talks.find(is_publisher).map(|connection| connection.id);
                 let publisher = publisher.filter(|id| members.contains(id));
                 let plan = Arc::clone(plan);
-                Some(FanRun::new(plan, lab.index, members.len(), publisher))
+                Some(FanRun::new(plan, core.index, members.len(), publisher))
             }
             _ => None,
         };
-        lab.phase = Some(Box::new(PhaseRun {
+        core.phase = Some(Box::new(PhaseRun {
             fan,
             ring: order.activity.ring().cloned(),
             expects_replies: order.activity.expects_replies(),
@@ -225,16 +242,16 @@ impl Worker {
             released_ns: start_ns,
             offered_ns: start_ns,
             tail_end_ns: None,
-            meter: Meter::start(lab.spin.spun()),
+            meter: Meter::start(core.spin.spun()),
             result,
         }));
         self.begin_members(io);
     }
 
-    /// Lets some more connections begin, so that the first answers are not read late.
+    /// Starts some more members each turn, so that the first answers are read in time.
     fn begin_members(&mut self, io: &mut Io) {
         for _ in 0..BEGINS_PER_TURN {
-            let Some(phase) = &mut self.lab.phase else {
+            let Some(phase) = &mut self.core.phase else {
                 return;
             };
             let Some(&id) = phase.members.get(phase.begun) else {
@@ -242,20 +259,20 @@ impl Worker {
             };
             phase.begun += 1;
             match self.with(id) {
-                Some((session, lab)) => lab.begin_member(io, &mut session.talk),
+                Some((session, core)) => core.begin_member(io, &mut session.connection),
                 // It broke between the order and its turn.
-                None => self.lab.drop_member(),
+                None => self.core.drop_member(),
             }
         }
     }
 
-    /// What a phase does once per turn.
-    pub(super) fn work_turn(&mut self, io: &mut Io, now_ns: u64) {
+    /// Does the work of a phase once per turn.
+    pub(super) fn phase_turn(&mut self, io: &mut Io, now_ns: u64) {
         self.begin_members(io);
-        if matches!(&self.lab.phase, Some(phase) if phase.fan.is_some()) {
+        if matches!(&self.core.phase, Some(phase) if phase.fan.is_some()) {
             self.fan_out_turn(io, now_ns);
         }
-        let Some(phase) = &self.lab.phase else {
+        let Some(phase) = &self.core.phase else {
             return;
         };
         if phase.stopping {
@@ -277,7 +294,7 @@ impl Worker {
             }
             _ => {}
         }
-        let Some(phase) = &self.lab.phase else {
+        let Some(phase) = &self.core.phase else {
             return;
         };
         let late_end_ns = phase
@@ -288,10 +305,10 @@ impl Worker {
         }
     }
 
-    /// Ends the sending; what is on its way is awaited.
+    /// Ends the sending, and waits for the messages in flight.
     pub(super) fn stop_phase(&mut self, io: &mut Io) {
-        let now_ns = self.lab.now_ns();
-        let Some(phase) = &mut self.lab.phase else {
+        let now_ns = self.core.now_ns();
+        let Some(phase) = &mut self.core.phase else {
             return;
         };
         if std::mem::replace(&mut phase.stopping, true) {
@@ -301,37 +318,43 @@ impl Worker {
         phase.end_sending(now_ns);
         let late = phase.members.split_off(phase.begun);
         phase.remaining -= late.len();
-        if let Some(fan) = phase.fan.as_ref().filter(|_| self.lab.index == 0) {
+        if let Some(fan) = phase.fan.as_ref().filter(|_| self.core.index == 0) {
             // The publisher is, or was, one of this worker's.
             fan.plan.set_total(fan.counts.published);
         }
         for index in 0..phase.begun {
-            let Some(phase) = &self.lab.phase else { return };
+            let Some(phase) = &self.core.phase else {
+                return;
+            };
             let id = phase.members[index];
-            if let Some((session, lab)) = self.with(id)
-                && session.talk.work.task == Task::Active
+            if let Some((session, core)) = self.with(id)
+                && session.connection.progress.task == Task::Active
             {
-                lab.settle(io, &mut session.talk);
+                core.settle(io, &mut session.connection);
             }
         }
     }
 
-    /// Gives up what has not been answered: the run was interrupted and shall end soon.
+    /// Ends the phase without waiting for answers, because the run was interrupted.
     pub(super) fn abandon_phase(&mut self, io: &mut Io) {
-        let Some(phase) = &self.lab.phase else { return };
+        let Some(phase) = &self.core.phase else {
+            return;
+        };
         for index in 0..phase.begun {
-            let Some(phase) = &self.lab.phase else { return };
+            let Some(phase) = &self.core.phase else {
+                return;
+            };
             let id = phase.members[index];
-            if let Some((session, lab)) = self.with(id) {
-                lab.end_member(io, &mut session.talk);
+            if let Some((session, core)) = self.with(id) {
+                core.end_member(io, &mut session.connection);
             }
         }
     }
 
-    /// Puts a ping between the frames of the connections whose turn it is.
+    /// Sends a ping between the frames of the next connections.
     fn send_checkpoints(&mut self, io: &mut Io, now_ns: u64) {
         loop {
-            let Some(phase) = &mut self.lab.phase else {
+            let Some(phase) = &mut self.core.phase else {
                 return;
             };
             let due = (now_ns - phase.start_ns) / phase.checkpoint_every_ns();
@@ -341,32 +364,33 @@ impl Worker {
             // After a stall one round is enough.
             phase.checkpoints = (phase.checkpoints + 1).max(due.saturating_sub(phase.begun as u64));
             let id = phase.members[(phase.checkpoints % phase.begun as u64) as usize];
-            if let Some((session, lab)) = self.with(id)
-                && session.talk.work.task == Task::Active
-                && session.talk.out.controls.is_empty()
+            if let Some((session, core)) = self.with(id)
+                && session.connection.progress.task == Task::Active
+                && session.connection.out.controls.is_empty()
             {
-                lab.queue_mark(&mut session.talk);
-                lab.pump(io, &mut session.talk);
+                core.queue_mark(&mut session.connection);
+                core.pump(io, &mut session.connection);
             }
         }
     }
 }
 
-impl Lab {
-    fn begin_member(&mut self, io: &mut Io, talk: &mut Talk) {
-        self.say_hello(talk);
+impl Core {
+    fn begin_member(&mut self, io: &mut Io, connection: &mut Connection) {
+        self.send_hello(connection);
         let now_ns = self.now_ns();
         let Some(phase) = &mut self.phase else { return };
-        talk.work = Work {
+        connection.progress = PhaseProgress {
             task: Task::Active,
-            ..Work::default()
+            ..PhaseProgress::default()
         };
         if let Some(ring) = &phase.ring {
             // Connections start at different frames, so that the server never sees the same in step.
-            talk.work.first_frame = talk.id.index() as u64 * FRAMES_APART % ring.frames();
-            talk.out.place = ring.start_of(talk.work.first_frame);
-            talk.out.goal = talk.out.place;
-            talk.out.sealed = match &mut talk.channel {
+            connection.progress.first_frame =
+                connection.id.index() as u64 * FRAMES_APART % ring.frames();
+            connection.out.place = ring.start_of(connection.progress.first_frame);
+            connection.out.goal = connection.out.place;
+            connection.out.sealed = match &mut connection.channel {
                 Some(channel) => {
                     ring.sealed(|message, out| channel.seal(message, out), &mut self.random)
                 }
@@ -376,126 +400,129 @@ impl Lab {
         match phase.activity {
             Activity::Hold { ping_every_ms } => {
                 let spread = (phase.begun as u64 - 1) * ping_every_ms / phase.result.members.max(1);
-                talk.work.pings_left = u64::MAX;
-                talk.work.ping_due_ms = io.now().monotonic_ms + spread;
-                io.set_timer(talk.id, talk.work.ping_due_ms);
+                connection.progress.pings_left = u64::MAX;
+                connection.progress.ping_due_ms = io.now().monotonic_ms + spread;
+                io.set_timer(connection.id, connection.progress.ping_due_ms);
             }
             Activity::Pings { per_connection } => {
-                talk.work.pings_left = per_connection;
-                self.next_ping(io, talk);
+                connection.progress.pings_left = per_connection;
+                self.next_ping(io, connection);
             }
-            Activity::Blast { .. } => self.extend_blast(io, talk),
+            Activity::Blast { .. } => self.extend_blast(io, connection),
             Activity::Paced { .. } => {}
-            Activity::Subscribe { publisher } => self.subscribe(io, talk, publisher),
-            Activity::FanOut(_) => talk.out.flush_controls(io, talk.id),
+            Activity::Subscribe { publisher } => self.subscribe(io, connection, publisher),
+            Activity::FanOut(_) => connection.out.flush_controls(io, connection.id),
             Activity::Window { in_flight, .. } => {
-                self.release(talk, now_ns, in_flight);
-                self.pump(io, talk);
+                self.release(connection, now_ns, in_flight);
+                self.pump(io, connection);
             }
         }
     }
 
     /// Allows `count` more frames to be written.
     #[inline]
-    pub(super) fn release(&mut self, talk: &mut Talk, intended_ns: u64, count: u32) {
+    pub(super) fn release(&mut self, connection: &mut Connection, intended_ns: u64, count: u32) {
         let Some(phase) = &self.phase else { return };
         let Some(ring) = phase.ring() else { return };
-        let frames = ring.frames_before(talk.out.goal) + u64::from(count);
-        talk.out.goal = ring.start_of(frames);
+        let frames = ring.frames_before(connection.out.goal) + u64::from(count);
+        connection.out.goal = ring.start_of(frames);
         if phase.expects_replies {
-            talk.work.waiting += u64::from(count);
-            talk.work.batches.push_back(Batch {
+            connection.progress.waiting += u64::from(count);
+            connection.progress.batches.push_back(Batch {
                 intended_ns,
                 sent_ns: None,
                 end_frame: frames,
                 left: count,
             });
             if matches!(phase.activity, Activity::Paced { .. }) {
-                talk.work.unwritten += 1;
+                connection.progress.unwritten += 1;
             }
         }
     }
 
-    /// Lets a connection at full speed write on, as far as enough of what it wrote is confirmed. A ping
-    /// between two strides asks for the next confirmation while the next stride leaves.
-    pub(super) fn extend_blast(&mut self, io: &mut Io, talk: &mut Talk) {
+    /// Allows a connection at full speed to write more, within its limit of unconfirmed frames. A ping between two
+    /// strides requests the next confirmation while the next stride is sent.
+    pub(super) fn extend_blast(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &self.phase else { return };
         let is_blast = matches!(phase.activity, Activity::Blast { .. });
         let Some(ring) = phase.ring() else { return };
-        if !is_blast || talk.work.task != Task::Active || talk.out.place < talk.out.goal {
+        if !is_blast
+            || connection.progress.task != Task::Active
+            || connection.out.place < connection.out.goal
+        {
             return;
         }
         let limit = phase.unconfirmed_frames_max(ring);
         let stride = (limit / 2).max(1);
-        let written = ring.frames_before(talk.out.place);
-        let unconfirmed = written - talk.work.first_frame - talk.work.confirmed;
+        let written = ring.frames_before(connection.out.place);
+        let unconfirmed = written - connection.progress.first_frame - connection.progress.confirmed;
         if unconfirmed + stride > limit {
             // Of frames so large that one is the limit, nothing else asks for the confirmation.
-            if talk.work.marks.is_empty() {
-                self.queue_mark(talk);
-                talk.out.flush_controls(io, talk.id);
+            if connection.progress.marks.is_empty() {
+                self.queue_mark(connection);
+                connection.out.flush_controls(io, connection.id);
             }
             return;
         }
-        talk.out.goal = ring.start_of(written + stride);
-        if unconfirmed > 0 && talk.out.controls.is_empty() {
-            self.queue_mark(talk);
+        connection.out.goal = ring.start_of(written + stride);
+        if unconfirmed > 0 && connection.out.controls.is_empty() {
+            self.queue_mark(connection);
         }
-        self.pump(io, talk);
+        self.pump(io, connection);
     }
 
     /// The connection sends nothing new in this phase.
-    fn settle(&mut self, io: &mut Io, talk: &mut Talk) {
+    fn settle(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &self.phase else { return };
-        talk.work.task = Task::Settling;
+        connection.progress.task = Task::Settling;
         if let Some(ring) = phase.ring() {
             if matches!(phase.activity, Activity::Blast { .. }) {
-                talk.out.goal = ring.boundary(talk.out.place);
+                connection.out.goal = ring.boundary(connection.out.place);
             }
             io.set_timer(
-                talk.id,
+                connection.id,
                 io.now().monotonic_ms + self.setup.timeouts.barrier_ms,
             );
-            self.pump(io, talk);
+            self.pump(io, connection);
         } else if phase.fan.is_some() {
-            self.settle_fan_out(io, talk);
-        } else if talk.work.ping.is_none() {
+            self.settle_fan_out(io, connection);
+        } else if connection.progress.ping.is_none() {
             let is_hold = matches!(phase.activity, Activity::Hold { .. });
             if is_hold {
                 // Nothing else tells whether it still lives.
-                self.send_ping(io, talk);
+                self.send_ping(io, connection);
             } else {
-                self.end_member(io, talk);
+                self.end_member(io, connection);
             }
         }
     }
 
-    /// All that may be written is written; in the end its confirmation is what is missing.
-    pub(super) fn handle_all_written(&mut self, io: &mut Io, talk: &mut Talk) {
-        if talk.work.task != Task::Settling {
-            return self.extend_blast(io, talk);
+    /// Handles a connection that has written everything up to its goal: at the end it waits for confirmation.
+    pub(super) fn handle_all_written(&mut self, io: &mut Io, connection: &mut Connection) {
+        if connection.progress.task != Task::Settling {
+            return self.extend_blast(io, connection);
         }
         let Some(phase) = &self.phase else { return };
         if phase.expects_replies {
-            if talk.work.is_answered() {
-                self.end_member(io, talk);
+            if connection.progress.is_answered() {
+                self.end_member(io, connection);
             }
-        } else if phase.ring.is_some() && !talk.work.barrier_sent {
-            talk.work.barrier_sent = true;
-            self.queue_mark(talk);
-            talk.out.flush_controls(io, talk.id);
+        } else if phase.ring.is_some() && !connection.progress.barrier_sent {
+            connection.progress.barrier_sent = true;
+            self.queue_mark(connection);
+            connection.out.flush_controls(io, connection.id);
         }
     }
 
-    /// The connection's part is done and all of it confirmed.
-    pub(super) fn end_member(&mut self, io: &mut Io, talk: &mut Talk) {
+    /// Ends the part of a connection whose messages are confirmed.
+    pub(super) fn end_member(&mut self, io: &mut Io, connection: &mut Connection) {
         let Some(phase) = &mut self.phase else { return };
-        if talk.work.task == Task::Idle {
+        if connection.progress.task == Task::Idle {
             return;
         }
-        phase.fold(talk);
-        talk.work.task = Task::Idle;
-        io.clear_timer(talk.id);
+        phase.fold(connection);
+        connection.progress.task = Task::Idle;
+        io.clear_timer(connection.id);
     }
 
     fn drop_member(&mut self) {
@@ -520,19 +547,19 @@ impl Lab {
         phase.result.fan_out = phase.fan.take().map(|fan| Box::new(fan.finish()));
         let result = std::mem::take(&mut phase.result);
         drop(phase);
-        self.report(Outcome::Ran(Box::new(result)));
+        self.report(WorkerReport::Ran(Box::new(result)));
     }
 }
 
 const WINDOW_NS: u64 = WINDOW.as_nanos() as u64;
 
-/// How long after its end a phase makes up for messages that were due before it.
+/// The time after its end in which a phase sends messages that were due before.
 const CATCH_UP_NS: u64 = 1_000_000_000;
 
-/// A little more than the second between two errors in which a server may tell its refusals.
+/// The wait for late reports of rejections: a little more than the second between two reports.
 const REFUSALS_TOLD_NS: u64 = 1_200_000_000;
 
-/// Connections that begin a phase before what has arrived is read.
+/// The number of members that begin a phase before received data is read.
 const BEGINS_PER_TURN: usize = 64;
 
 /// Frames between the starts of two connections; a prime, so that all frames are used.

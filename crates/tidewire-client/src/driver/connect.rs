@@ -1,7 +1,7 @@
 //! From an address to an upgraded connection: TCP, TLS, the opening handshake.
 
-use crate::Error;
 use crate::config::{Compression, Config, Tls, TokenPlacement};
+use crate::error::Error;
 use crate::url::Url;
 use std::io;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
 //! Opening a connection: the token, then the way to the server.
 
-use crate::Error;
 use crate::config::{Config, Token};
-use crate::connect::{Connector, Opened};
+use crate::driver::connect::{Connector, Opened};
+use crate::error::Error;
 use rand::RngCore as _;
 use rand::rngs::StdRng;
 use std::pin::Pin;

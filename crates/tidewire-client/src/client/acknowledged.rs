@@ -1,9 +1,9 @@
-//! Messages that are kept until the server has acknowledged them.
+//! Acknowledged messages: the client stores them until the server acknowledges them.
 
-use crate::Error;
 use crate::check::{check_message, check_publication};
 use crate::client::Client;
 use crate::clock::steady_unix_ms;
+use crate::error::Error;
 use crate::priority_queue::Priority;
 use crate::queue::Durable;
 use crate::shared::Shared;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A message that will be acknowledged: await it to know that the server has taken it.
+/// A message that waits for its acknowledgement.
 pub struct Acknowledgement {
     receipt: oneshot::Receiver<Result<(), Error>>,
     shared: Arc<Shared>,
@@ -25,11 +25,11 @@ impl fmt::Debug for Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Returns when the server has taken the message.
+    /// Waits until the server has accepted the message.
     ///
     /// # Errors
-    /// The server refused it; it was too old to be sent; or whether it was taken is not known, because the server
-    /// has forgotten this client. If the client is closed first, the message stays in the queue.
+    /// The server rejected the message, or it expired before it could be sent. Or the server has forgotten this client,
+    /// and may have accepted the message. If the client is closed first, the message stays in the queue.
     pub async fn wait(self) -> Result<(), Error> {
         let kept = || Error::Closed("the message stays in the queue".to_owned());
         let receipt = async { self.receipt.await.unwrap_or_else(|_| Err(kept())) };
@@ -38,25 +38,25 @@ impl Acknowledgement {
     }
 }
 
-/// How a message waits in the queue.
+/// Options of a message in the queue.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct QueueOptions {
-    /// What goes first. Default: normal.
+    /// The priority. Default: normal.
     pub priority: Priority,
-    /// For how long it is of use; it is not sent later. Default: as long as the queue keeps messages.
+    /// The time to live; the client does not send the message later. Default: that of the queue.
     pub ttl: Option<Duration>,
     /// The conflation key of a publication. Default: none.
     pub key: Option<String>,
 }
 
 impl Client {
-    /// Puts a message into the queue of unacknowledged ones ([`Config::queue`]), and returns when it is stored there:
-    /// with a file it then survives a crash. It is sent as soon as there is a session, the most urgent first, and
-    /// sent again until the server has acknowledged it, which takes each once. Who gives up waiting before it is stored
-    /// finds it stored or not.
+    /// Stores a message in the queue of unacknowledged messages ([`Config::queue`]), and returns when it is stored. In a
+    /// file it then survives a crash. The client sends stored messages by priority as soon as it has a session, and
+    /// again until the server acknowledges them; the server accepts each message once. If the caller stops waiting
+    /// early, the message may be stored or not.
     ///
     /// # Errors
-    /// There is no queue or no room in it, it cannot be used, or the message cannot be sent.
+    /// The client has no queue, the queue is full or fails, or the message is invalid.
     pub async fn send_acknowledged(
         &self,
         t: &str,

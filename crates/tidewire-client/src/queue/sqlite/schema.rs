@@ -1,7 +1,7 @@
 //! The tables of a queue's file, and how the file of an earlier version gets them.
 
-use super::StoreError;
-use super::sqlite::failed;
+use super::failed;
+use crate::queue::StoreError;
 use rusqlite::{OptionalExtension as _, Transaction};
 
 /// Makes the tables of a new file, brings those of an earlier version up to date, and refuses the file of a later one.
@@ -79,10 +79,10 @@ PRAGMA user_version = 2;
 
 #[cfg(test)]
 mod tests {
-    use super::super::Store as _;
-    use super::super::sqlite::SqliteStore;
+    use super::super::SqliteStore;
     use super::*;
     use crate::config::{Queue, Uncertain};
+    use crate::queue::Store as _;
     use rusqlite::Connection;
 
     #[test]

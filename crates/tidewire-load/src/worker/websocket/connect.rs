@@ -1,4 +1,4 @@
-//! Opening connections: TCP, TLS, the upgrade and, for version 1, `server_ready`.
+//! Connecting: TCP, TLS, the upgrade and, for version 1, `server_ready`.
 
 use rand::Rng;
 use tidewire_net::{Connect, Io, tls};
@@ -6,30 +6,30 @@ use tidewire_wire::frame::Role;
 use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
 use tidewire_wire::message::MessageReader;
 
-use super::{Lab, Worker};
+use super::{Core, Worker};
 use crate::accounting::failure::Failure;
 use crate::accounting::outcome::Opened;
 use crate::worker::meter::Meter;
-use crate::worker::order::{OpenOrder, Outcome};
+use crate::worker::order::{ConnectOrder, WorkerReport};
 use crate::worker::target::TokenPlace;
 use crate::worker::websocket::channel::KeyPair;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::{Profile, encryption_key, write_hello, write_key_hello};
-use crate::worker::websocket::session::{Opening, Session, State, Talk};
+use crate::worker::websocket::session::{Connection, ConnectionState, PendingHandshake, Session};
 
-/// An order to open connections that is being worked on.
+/// The progress of an order to connect.
 #[derive(Debug)]
-pub(super) struct OpenRun {
-    /// What has not been started.
-    order: OpenOrder,
+pub(super) struct ConnectRun {
+    /// The numbers of the connections that were not started.
+    order: ConnectOrder,
     in_flight: usize,
-    /// Failures on this side since the last connection that could be started.
+    /// Consecutive connections that this machine could not start.
     failed_here: usize,
     meter: Meter,
     pub(super) result: Opened,
 }
 
-impl OpenRun {
+impl ConnectRun {
     pub(super) fn may_start(&self) -> bool {
         self.order.numbers.len() > 0 && self.in_flight < self.order.in_flight_max
     }
@@ -39,8 +39,8 @@ impl OpenRun {
     }
 }
 
-impl OpenRun {
-    /// Starts no more; how many that leaves out.
+impl ConnectRun {
+    /// Discards the connections that were not started, and returns their number.
     fn give_up(&mut self) -> u64 {
         let left = self.order.numbers.len() as u64;
         self.order.numbers = (0..0).step_by(1);
@@ -49,27 +49,27 @@ impl OpenRun {
 }
 
 impl Worker {
-    /// Starts as many connections as may be in flight, some each turn.
-    pub(super) fn open_more(&mut self, io: &mut Io) {
+    /// Starts connections up to the limit in flight, some of them each turn.
+    pub(super) fn connect_more(&mut self, io: &mut Io) {
         for _ in 0..STARTS_PER_TURN {
-            let Some(run) = self.lab.open_run.as_mut().filter(|run| run.may_start()) else {
+            let Some(run) = self.core.connect_run.as_mut().filter(|run| run.may_start()) else {
                 return;
             };
             let Some(number) = run.order.numbers.next() else {
                 return;
             };
             run.result.attempted += 1;
-            match self.lab.connect(io, number) {
+            match self.core.connect(io, number) {
                 Ok(session) => self.insert(session),
-                Err(error) => self.lab.handle_not_started(Failure::of_io(&error)),
+                Err(error) => self.core.handle_not_started(Failure::of_io(&error)),
             }
         }
     }
 }
 
-impl Lab {
-    pub(super) fn begin_open(&mut self, order: OpenOrder) {
-        self.open_run = Some(OpenRun {
+impl Core {
+    pub(super) fn begin_connecting(&mut self, order: ConnectOrder) {
+        self.connect_run = Some(ConnectRun {
             order,
             in_flight: 0,
             failed_here: 0,
@@ -78,21 +78,21 @@ impl Lab {
         });
     }
 
-    pub(super) fn stop_opening(&mut self) {
-        if let Some(run) = &mut self.open_run {
+    pub(super) fn stop_connecting(&mut self) {
+        if let Some(run) = &mut self.connect_run {
             run.result.interrupted = true;
             run.result.untried += run.give_up();
         }
     }
 
     /// Reports the order when its last connection is ready or has failed.
-    pub(super) fn end_opening(&mut self) {
-        let Some(mut run) = self.open_run.take_if(|run| run.is_done()) else {
+    pub(super) fn end_connecting(&mut self) {
+        let Some(mut run) = self.connect_run.take_if(|run| run.is_done()) else {
             return;
         };
         run.result.cpu = run.meter.stop(self.spin.spun());
         run.result.facts = self.facts.clone();
-        self.report(Outcome::Opened(Box::new(run.result)));
+        self.report(WorkerReport::Opened(Box::new(run.result)));
     }
 
     fn connect(&mut self, io: &mut Io, number: usize) -> std::io::Result<Session> {
@@ -115,14 +115,14 @@ impl Lab {
             tls,
         })?;
         io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
-        if let Some(run) = &mut self.open_run {
+        if let Some(run) = &mut self.connect_run {
             run.in_flight += 1;
             run.failed_here = 0;
             if run.result.span_ns.is_none() {
                 run.result.span_ns = Some((started_ns, started_ns));
             }
         }
-        let opening = Opening {
+        let opening = PendingHandshake {
             number,
             key: self.random.random(),
             started_ns,
@@ -135,8 +135,10 @@ impl Lab {
         Ok(Session::new(id, opening, reader, self.setup.profile))
     }
 
-    pub(super) fn send_upgrade(&self, io: &mut Io, talk: &mut Talk) {
-        let Some(opening) = &talk.opening else { return };
+    pub(super) fn send_upgrade(&self, io: &mut Io, connection: &mut Connection) {
+        let Some(opening) = &connection.opening else {
+            return;
+        };
         let target = &self.setup.target;
         let token = target
             .token
@@ -158,26 +160,31 @@ impl Lab {
             },
             headers: &headers,
         };
-        talk.state = State::Upgrading;
+        connection.state = ConnectionState::Upgrading;
         let written = io
-            .buffer(talk.id)
+            .buffer(connection.id)
             .is_some_and(|buffer| head.write(buffer).is_ok());
         if !written {
-            talk.fate = Some(Failure::Other);
-            io.abort(talk.id);
+            connection.failure = Some(Failure::Other);
+            io.abort(connection.id);
         }
     }
 
-    /// The answer to the upgrade; how many bytes it took, none while it is not whole.
-    pub(super) fn handle_response(&mut self, io: &mut Io, talk: &mut Talk, data: &[u8]) -> usize {
-        let Some(opening) = &talk.opening else {
+    /// Handles the response to the upgrade. Returns the number of used bytes, 0 while it is incomplete.
+    pub(super) fn handle_response(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        data: &[u8],
+    ) -> usize {
+        let Some(opening) = &connection.opening else {
             return 0;
         };
         match parse_response(data, &self.offer(&opening.key), HEAD_BYTES_MAX) {
             Ok(None) => 0,
             Ok(Some(response)) if !self.setup.layer.is_agreed(response.deflate) => {
-                talk.fate = Some(Failure::NoDeflate);
-                io.abort(talk.id);
+                connection.failure = Some(Failure::NoDeflate);
+                io.abort(connection.id);
                 data.len()
             }
             Ok(Some(response)) => {
@@ -185,20 +192,20 @@ impl Lab {
                     self.facts.server = response.server;
                 }
                 match self.setup.profile {
-                    Profile::Raw => self.handle_opened(io, talk),
-                    Profile::V1 => talk.state = State::AwaitingReady,
+                    Profile::Raw => self.handle_opened(io, connection),
+                    Profile::V1 => connection.state = ConnectionState::AwaitingReady,
                 }
                 response.head_bytes
             }
             Err(error) => {
-                talk.fate = Some(Failure::of_response(&error));
-                io.abort(talk.id);
+                connection.failure = Some(Failure::of_response(&error));
+                io.abort(connection.id);
                 data.len()
             }
         }
     }
 
-    /// What the answer to the upgrade has to fit. What it says of permessage-deflate is among the headers.
+    /// The offer, which the response to the upgrade has to match. permessage-deflate is among the headers.
     fn offer<'a>(&self, key: &'a [u8; 16]) -> Offer<'a> {
         Offer {
             key,
@@ -207,24 +214,24 @@ impl Lab {
         }
     }
 
-    /// `server_ready` has come.
-    pub(super) fn handle_ready(&mut self, io: &mut Io, talk: &mut Talk) {
+    /// Handles `server_ready`.
+    pub(super) fn handle_ready(&mut self, io: &mut Io, connection: &mut Connection) {
         if self.setup.layer != Layer::Encryption {
-            return self.handle_opened(io, talk);
+            return self.handle_opened(io, connection);
         }
         let pair = KeyPair::generate(&mut self.random);
         let mask = self.random.random();
-        write_key_hello(&mut talk.out.controls, pair.public_key(), mask);
-        if let Some(opening) = &mut talk.opening {
+        write_key_hello(&mut connection.out.controls, pair.public_key(), mask);
+        if let Some(opening) = &mut connection.opening {
             opening.key_pair = Some(pair);
         }
-        talk.state = State::AwaitingKey;
-        talk.out.pump(io, talk.id, None, usize::MAX);
+        connection.state = ConnectionState::AwaitingKey;
+        connection.out.pump(io, connection.id, None, usize::MAX);
     }
 
-    /// `server_hello`, or an error in its place, has come where a key is to be agreed.
-    pub(super) fn handle_key(&mut self, io: &mut Io, talk: &mut Talk, message: &[u8]) {
-        let pair = talk
+    /// Handles `server_hello`, or an error in its place, during a key exchange.
+    pub(super) fn handle_key(&mut self, io: &mut Io, connection: &mut Connection, message: &[u8]) {
+        let pair = connection
             .opening
             .as_mut()
             .and_then(|opening| opening.key_pair.take());
@@ -233,30 +240,30 @@ impl Lab {
             .zip(server_key)
             .and_then(|(pair, key)| pair.agree(&key, &mut self.random));
         let Some(channel) = channel else {
-            talk.fate = Some(Failure::NoEncryption);
-            return io.abort(talk.id);
+            connection.failure = Some(Failure::NoEncryption);
+            return io.abort(connection.id);
         };
-        talk.channel = Some(Box::new(channel));
-        self.handle_opened(io, talk);
+        connection.channel = Some(Box::new(channel));
+        self.handle_opened(io, connection);
     }
 
-    /// The connection can be used.
-    fn handle_opened(&mut self, io: &mut Io, talk: &mut Talk) {
+    /// Counts a connection that is ready.
+    fn handle_opened(&mut self, io: &mut Io, connection: &mut Connection) {
         let now_ns = self.now_ns();
-        talk.state = State::Open;
-        io.clear_timer(talk.id);
-        if self.setup.profile == Profile::V1 && talk.channel.is_none() {
+        connection.state = ConnectionState::Open;
+        io.clear_timer(connection.id);
+        if self.setup.profile == Profile::V1 && connection.channel.is_none() {
             // Another's leaves with the first thing it says, as the protocol allows, so that a storm
             // measures what it is named after.
-            talk.owes_hello = true;
+            connection.hello_is_due = true;
             if self.facts.rate_limit_capacity.is_none() {
-                self.say_hello(talk);
-                talk.out.pump(io, talk.id, None, usize::MAX);
+                self.send_hello(connection);
+                connection.out.pump(io, connection.id, None, usize::MAX);
             }
         }
         self.connected += 1;
-        let opening = talk.opening.take();
-        if let (Some(run), Some(opening)) = (&mut self.open_run, opening) {
+        let opening = connection.opening.take();
+        if let (Some(run), Some(opening)) = (&mut self.connect_run, opening) {
             run.in_flight -= 1;
             run.result.connected += 1;
             run.result.latency.record_ns(now_ns - opening.started_ns);
@@ -266,26 +273,26 @@ impl Lab {
         }
     }
 
-    /// Writes `client_hello` in front of what the connection says next, once.
-    pub(super) fn say_hello(&mut self, talk: &mut Talk) {
-        if std::mem::take(&mut talk.owes_hello) {
+    /// Writes `client_hello` once, before the next message of the connection.
+    pub(super) fn send_hello(&mut self, connection: &mut Connection) {
+        if std::mem::take(&mut connection.hello_is_due) {
             let mask = self.random.random();
-            write_hello(&mut talk.out.controls, mask);
+            write_hello(&mut connection.out.controls, mask);
         }
     }
 
-    pub(super) fn handle_not_opened(&mut self, failure: Failure) {
-        if let Some(run) = &mut self.open_run {
+    pub(super) fn handle_connect_failure(&mut self, failure: Failure) {
+        if let Some(run) = &mut self.connect_run {
             run.in_flight -= 1;
         }
         self.count_not_opened(failure);
     }
 
-    /// A connection could not even be started. Where this machine has no more files or ports, it has none for
-    /// the next one either.
+    /// Counts a connection that could not be started. A machine without free files or ports has none for the next
+    /// connection either.
     fn handle_not_started(&mut self, failure: Failure) {
         self.count_not_opened(failure);
-        let Some(run) = &mut self.open_run else {
+        let Some(run) = &mut self.connect_run else {
             return;
         };
         run.failed_here += 1;
@@ -296,20 +303,20 @@ impl Lab {
 
     fn count_not_opened(&mut self, failure: Failure) {
         self.failed += 1;
-        if let Some(run) = &mut self.open_run {
+        if let Some(run) = &mut self.connect_run {
             run.result.failures.add(failure);
         }
     }
 }
 
-/// Connections started before what has arrived is read.
+/// The number of connections that are started before received data is read.
 const STARTS_PER_TURN: usize = 32;
 
-/// Connections in a row that this machine could not start, after which the others of a plan are not tried.
+/// The number of consecutive connections that cannot be started, after which the rest of a plan is discarded.
 const FAILED_HERE_MAX: usize = 1_000;
 
-/// The longest answer to an upgrade.
+/// The maximum length of a response to an upgrade.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The largest message taken from a server.
+/// The maximum length of a message of a server.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._native import ServerCore
 
 
-class Bell:
+class ServerWaker:
     """The descriptor of a server that becomes readable when there is something to receive.
 
     It is watched by one loop at a time. A loop that was closed watches nothing, whoever was left on it.
