@@ -1,6 +1,6 @@
 //! What a server can be told.
 
-pub mod broker;
+pub(crate) mod broker;
 
 use crate::auth::AuthConfig;
 use crate::auth::api_key::NamedApiKey;

@@ -192,6 +192,7 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         | StartError::TopicRule { .. }
         | StartError::Auth(_)
         | StartError::System(_)
+        | StartError::Unshared { .. }
         | StartError::Useless(_) => {
             return Failure::usage(error);
         }

@@ -14,6 +14,7 @@ use crate::config::broker::BrokerConfig;
 use crate::topics::broker::Broker;
 use crate::topics::config::TopicLimits;
 use crate::topics::hub::Hub;
+use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::io;
 use std::sync::{Arc, Weak};
@@ -55,7 +56,7 @@ impl Cluster {
             linger_ms: LINGER_MS,
             ..LinkOptions::default()
         };
-        let mut random = rand::rngs::StdRng::from_os_rng();
+        let mut random = StdRng::from_os_rng();
         let link = Link::new(options, NodeId(random.random()), random.random());
         let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
         let route = Route {

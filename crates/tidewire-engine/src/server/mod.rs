@@ -17,8 +17,8 @@ use crate::state::core::Core;
 use crate::state::shared::{Keys, Shared};
 use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
-use crate::topics::broker::Broker;
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
+use crate::topics::broker::{Broker, BrokerHealth};
 use crate::topics::config::{RuleSet, Scope};
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
@@ -262,6 +262,10 @@ impl OpsSource for Shared {
 
     fn shard_health(&self) -> Vec<ShardHealth> {
         self.shard_health()
+    }
+
+    fn broker(&self) -> Option<BrokerHealth> {
+        self.hub.broker_health()
     }
 
     fn shards(&self) -> Vec<Snapshot> {

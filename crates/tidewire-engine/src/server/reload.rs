@@ -11,7 +11,7 @@ use crate::limits::rate::RateLimit;
 use crate::live::VERSIONS_MAX;
 use crate::model::{ReloadFunction, Reloaded};
 use crate::state::shared::{Shared, profile_of};
-use crate::topics::config::{RuleSet, TopicRule};
+use crate::topics::config::{RuleSet, Scope, TopicRule};
 use std::sync::{Arc, Mutex, PoisonError};
 use tidewire_net::tls::CertificateSlot;
 
@@ -185,6 +185,14 @@ fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
     if presence(old) != presence(new) {
         reloaded.needs_restart.push("presence");
     }
+    // A topic that clients subscribe to cannot move into the cluster or out of it.
+    let scopes = |rules: &[TopicRule]| -> Vec<(String, Scope)> {
+        let scopes = rules.iter().map(|rule| (rule.pattern.clone(), rule.scope));
+        scopes.collect()
+    };
+    if merged.broker.is_some() && scopes(old) != scopes(new) {
+        return reloaded.needs_restart.push("topic_rules");
+    }
     if old != new {
         reloaded.changed.push("topic_rules");
         old.clone_from(new);
@@ -279,6 +287,7 @@ plain! {
         receive_buffer_bytes_max: limits.receive_buffer_bytes_max;
         receive_buffers_bytes_max: limits.receive_buffers_bytes_max;
         shard_stall_ms: limits.shard_stall_ms;
+        broker: broker;
         owner_work_ms_per_s: limits.owner_work_ms_per_s;
         subscription_bytes_per_owner_max: topics.limits.subscription_bytes_per_owner_max;
         subscription_bytes_max: topics.limits.subscription_bytes_max;
