@@ -151,6 +151,12 @@ const HOUSES: &[House] = &[
         apart: &["test_server"],
         has_root_files: false,
     },
+    House {
+        sources: "crates/tidewire-redis/src",
+        rooms: &["model", "link", "script", "connection", "record", "resp", "layout"],
+        apart: &[],
+        has_root_files: true,
+    },
 ];
 
 #[cfg(test)]

@@ -191,8 +191,17 @@ impl Link {
         }
         let is_other = mark.is_some() && topic.mark.is_some() && mark != topic.mark;
         if tail.epoch > head.epoch {
-            self.tell_gap(id, Some(tail));
-            self.go_live(id);
+            // What the new epoch has so far is delivered, too.
+            let head = Position {
+                epoch: tail.epoch,
+                offset: 0,
+            };
+            self.tell_gap(id, Some(head));
+            if tail == head {
+                self.go_live(id);
+            } else {
+                self.begin_catch_up(id);
+            }
         } else if tail < head || (tail == head && is_other) {
             // Redis has lost publications that this node has delivered.
             self.topics.to_renew.push_back((round, tail.epoch));
