@@ -153,7 +153,15 @@ const HOUSES: &[House] = &[
     },
     House {
         sources: "crates/tidewire-redis/src",
-        rooms: &["model", "link", "script", "connection", "record", "resp", "layout"],
+        rooms: &[
+            "model",
+            "link",
+            "script",
+            "connection",
+            "record",
+            "resp",
+            "layout",
+        ],
         apart: &[],
         has_root_files: true,
     },

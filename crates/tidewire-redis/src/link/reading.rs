@@ -3,7 +3,6 @@
 use crate::connection::ServerError;
 use crate::layout::Position;
 use crate::link::Link;
-use crate::link::catch_up::READS_IN_FLIGHT;
 use crate::link::event::{Entries, Event, PageQuery, Refusal};
 use crate::link::options::{Now, Slot};
 use crate::link::publishing::KEPT_MS_MIN;
@@ -172,12 +171,6 @@ impl Link {
                 connection.send(tag, deadline_ms, |out| call.write(&self.hashes, out));
             }
         }
-    }
-
-    fn has_read_room(&mut self) -> bool {
-        self.slots
-            .ready(Slot::Read)
-            .is_some_and(|read| read.pending() < READS_IN_FLIGHT)
     }
 
     /// The waiting reads of a topic that one read of Redis can serve.

@@ -17,16 +17,16 @@ fn single() -> LinkOptions {
 
 /// Positions and payloads of a stream, as the witness sees them.
 fn stream(server: &Server, topic: &str) -> BTreeMap<String, String> {
-    let mut witness = server.witness();
-    let entries: Vec<(String, (Vec<u8>, Vec<u8>))> = redis::cmd("XRANGE")
+    type Entry = (String, (Vec<u8>, Vec<u8>));
+    let entries: Vec<Entry> = redis::cmd("XRANGE")
         .arg(format!("tw:{{0}}:t:{topic}"))
         .arg("-")
         .arg("+")
-        .query(&mut witness)
-        .unwrap();
+        .query(&mut server.witness())
+        .expect("the entries of a stream");
     let payload = |record: &[u8]| {
-        let record = tidewire_redis::Record::decode(record).unwrap();
-        String::from_utf8(record.payload.to_vec()).unwrap()
+        let record = tidewire_redis::Record::decode(record).expect("a record");
+        String::from_utf8(record.payload.to_vec()).expect("text")
     };
     entries
         .iter()
