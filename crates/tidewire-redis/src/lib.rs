@@ -10,7 +10,7 @@ pub mod record;
 pub mod resp;
 pub mod script;
 
-pub use layout::{NodeId, Position};
+pub use layout::{Layout, NodeId, Position};
 pub use link::{
     Action, Counters, Draft, Entries, Event, Health, History, Keep, Lineage, Link, LinkOptions,
     Now, PageQuery, Placed, Refusal, Slot,

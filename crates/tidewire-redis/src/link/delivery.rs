@@ -114,6 +114,10 @@ impl Link {
         if topic.mark.is_none() {
             self.counters.malformed += 1;
         }
+        // Whoever asked went away before the topic was live.
+        if !topic.is_told_live {
+            return;
+        }
         self.counters.delivered += 1;
         let topic = Arc::clone(&topic.name);
         self.events.push_back(Event::Delivered {

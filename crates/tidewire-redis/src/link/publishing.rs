@@ -173,7 +173,8 @@ impl Link {
             generation: self.fencing.generation,
             batch: batch.number,
             after,
-            may_begin: !publishing.is_known,
+            // Those behind it need one before them.
+            may_begin: index == 0 && !publishing.is_known,
             id_memory_ms: self.options.id_memory_ms,
             items: &items,
         };
@@ -404,6 +405,7 @@ impl Link {
     pub(super) fn lose_commands(&mut self) {
         self.fencing.is_fenced = false;
         self.fencing.is_asking = false;
+        self.fencing.begins_ms = None;
         self.publishing.hold_until_ms = 0;
         for batch in &mut self.publishing.flight {
             if batch.is_sent {

@@ -216,7 +216,8 @@ impl Link {
             Phase::Opening { deadline_ms } => Some(*deadline_ms),
             Phase::Up(connection) => connection.deadline_ms(),
         };
-        Slot::ALL.iter().filter_map(deadline).min()
+        let deadlines = Slot::ALL.iter().filter_map(deadline);
+        deadlines.chain(self.fencing.begins_ms).min()
     }
 
     pub(super) fn tick_health(&mut self) {

@@ -114,6 +114,8 @@ pub(super) struct Fencing {
     pub(super) is_fenced: bool,
     /// A fence is on its way.
     pub(super) is_asking: bool,
+    /// The fence was answered, and its epoch begins then.
+    pub(super) begins_ms: Option<u64>,
     /// The greatest epoch that was seen.
     pub(super) known_epoch: u32,
     /// How many connections for commands there have been.
