@@ -183,6 +183,9 @@ impl Item {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) number: u64,
+    /// What must have been done before it. It stays when the batch is sent again: if the one before it was not done
+    /// and waits again, this one must wait behind it.
+    pub(super) after: u64,
     pub(super) items: Vec<Item>,
     /// On the present connection.
     pub(super) is_sent: bool,
