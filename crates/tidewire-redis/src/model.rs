@@ -8,6 +8,7 @@ mod publishing;
 mod scripts;
 mod store;
 
+use crate::layout::Position;
 use crate::model::store::Store;
 use crate::resp::{Frames, Limits, Value, reply};
 use crate::script::Script;
@@ -176,7 +177,7 @@ impl Redis {
 
     /// The positions and records of a stream.
     #[must_use]
-    pub fn stream(&self, key: &[u8]) -> Vec<(crate::Position, Vec<u8>)> {
+    pub fn stream(&self, key: &[u8]) -> Vec<(Position, Vec<u8>)> {
         self.store.entries(key)
     }
 

@@ -118,55 +118,17 @@ impl Step {
                 writer,
             } => {
                 fence.run_id = format!("run{run}");
-                FenceCall {
+                let call = FenceCall {
                     fence_key: b"f",
                     writer_key: &[b'w', *writer],
                     run_id: &fence.run_id,
                     is_durable: *durable,
                     known_epoch: epoch(*known),
                     generation: u64::from(*generation),
-                }
-                .write(hashes, out);
+                };
+                call.write(hashes, out);
             }
-            Self::Publish {
-                writer,
-                generation,
-                batch,
-                after,
-                may_begin,
-                items,
-            } => {
-                let parts: Vec<_> = items
-                    .iter()
-                    .enumerate()
-                    .map(|(index, item)| item.parts(number, index))
-                    .collect();
-                let items = items
-                    .iter()
-                    .zip(&parts)
-                    .map(|(item, (stream, id, record))| PublishItem {
-                        stream,
-                        id_key: id.as_deref(),
-                        expected_epoch: item
-                            .epoch
-                            .map(|small| if small == 0 { 0 } else { epoch(small) }),
-                        publications_max: u64::from(item.most),
-                        record,
-                        keep_ms: item.keep.then_some(100_000),
-                    });
-                PublishCall {
-                    fence_key: b"f",
-                    writer_key: &[b'w', *writer],
-                    fence,
-                    generation: u64::from(*generation),
-                    batch: u64::from(*batch),
-                    after: u64::from(*after),
-                    may_begin: *may_begin,
-                    id_memory_ms: 100_000,
-                    items: &items.collect::<Vec<_>>(),
-                }
-                .write(hashes, out);
-            }
+            Self::Publish { .. } => self.write_publish(hashes, fence, number, out),
             Self::Tails(topics) => {
                 let names: Vec<_> = topics.iter().map(|topic| stream(*topic)).collect();
                 let streams: Vec<_> = names.iter().map(|name| (name.as_slice(), 0)).collect();
@@ -177,56 +139,110 @@ impl Step {
                 }
                 .write(hashes, out);
             }
-            Self::Page {
-                topic,
-                range,
-                epoch: small,
-                offset,
-                limit,
-                creates,
-            } => {
-                let at = Position {
-                    epoch: epoch(*small),
-                    offset: u64::from(*offset),
-                };
-                let ranges = [
-                    PageRange::From(at),
-                    PageRange::After(at),
-                    PageRange::All,
-                    PageRange::Newest(None),
-                    PageRange::Newest(Some(at)),
-                ];
-                PageCall {
-                    fence_key: b"f",
-                    fence,
-                    stream: &stream(*topic),
-                    range: ranges[usize::from(*range)],
-                    limit: usize::from(*limit),
-                    creates_ms: creates.then_some(100_000),
-                }
-                .write(hashes, out);
-            }
+            Self::Page { .. } => self.write_page(hashes, fence, out),
             Self::Renew {
                 topic,
                 only,
                 greater_than,
-            } => RenewCall {
-                fence_key: b"f",
-                stream: &stream(*topic),
-                fence,
-                only_epoch: only.map(epoch),
-                greater_than: epoch(*greater_than),
+            } => {
+                let call = RenewCall {
+                    fence_key: b"f",
+                    stream: &stream(*topic),
+                    fence,
+                    only_epoch: only.map(epoch),
+                    greater_than: epoch(*greater_than),
+                };
+                call.write(hashes, out);
             }
-            .write(hashes, out),
-            Self::Lease(node) => LeaseCall {
-                lease_key: &[b'n', *node],
-                fence_key: b"f",
-                inbox: b"in",
-                lease_ms: 100_000,
-                probe: number as u64,
+            Self::Lease(node) => {
+                let call = LeaseCall {
+                    lease_key: &[b'n', *node],
+                    fence_key: b"f",
+                    inbox: b"in",
+                    lease_ms: 100_000,
+                    probe: number as u64,
+                };
+                call.write(hashes, out);
             }
-            .write(hashes, out),
         }
+    }
+
+    fn write_publish(&self, hashes: &Hashes, fence: &Fence, number: usize, out: &mut Vec<u8>) {
+        let Self::Publish {
+            writer,
+            generation,
+            batch,
+            after,
+            may_begin,
+            items,
+        } = self
+        else {
+            return;
+        };
+        let parts = items
+            .iter()
+            .enumerate()
+            .map(|(index, item)| item.parts(number, index));
+        let parts: Vec<_> = parts.collect();
+        let items = items
+            .iter()
+            .zip(&parts)
+            .map(|(item, (stream, id, record))| PublishItem {
+                stream,
+                id_key: id.as_deref(),
+                expected_epoch: item
+                    .epoch
+                    .map(|small| if small == 0 { 0 } else { epoch(small) }),
+                publications_max: u64::from(item.most),
+                record,
+                keep_ms: item.keep.then_some(100_000),
+            });
+        let call = PublishCall {
+            fence_key: b"f",
+            writer_key: &[b'w', *writer],
+            fence,
+            generation: u64::from(*generation),
+            batch: u64::from(*batch),
+            after: u64::from(*after),
+            may_begin: *may_begin,
+            id_memory_ms: 100_000,
+            items: &items.collect::<Vec<_>>(),
+        };
+        call.write(hashes, out);
+    }
+
+    fn write_page(&self, hashes: &Hashes, fence: &Fence, out: &mut Vec<u8>) {
+        let Self::Page {
+            topic,
+            range,
+            epoch: small,
+            offset,
+            limit,
+            creates,
+        } = self
+        else {
+            return;
+        };
+        let at = Position {
+            epoch: epoch(*small),
+            offset: u64::from(*offset),
+        };
+        let ranges = [
+            PageRange::From(at),
+            PageRange::After(at),
+            PageRange::All,
+            PageRange::Newest(None),
+            PageRange::Newest(Some(at)),
+        ];
+        let call = PageCall {
+            fence_key: b"f",
+            fence,
+            stream: &stream(*topic),
+            range: ranges[usize::from(*range)],
+            limit: usize::from(*limit),
+            creates_ms: creates.then_some(100_000),
+        };
+        call.write(hashes, out);
     }
 
     /// Which parts of the reply are the time.
@@ -404,7 +420,7 @@ fn assert_pushes(listener: &mut Real, model: &mut Redis, client: tidewire_redis:
     let mut bytes = Vec::new();
     command(&mut bytes, &[b"PING"]);
     let mut found = vec![listener.exchange(&bytes)];
-    while !found.last().is_some_and(|value| value[0] == "\"PONG\"") {
+    while found.last().is_none_or(|value| value[0] != "\"PONG\"") {
         found.push(listener.exchange(b""));
     }
     found.pop();

@@ -54,7 +54,7 @@ fn run_all(faults: Faults) {
     let seeds = std::env::var("TIDEWIRE_SEEDS")
         .ok()
         .and_then(|seeds| seeds.parse().ok())
-        .unwrap_or(200);
+        .unwrap_or(70);
     let first = std::env::var("TIDEWIRE_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());

@@ -266,6 +266,14 @@ impl World {
         for node in 0..self.nodes.len() {
             self.step_node(node);
         }
+        // What the last nodes published for the first ones.
+        for wire in self
+            .nodes
+            .iter_mut()
+            .flat_map(|node| node.wires.iter_mut().flatten())
+        {
+            wire.collect(&mut self.redis, ms, &mut self.random);
+        }
     }
 
     fn step_node(&mut self, index: usize) {
@@ -329,8 +337,27 @@ impl World {
         self.away_until_ms = 0;
         let end = self.ms + 75_000;
         while self.ms < end {
+            // Nothing happens in between, if the links tell the right deadlines.
+            let next_ms = self.next_ms().clamp(self.ms + 1, end);
+            self.ms = next_ms - 1;
             self.step();
         }
+    }
+
+    fn next_ms(&self) -> u64 {
+        let wires = self
+            .nodes
+            .iter()
+            .flat_map(|node| node.wires.iter().flatten());
+        let bytes = wires
+            .chain(&self.orphans)
+            .flat_map(|wire| [wire.up.front(), wire.down.front()]);
+        let bytes = bytes.flatten().map(|(at, _)| *at);
+        let deadlines = self.nodes.iter().filter_map(|node| {
+            let deadline_ms = node.link.deadline_ms()?;
+            Some(deadline_ms.max(node.paused_until_ms))
+        });
+        bytes.chain(deadlines).min().unwrap_or(u64::MAX)
     }
 }
 
