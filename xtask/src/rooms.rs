@@ -126,6 +126,7 @@ const HOUSES: &[House] = &[
             "shard",
             "session",
             "state",
+            "cluster",
             "config",
             "topics",
             "auth",

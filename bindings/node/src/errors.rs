@@ -2,7 +2,9 @@
 
 use napi::{Error, Status};
 use std::borrow::Cow;
-use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
+use tidewire_engine::{
+    BrokerUnavailable, CallFailure, ManageError, PublishError, SendError, StartError,
+};
 
 /// The party that caused an error, with the names of `lib/errors.js`.
 #[derive(Clone, Copy)]
@@ -87,10 +89,28 @@ impl From<SendError> for Failure {
     }
 }
 
+/// The broker behind several servers does not answer.
+fn broker_unavailable(message: impl ToString) -> Failure {
+    Failure {
+        code: "BROKER_UNAVAILABLE".into(),
+        ..busy(message)
+    }
+}
+
+impl From<BrokerUnavailable> for Failure {
+    fn from(error: BrokerUnavailable) -> Self {
+        broker_unavailable(error)
+    }
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
             PublishError::Busy => busy(error),
+            PublishError::Unavailable => broker_unavailable(error),
+            PublishError::Unknown => {
+                Self::new("BusyError", "PUBLISH_UNKNOWN", Fault::Nobody, error)
+            }
             PublishError::Stopped => stopped(error),
             _ => argument(error),
         }

@@ -8,7 +8,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use std::borrow::Cow;
 use tidewire_engine::settings::SettingError;
-use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
+use tidewire_engine::{
+    BrokerUnavailable, CallFailure, ManageError, PublishError, SendError, StartError,
+};
 
 /// Whose fault it is, as `errors.py` spells it.
 #[derive(Clone, Copy)]
@@ -104,10 +106,28 @@ impl From<SendError> for Failure {
     }
 }
 
+/// The broker behind several servers does not answer.
+fn broker_unavailable(message: impl ToString) -> Failure {
+    Failure {
+        code: "BROKER_UNAVAILABLE".into(),
+        ..busy(message)
+    }
+}
+
+impl From<BrokerUnavailable> for Failure {
+    fn from(error: BrokerUnavailable) -> Self {
+        broker_unavailable(error)
+    }
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
             PublishError::Busy => busy(error),
+            PublishError::Unavailable => broker_unavailable(error),
+            PublishError::Unknown => {
+                Self::new("BusyError", "PUBLISH_UNKNOWN", Fault::Nobody, error)
+            }
             PublishError::Stopped => stopped(error),
             _ => argument(error),
         }

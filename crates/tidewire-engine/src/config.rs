@@ -1,9 +1,12 @@
 //! What a server can be told.
 
+pub mod broker;
+
 use crate::auth::AuthConfig;
 use crate::auth::api_key::ApiKey;
 use crate::auth::hosts::HostPolicy;
 use crate::auth::network::Network;
+use crate::config::broker::BrokerConfig;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;
@@ -56,6 +59,9 @@ pub struct Config {
     pub signing: Option<Signing>,
     /// Topics: who may have them, and what is kept of each. Default: clients may have none, nothing is kept.
     pub topics: Topics,
+    /// The broker that this server shares topics over with others. Default: none, every topic is
+    /// this server's own.
+    pub broker: Option<BrokerConfig>,
     /// How repeated messages are told from new ones.
     pub intake: Intake,
     /// How sessions leave a server that drains.
@@ -311,6 +317,7 @@ impl Default for Config {
             identity_key: None,
             signing: None,
             topics: Topics::default(),
+            broker: None,
             intake: Intake::default(),
             drain: Drain::default(),
             compression: Compression::default(),

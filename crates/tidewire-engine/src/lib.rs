@@ -26,6 +26,7 @@
 pub mod apps;
 pub mod auth;
 mod clock;
+mod cluster;
 mod config;
 pub mod counters;
 mod handle;
@@ -45,6 +46,7 @@ mod topics;
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
 pub use auth::{hosts, token};
+pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
     SignatureKey, Signing, TlsFiles, TrustedProxies,
@@ -68,8 +70,8 @@ pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
-pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};
-pub use topics::error::{ManageError, PublishError};
+pub use topics::config::{GroupOverload, Scope, TopicLimits, TopicRule, Topics};
+pub use topics::error::{BrokerUnavailable, ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;

@@ -17,6 +17,7 @@
 //! ```
 
 mod auth;
+mod cluster;
 mod front;
 mod given;
 mod layers;
@@ -101,6 +102,7 @@ impl Settings {
         config.auth = auth::auth(self, config.protocol)?;
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
+        config.broker = cluster::broker(self)?;
         Ok(config)
     }
 }

@@ -78,7 +78,11 @@ impl NativeServer {
             limit: limit as usize,
             newest_first,
         };
-        let Some(page) = self.handle()?.history(&topic, query) else {
+        let Some(page) = self
+            .handle()?
+            .history(&topic, query)
+            .map_err(Failure::from)?
+        else {
             let nothing = json!({"epoch": null, "offset": 0, "oldest": null, "publications": [], "more": false});
             return Ok(nothing.to_string());
         };
@@ -100,7 +104,8 @@ impl NativeServer {
     /// Forgets what a topic keeps; false if there was nothing.
     #[napi]
     pub fn forget_history(&self, topic: String) -> napi::Result<bool> {
-        Ok(self.handle()?.forget_history(&topic))
+        let forgotten = self.handle()?.forget_history(&topic);
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
     /// Presence of a topic: the number of users, and some of them.

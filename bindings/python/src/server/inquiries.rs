@@ -85,7 +85,9 @@ impl ServerCore {
             newest_first: newest_first.0,
         };
         let handle = self.0.handle()?;
-        let page = py.detach(|| handle.history(&topic, query));
+        let page = py
+            .detach(|| handle.history(&topic, query))
+            .map_err(Failure::from)?;
         let Some(page) = page else {
             return python(
                 py,
@@ -111,7 +113,8 @@ impl ServerCore {
     /// Forgets what a topic keeps; false if there was nothing.
     fn forget_history(&self, py: Python<'_>, topic: Str) -> PyResult<bool> {
         let handle = self.0.handle()?;
-        Ok(py.detach(|| handle.forget_history(&topic)))
+        let forgotten = py.detach(|| handle.forget_history(&topic));
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
     /// Who is on a topic: how many, and some of them.

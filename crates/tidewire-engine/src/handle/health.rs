@@ -39,5 +39,6 @@ impl Handle {
         for mailbox in self.mailboxes.iter() {
             mailbox.wake();
         }
+        self.shared.hub.stop_broker();
     }
 }

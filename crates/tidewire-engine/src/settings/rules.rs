@@ -6,7 +6,7 @@ use super::origin::{Origin, unusable};
 use super::spec::{Item, OptionSpec};
 use super::table::RULE_KEYS;
 use super::value::{self, Checked, check_item, shown};
-use crate::topics::config::TopicRule;
+use crate::topics::config::{Scope, TopicRule};
 use crate::topics::history::HistoryLimits;
 use serde_json::Value;
 use tidewire_wire::envelope::Priority;
@@ -95,6 +95,9 @@ fn set(
         }
         ("overload", Checked::Text(word)) => {
             rule.overload = Overload::parse(&word).ok_or("there is no such policy")?;
+        }
+        ("scope", Checked::Text(word)) => {
+            rule.scope = Scope::parse(&word).ok_or("there is no such scope")?;
         }
         _ => return Err("this key has no effect".to_owned()),
     }

@@ -65,6 +65,8 @@ pub(crate) enum JobProgress {
     Outbox,
     /// The shards have to deliver first.
     Backlog,
+    /// The broker has to answer first.
+    Broker,
     /// The application has to be ready first.
     Application,
 }
@@ -153,6 +155,10 @@ pub(crate) struct SubscriptionJob {
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
     pub(crate) answer: SubscriptionAnswer,
+    /// The broker has been asked to make the topics ready.
+    pub(crate) is_prepared: bool,
+    /// The application subscribes the session, whatever its rights are.
+    pub(crate) is_granted: bool,
     pub(crate) correlation_id: Option<String>,
 }
 
@@ -210,7 +216,26 @@ impl SubscriptionJob {
                 window: request.window,
             }),
             answer: SubscriptionAnswer::default(),
+            is_prepared: false,
+            is_granted: false,
             correlation_id,
+        }
+    }
+
+    /// A subscription that the application makes for a session.
+    pub(crate) fn granted(topic: &str) -> Self {
+        Self {
+            action: Action::Subscribe,
+            topics: Vec::new().into_iter(),
+            allowed: vec![(topic.to_owned(), Kind::Exact)],
+            positions: HashMap::new(),
+            filter: None,
+            wanted: Wanted::default(),
+            group: None,
+            answer: SubscriptionAnswer::default(),
+            is_prepared: false,
+            is_granted: true,
+            correlation_id: None,
         }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) verifier: Option<Verifier>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
-    pub(crate) hub: Hub,
+    pub(crate) hub: Arc<Hub>,
     /// What clients may whose tokens do not say otherwise.
     pub(crate) access: Arc<AccessRules>,
     pub(crate) rate_limit: RateLimit,
@@ -63,7 +63,7 @@ pub(crate) struct Keys {
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config, keys: Keys, hub: Hub) -> Self {
+    pub(crate) fn new(config: Config, keys: Keys, hub: Arc<Hub>) -> Self {
         let limits = &config.limits;
         let profile = ServerProfile {
             server_version: env!("CARGO_PKG_VERSION").to_owned(),

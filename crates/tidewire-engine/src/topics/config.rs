@@ -39,6 +39,19 @@ pub struct TopicRule {
     /// The priority of its publications; those of a topic with history all have this one, so that
     /// they arrive in their order. Default normal.
     pub priority: Priority,
+    /// Who shares its topics. Without a broker every topic is this server's own. Default: all
+    /// servers of the cluster.
+    pub scope: Scope,
+}
+
+/// Who shares a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// All servers that have the same broker.
+    #[default]
+    Cluster,
+    /// Each server has a topic of this name of its own, which needs no broker.
+    Node,
 }
 
 /// The limits of topics; of a whole server unless the name says otherwise.
@@ -103,6 +116,17 @@ pub enum GroupOverload {
     DropNewest,
 }
 
+impl Scope {
+    /// The scope with this spelling.
+    pub(crate) fn parse(spelling: &str) -> Option<Self> {
+        match spelling {
+            "cluster" => Some(Self::Cluster),
+            "node" => Some(Self::Node),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Topics {
     fn default() -> Self {
         Self {
@@ -125,6 +149,7 @@ impl TopicRule {
             presence: false,
             overload: Overload::Disconnect,
             priority: Priority::Normal,
+            scope: Scope::Cluster,
         }
     }
 

@@ -236,6 +236,9 @@ pub enum GapReason {
     Conflated,
     /// `expired`: their time to live ended before they could be sent.
     Expired,
+    /// `broker`: the broker behind several servers lost its connection or its data. A count of 0
+    /// means that nobody knows how many are missing.
+    Broker,
 }
 
 /// The publications of a gap: all of them lie between two offsets of one epoch, though not all
@@ -257,12 +260,13 @@ impl GapReason {
             Self::Dropped => "dropped",
             Self::Conflated => "conflated",
             Self::Expired => "expired",
+            Self::Broker => "broker",
         }
     }
 
     /// The reason with this spelling.
     pub fn parse(spelling: &str) -> Option<Self> {
-        [Self::Dropped, Self::Conflated, Self::Expired]
+        [Self::Dropped, Self::Conflated, Self::Expired, Self::Broker]
             .into_iter()
             .find(|reason| reason.as_str() == spelling)
     }
