@@ -59,6 +59,11 @@ export interface EngineOptions {
    * API.
    */
   apiKeyFile?: string | null;
+  /**
+   * A file with keys of the HTTP API, one per line: a name, rights (`read`, `publish`, `admin`
+   * or `all`, with commas) and the key. Default: no further keys.
+   */
+  apiKeysFile?: string | null;
   /** Event loops, each on a thread of its own. Default: one per core. */
   shards?: number | null;
   /**

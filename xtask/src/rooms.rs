@@ -134,6 +134,7 @@ const HOUSES: &[House] = &[
             "clock",
             "counters",
             "model",
+            "live",
         ],
         apart: &[],
         has_root_files: true,

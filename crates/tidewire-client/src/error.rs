@@ -39,8 +39,8 @@ pub enum Error {
     /// There is no room for what waits to be sent: nothing was done. Nobody's fault: try later.
     #[error("there is no room for what waits to be sent")]
     Full,
-    /// The server refused what was asked for.
-    #[error("the server refused: {code}: {message}")]
+    /// The server refused what was asked for, or, with the code `TIMEOUT`, had no answer to it in time.
+    #[error("{}: {code}: {message}", refused_or_late(code))]
     Refused {
         /// One of the protocol's error codes, or the application's own.
         code: String,
@@ -160,6 +160,15 @@ fn from_here(fault: Fault) -> Fault {
     }
 }
 
+/// A timeout of the other side is no refusal: nobody decided anything.
+fn refused_or_late(code: &str) -> &'static str {
+    if code == ErrorCode::Timeout.as_str() {
+        "the server had no answer in time"
+    } else {
+        "the server refused"
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ending {
@@ -184,5 +193,29 @@ impl Ending {
             reason: reason.into(),
             by_server: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_no_refusal() {
+        let words = |code: &str| {
+            let (code, message) = (code.to_owned(), "x".to_owned());
+            let retry_after = None;
+            Error::Refused {
+                code,
+                message,
+                retry_after,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            words("TIMEOUT"),
+            "the server had no answer in time: TIMEOUT: x"
+        );
+        assert_eq!(words("BUSY"), "the server refused: BUSY: x");
     }
 }

@@ -6,7 +6,9 @@ pub use serde_json::Value;
 pub use tidewire_wire::envelope::Priority;
 use tidewire_wire::envelope::epoch_text;
 use tidewire_wire::session::{self as wire, HISTORY_LIMIT};
-pub use tidewire_wire::session::{CallError, Overload, PresenceMember, TopicPresence};
+pub use tidewire_wire::session::{
+    CallError, Overload, PresenceMember, TopicFailure, TopicPresence,
+};
 
 /// How topics are subscribed. [`SubscribeOptions::default`] gives the defaults that each field states.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +64,16 @@ impl SubscribeOptions {
     }
 }
 
-/// What became of a subscription. Why a topic failed is told by an [`Event::Error`](crate::Event::Error).
+/// What became of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscribed {
     /// Topics that are subscribed now.
     pub topics: Vec<String>,
     /// Topics that are not.
     pub failed: Vec<String>,
+    /// Why, for each of `failed`. Servers that do not tell it here send an [`Event::Error`](crate::Event::Error) with the
+    /// reason of the first one.
+    pub failures: Vec<TopicFailure>,
     /// Where the topics with history stand.
     pub positions: Vec<TopicPosition>,
 }

@@ -33,6 +33,25 @@ pub struct Peer {
     pub address: Option<std::net::SocketAddr>,
 }
 
+/// What a reload of the configuration did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// Options with other values, which hold from now on.
+    pub changed: Vec<&'static str>,
+    /// Options with other values, which hold only after the next start.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// What reads the configuration of a server again, from where its program has it. An error says why everything is as it
+/// was before.
+pub struct ReloadFunction(pub Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>);
+
+impl fmt::Debug for ReloadFunction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ReloadFunction(..)")
+    }
+}
+
 /// A message as it was received. Compressed ones are given inflated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {

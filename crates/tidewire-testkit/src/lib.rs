@@ -10,6 +10,8 @@
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
 pub mod options;
+#[cfg(unix)]
+pub mod redis;
 pub mod schema;
 pub mod topics;
 pub mod vectors;

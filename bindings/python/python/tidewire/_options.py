@@ -58,6 +58,9 @@ class ServerOptions(TypedDict, total=False):
     #: A file with the key of the HTTP API, at least 16 visible ASCII characters. Default: no HTTP
     #: API.
     api_key_file: Path
+    #: A file with keys of the HTTP API, one per line: a name, rights (`read`, `publish`, `admin` or
+    #: `all`, with commas) and the key. Default: no further keys.
+    api_keys_file: Path
     #: Event loops, each on a thread of its own. Default: one per core.
     shards: int
     #: The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token

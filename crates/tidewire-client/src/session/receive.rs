@@ -8,7 +8,7 @@ use crate::config::Encryption;
 use crate::error::Ending;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::{HistoryPage, PresenceAnswer};
+use crate::request::{HistoryPage, PresenceAnswer, Subscribed};
 use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
@@ -205,13 +205,19 @@ impl Session {
             ClientEvent::SubscriptionUpdate {
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 correlation_id,
                 ..
             } => {
                 if let Some(waiting) = waiting(&correlation_id, Asked::Subscription) {
-                    let (done, failed) = (success_topics, failed_topics);
-                    self.handle_subscribed(waiting, done, failed, &recovery, moment, batch);
+                    let answer = Subscribed {
+                        topics: success_topics,
+                        failed: failed_topics,
+                        failures,
+                        positions: Vec::new(),
+                    };
+                    self.handle_subscribed(waiting, answer, &recovery, moment, batch);
                 }
             }
             ClientEvent::PublishResponse {

@@ -14,7 +14,8 @@ use crate::config::broker::BrokerConfig;
 use crate::topics::broker::Broker;
 use crate::topics::config::TopicLimits;
 use crate::topics::hub::Hub;
-use rand::Rng;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use std::io;
 use std::sync::{Arc, Weak};
 use tidewire_net::tls::{self, TlsError};
@@ -55,7 +56,7 @@ impl Cluster {
             linger_ms: LINGER_MS,
             ..LinkOptions::default()
         };
-        let mut random = rand::rng();
+        let mut random = StdRng::from_os_rng();
         let link = Link::new(options, NodeId(random.random()), random.random());
         let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
         let route = Route {

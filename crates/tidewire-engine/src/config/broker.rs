@@ -1,10 +1,9 @@
 //! The broker that several servers share: where it is, and how they use it.
 
 use std::path::PathBuf;
-use url::Url;
 
 /// The broker that this server shares topics over with others.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerConfig {
     /// Where it is.
     pub address: BrokerAddress,
@@ -73,60 +72,80 @@ impl BrokerAddress {
     /// # Errors
     /// [`InvalidBrokerUrl`].
     pub fn parse(text: &str) -> Result<Self, InvalidBrokerUrl> {
-        let wrong = |words: &str| InvalidBrokerUrl(words.to_owned());
-        let url = Url::parse(text).map_err(|error| InvalidBrokerUrl(error.to_string()))?;
-        let place = match url.scheme() {
-            "redis" | "rediss" => Place::Tcp {
-                host: host(&url).ok_or_else(|| wrong("a host is missing"))?,
-                port: url.port().unwrap_or(PORT),
-                is_tls: url.scheme() == "rediss",
-            },
-            "unix" => Place::Unix(
-                decoded(url.path())
-                    .filter(|path| path.len() > 1)
-                    .ok_or_else(|| wrong("a path is missing"))?
-                    .into(),
-            ),
-            other => return Err(InvalidBrokerUrl(format!("there is no broker {other}://"))),
-        };
-        let database = match &place {
-            Place::Tcp { .. } => url.path().trim_start_matches('/').to_owned(),
-            Place::Unix(_) => {
-                let mut pairs = url.query_pairs();
-                let pair = pairs.find(|(name, _)| name == "db");
-                pair.map(|(_, number)| number.into_owned())
-                    .unwrap_or_default()
+        let (scheme, rest) = text
+            .split_once("://")
+            .ok_or_else(|| wrong("the scheme is missing"))?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        match scheme {
+            "redis" | "rediss" => Self::tcp(rest, scheme == "rediss"),
+            "unix" => {
+                let path = decoded(rest)?;
+                if !path.starts_with('/') {
+                    return Err(wrong("a path is missing"));
+                }
+                let database = query.split('&').find_map(|pair| pair.strip_prefix("db="));
+                Ok(Self {
+                    place: Place::Unix(path.into()),
+                    user: None,
+                    password: None,
+                    database: number(database.unwrap_or_default())?,
+                })
             }
+            other => Err(InvalidBrokerUrl(format!("there is no broker {other}://"))),
+        }
+    }
+
+    /// What is behind the scheme: `[user:password@]host[:port][/database]`.
+    fn tcp(rest: &str, is_tls: bool) -> Result<Self, InvalidBrokerUrl> {
+        let (rest, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (login, place) = rest.rsplit_once('@').unwrap_or(("", rest));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        // The colons of an IPv6 address are in brackets.
+        let (host, port) = match place
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
+            Some((host, port)) => (host, port.strip_prefix(':')),
+            None => match place.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
         };
-        let database = match database.as_str() {
-            "" => 0,
-            number => number
-                .parse()
-                .map_err(|_| wrong("the database is a number"))?,
-        };
-        let text = |text: &str| {
-            let text = decoded(text).ok_or_else(|| wrong("the user or password is not UTF-8"))?;
-            Ok(Some(text).filter(|text| !text.is_empty()))
-        };
+        if host.is_empty() {
+            return Err(wrong("a host is missing"));
+        }
+        let port = port.map_or(Ok(PORT), str::parse);
+        let some = |text: &str| Ok(Some(decoded(text)?).filter(|text| !text.is_empty()));
         Ok(Self {
-            place,
-            user: text(url.username())?,
-            password: text(url.password().unwrap_or_default())?,
-            database,
+            place: Place::Tcp {
+                host: host.to_owned(),
+                port: port.map_err(|_| wrong("the port is a number from 0 to 65535"))?,
+                is_tls,
+            },
+            user: some(user)?,
+            password: some(password)?,
+            database: number(database)?,
         })
     }
 }
 
-fn host(url: &Url) -> Option<String> {
-    let host = url.host_str().filter(|host| !host.is_empty())?;
-    // An IPv6 address has brackets in a URL.
-    Some(host.trim_matches(['[', ']']).to_owned())
+fn wrong(words: &str) -> InvalidBrokerUrl {
+    InvalidBrokerUrl(words.to_owned())
+}
+
+/// The number of a database; 0 if there is none.
+fn number(text: &str) -> Result<u32, InvalidBrokerUrl> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| wrong("the database is a number"))
 }
 
 /// The text without percent-encoding.
-fn decoded(text: &str) -> Option<String> {
+fn decoded(text: &str) -> Result<String, InvalidBrokerUrl> {
     let bytes = percent_encoding::percent_decode_str(text);
-    bytes.decode_utf8().ok().map(std::borrow::Cow::into_owned)
+    let text = bytes.decode_utf8();
+    Ok(text.map_err(|_| wrong("it is not UTF-8"))?.into_owned())
 }
 
 /// What may be shown: everything but the password.

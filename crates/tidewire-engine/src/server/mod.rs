@@ -1,5 +1,6 @@
 //! The running server: its start, its drain and its stop.
 
+mod reload;
 mod threads;
 
 use crate::auth::{AuthConfigError, Verifier};
@@ -16,8 +17,8 @@ use crate::state::core::Core;
 use crate::state::shared::{Keys, Shared};
 use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
-use crate::topics::broker::Broker;
 use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
+use crate::topics::broker::{Broker, BrokerHealth};
 use crate::topics::config::{RuleSet, Scope};
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
@@ -31,9 +32,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tidewire_net::tls::CertificateSlot;
 use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
+
+pub use reload::{ReloadError, Reloader};
 
 /// A running server. Dropping it stops it without a drain.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ pub struct Server {
     link: Option<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
+    certificate: Option<CertificateSlot>,
 }
 
 /// Why a server could not start. The caller's fault, but for [`StartError::System`].
@@ -122,9 +127,13 @@ impl Server {
         application: impl FnMut(usize) -> A,
     ) -> Result<Self, StartError> {
         let tls = match &config.tls {
-            Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
+            Some(files) => Some(tls::server_config_with_slot(
+                &files.certificate,
+                &files.key,
+            )?),
             None => None,
         };
+        let (tls, certificate) = tls.unzip();
         let cluster = join_cluster(&config)?;
         let broker = cluster.as_ref().map(Cluster::broker);
         let random = |_| StdRng::from_os_rng();
@@ -145,6 +154,7 @@ impl Server {
             link: None,
             ops,
             address,
+            certificate,
         };
         if let Some(cluster) = cluster {
             let link = cluster.into_link(Arc::downgrade(&server.handle.shared.hub));
@@ -156,6 +166,21 @@ impl Server {
             server.threads.push(thread);
         }
         Ok(server)
+    }
+
+    /// Checks a configuration as [`start`](Self::start) does, but opens no socket: limits, rules of topics, keys and
+    /// certificates.
+    ///
+    /// # Errors
+    /// [`StartError`], but not of addresses.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        check(config)?;
+        Keys::new(config)?;
+        new_hub(config, None)?;
+        if let Some(files) = &config.tls {
+            tls::server_config(&files.certificate, &files.key)?;
+        }
+        Ok(())
     }
 
     /// Where clients connect, with the port that was taken.
@@ -223,6 +248,10 @@ impl OpsSource for Shared {
         self.shard_health()
     }
 
+    fn broker(&self) -> Option<BrokerHealth> {
+        self.hub.broker_health()
+    }
+
     fn shards(&self) -> Vec<Snapshot> {
         self.snapshots()
     }
@@ -262,10 +291,7 @@ pub(crate) fn assemble<A: Application>(
     cluster: Option<Arc<dyn Broker>>,
 ) -> Result<(Shards<A>, Handle), StartError> {
     check(&config)?;
-    let limits = &mut config.limits;
-    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
-    // Reading has to pause before the outbox is full.
-    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+    lower(&mut config);
     let keys = Keys::new(&config)?;
     let hub = Arc::new(new_hub(&config, cluster)?);
     let shared = Arc::new(Shared::new(config, keys, hub));
@@ -301,6 +327,14 @@ pub(crate) fn assemble<A: Application>(
     Ok((shards, handle))
 }
 
+/// Lowers limits that others bound.
+fn lower(config: &mut Config) {
+    let limits = &mut config.limits;
+    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
+    // Reading has to pause before the outbox is full.
+    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+}
+
 impl Keys {
     fn new(config: &Config) -> Result<Self, StartError> {
         Ok(Self {
@@ -329,9 +363,8 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
         return Ok(None);
     };
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
-    let key = shared.config.ops_api_key.clone();
     let hosts = shared.config.hosts.clone();
-    Ops::start_for(address, source, handle.clone(), key, hosts)
+    Ops::start_for(address, source, handle.clone(), hosts)
         .map(Some)
         .map_err(|source| StartError::Listen { address, source })
 }

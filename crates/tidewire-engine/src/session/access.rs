@@ -146,6 +146,7 @@ pub(crate) fn ended(topics: Vec<String>) -> Reply {
         action: Action::Unsubscribe,
         success_topics: topics,
         failed_topics: Vec::new(),
+        failures: Vec::new(),
         recovery: Vec::new(),
         correlation_id: None,
     }

@@ -140,7 +140,7 @@ impl Session<'_> {
             return true;
         }
         self.join(slot, name, &catch_up.wanted, (seq, None));
-        if self.core.shared.hub.rules.of(name).presence {
+        if self.core.shared.hub.rules.shows_presence(name) {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();
             let announcement = Announcement::new(topics, data);

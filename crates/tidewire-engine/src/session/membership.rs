@@ -82,7 +82,7 @@ impl Session<'_> {
             answer.success_topics.push(name.to_string());
             self.join(slot, name, wanted, (seq, None));
         }
-        if !is_pattern && self.core.shared.hub.rules.of(name).presence {
+        if !is_pattern && self.core.shared.hub.rules.shows_presence(name) {
             answer.entered.push(Arc::clone(name));
         }
         Ok(())

@@ -137,6 +137,7 @@ impl Session<'_> {
         let (code, reason) = (refusal.code, &refusal.message);
         tracing::debug!(
             connection = %self.state.key,
+            address = self.state.peer_address(self.io).map(tracing::field::display),
             user = self.state.user.as_deref(),
             code = code.as_str(),
             %reason,

@@ -145,6 +145,7 @@ impl Session<'_> {
             action,
             success_topics: answer.success_topics,
             failed_topics: answer.failed_topics,
+            failures: answer.failures,
             recovery: answer.recovery,
             correlation_id,
         };

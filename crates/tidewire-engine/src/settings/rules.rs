@@ -1,6 +1,7 @@
 //! Rules of topics, key by key.
 
 use super::SettingError;
+use super::given::GivenRule;
 use super::lookup::nearest;
 use super::origin::{Origin, unusable};
 use super::spec::{Item, OptionSpec};
@@ -17,7 +18,7 @@ pub(super) fn read(
     spec: &OptionSpec,
     origin: &Origin,
     tables: &Value,
-) -> Result<Vec<TopicRule>, SettingError> {
+) -> Result<Vec<GivenRule>, SettingError> {
     let wrong = |label: String, value: &Value| SettingError::Value {
         option: origin.label(&label),
         value: Some(shown(value)),
@@ -34,7 +35,8 @@ pub(super) fn read(
         let origin = origin.within(&label);
         let given = fields.iter().filter(|(_, value)| !value.is_null());
         let keys = given.map(|(key, value)| (key.clone(), value.clone(), origin.clone()));
-        rule(&origin, &keys.collect::<Vec<_>>())
+        let rule = rule(&origin, &keys.collect::<Vec<_>>())?;
+        Ok(GivenRule::new(&origin, rule))
     });
     rules.collect()
 }

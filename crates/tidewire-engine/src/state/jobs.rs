@@ -13,7 +13,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, HistoryPage, HistoryPosition, RecoveryPosition, Reply, Subscription, Token,
-    TopicRecovery,
+    TopicFailure, TopicRecovery,
 };
 
 /// The unfinished jobs of a connection, the one to go on with last.
@@ -175,6 +175,7 @@ pub(crate) struct GroupWish {
 pub(crate) struct SubscriptionAnswer {
     pub(crate) success_topics: Vec<String>,
     pub(crate) failed_topics: Vec<String>,
+    pub(crate) failures: Vec<TopicFailure>,
     pub(crate) recovery: Vec<TopicRecovery>,
     /// What comes after the answer, topic by topic.
     pub(crate) catch_ups: Vec<CatchUp>,
@@ -186,9 +187,15 @@ pub(crate) struct SubscriptionAnswer {
 
 impl SubscriptionAnswer {
     pub(crate) fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
-        let error = || (code, format!("{topic}: {words}"));
+        let message = words.to_string();
+        let error = || (code, format!("{topic}: {message}"));
         self.error.get_or_insert_with(error);
-        self.failed_topics.push(topic);
+        self.failed_topics.push(topic.clone());
+        self.failures.push(TopicFailure {
+            topic,
+            code: code.as_str().to_owned(),
+            message,
+        });
     }
 }
 

@@ -205,19 +205,27 @@ pub(crate) struct BrokerUsage {
     pub(crate) presence_topics: usize,
 }
 
-/// How a broker is.
+/// How the broker is that servers share.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub(crate) struct BrokerHealth {
-    /// It answers.
-    pub(crate) is_connected: bool,
+pub struct BrokerHealth {
+    /// It answers: the last probe, one each second, came back.
+    pub is_connected: bool,
     /// Its version, once it is known.
-    pub(crate) version: Option<String>,
-    /// Why it does not answer.
-    pub(crate) reason: Option<String>,
+    pub version: Option<String>,
+    /// Why it does not answer: what is wrong, and what to do.
+    pub reason: Option<String>,
     /// What an operator should change although it works.
-    pub(crate) warning: Option<String>,
-    /// What was done over it so far: names and numbers.
-    pub(crate) counts: Vec<(&'static str, u64)>,
+    pub warning: Option<String>,
+    /// What was counted since the start of the server, by name.
+    #[serde(serialize_with = "as_map")]
+    pub counts: Vec<(&'static str, u64)>,
+}
+
+fn as_map<S: serde::Serializer>(
+    counts: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counts.iter().copied())
 }
 
 /// One that is always there.

@@ -15,6 +15,7 @@ use super::outlet::{Delivery, Outlet, Target};
 use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
+use crate::live::Live;
 use crate::model::ConnectionKey;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
@@ -31,8 +32,8 @@ use tidewire_wire::envelope::SystemType;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) outlets: Box<[Outlet]>,
-    pub(crate) rules: RuleSet,
-    pub(crate) limits: TopicLimits,
+    pub(crate) rules: Live<RuleSet>,
+    pub(crate) limits: Live<TopicLimits>,
     /// In how long a turn a shard counts as stuck, in milliseconds.
     stall_ms: u64,
     /// Of topics that this server keeps for itself.
@@ -122,8 +123,8 @@ impl Hub {
     ) -> Self {
         Self {
             outlets: (0..shards).map(|_| Outlet::default()).collect(),
-            rules,
-            limits,
+            rules: Live::new(rules),
+            limits: Live::new(limits),
             stall_ms,
             local,
             cluster,

@@ -33,8 +33,8 @@ pub use liveness::TimeoutAction;
 pub use payload::write_gap_event;
 pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
 pub use reply::{
-    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, Reply, TopicPresence,
-    TopicRecovery,
+    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, Reply, TopicFailure,
+    TopicPresence, TopicRecovery,
 };
 pub use request::{
     DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync, TOKEN_BYTES_MAX,

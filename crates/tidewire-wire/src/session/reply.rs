@@ -65,6 +65,8 @@ pub enum Reply {
         success_topics: Vec<String>,
         /// Topics for which it was not.
         failed_topics: Vec<String>,
+        /// Why, for each of `failed_topics`; empty to tell no reasons.
+        failures: Vec<TopicFailure>,
         /// Where each topic of the answer that has history stands, recovery asked for or not.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
@@ -272,6 +274,17 @@ impl GapReason {
     }
 }
 
+/// Why a topic could not be subscribed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicFailure {
+    /// The topic or pattern, as the request has it.
+    pub topic: String,
+    /// One of the protocol's error codes, such as `TOPIC_FORBIDDEN`.
+    pub code: String,
+    /// The same in words.
+    pub message: String,
+}
+
 /// Where a subscription stands after recovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicRecovery {
@@ -382,9 +395,13 @@ impl Reply {
                 action,
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 ..
-            } => write_subscription(*action, success_topics, failed_topics, recovery, out),
+            } => {
+                let failed = (failed_topics.as_slice(), failures.as_slice());
+                write_subscription(*action, success_topics, failed, recovery, out);
+            }
             Self::ConfigResponse { payload, .. }
             | Self::HealthCheckResponse { payload, .. }
             | Self::MetricsResponse { payload, .. } => {

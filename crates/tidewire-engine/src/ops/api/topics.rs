@@ -101,7 +101,7 @@ pub(crate) fn history(context: &TaskContext, task: &Task) -> ApiResult {
 pub(crate) fn forget(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     Parameters::parse(&task.query, &[])?;
-    tracing::info!(who = "api", what = "forget_history", topic);
+    tracing::info!(who = task.who, what = "forget_history", topic);
     let forgotten = context.handle.forget_history(topic)?;
     ok(&json!({ "topic": topic, "forgotten": forgotten }))
 }
