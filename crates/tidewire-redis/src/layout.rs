@@ -89,6 +89,24 @@ impl Layout {
         [&self.streams, topic.as_bytes()].concat()
     }
 
+    /// The glob that matches the channels of a pattern's topics, and maybe of others.
+    #[must_use]
+    pub fn glob(&self, pattern: &str) -> Vec<u8> {
+        let escaped = |text: &[u8]| {
+            let escape = |byte: &u8| match byte {
+                b'[' | b']' | b'?' | b'*' | b'\\' => vec![b'\\', *byte],
+                byte => vec![*byte],
+            };
+            text.iter().flat_map(escape).collect::<Vec<u8>>()
+        };
+        let segments = pattern.split('.').map(|segment| match segment {
+            "*" | ">" => b"*".to_vec(),
+            segment => escaped(segment.as_bytes()),
+        });
+        let segments = segments.collect::<Vec<_>>().join(&b'.');
+        [escaped(&self.streams), segments].concat()
+    }
+
     /// The topic of a stream's key or a channel; `None` if it is the name of something else.
     #[must_use]
     pub fn topic_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
@@ -176,5 +194,6 @@ mod tests {
             "tw:{0}:i:a:11f6ad8ec52a2984abaafd7c3b516503"
         );
         assert_eq!("0000000000009f3c".parse(), Ok(node));
+        assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
     }
 }

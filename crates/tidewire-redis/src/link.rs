@@ -20,6 +20,7 @@ mod event;
 mod interest;
 mod lineage;
 mod options;
+mod patterns;
 mod publishing;
 mod random;
 mod reading;
@@ -33,7 +34,7 @@ pub use options::{Lineage, LinkOptions, Now, Slot};
 
 use crate::layout::{Layout, NodeId};
 use crate::link::random::Random;
-use crate::link::state::{Clock, Fencing, Publishing, Reading, Slots, Topics};
+use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Slots, Topics};
 use crate::script::Hashes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ pub struct Link {
     fencing: Fencing,
     publishing: Publishing,
     topics: Topics,
+    patterns: Patterns,
     reading: Reading,
     clock: Clock,
     events: VecDeque<Event>,
@@ -89,6 +91,7 @@ impl Link {
             fencing: Fencing::default(),
             publishing: Publishing::default(),
             topics: Topics::default(),
+            patterns: Patterns::default(),
             reading: Reading::default(),
             clock: Clock::default(),
             events: VecDeque::new(),
@@ -128,6 +131,7 @@ impl Link {
         self.tick_slots(now);
         self.tick_clock(now);
         self.tick_interest(now);
+        self.tick_patterns(now);
         self.tick_publishing(now);
         self.tick_reading(now);
         self.tick_health();
@@ -196,6 +200,17 @@ impl Link {
     /// are delivered still.
     pub fn unwant(&mut self, topic: &str, now: Now) {
         self.remove_interest(topic, now);
+    }
+
+    /// Asks for the publications of all topics that match a pattern: segments separated by `.`, where `*` is any one
+    /// segment and `>` at the end any number. [`Event::Watching`] follows.
+    pub fn watch(&mut self, pattern: &Arc<str>) {
+        self.add_pattern(pattern);
+    }
+
+    /// Nobody needs the pattern any more.
+    pub fn unwatch(&mut self, pattern: &str) {
+        self.remove_pattern(pattern);
     }
 
     /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe is

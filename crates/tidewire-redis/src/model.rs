@@ -42,6 +42,7 @@ struct Client {
     frames: Frames,
     output: Vec<u8>,
     channels: BTreeSet<Vec<u8>>,
+    globs: BTreeSet<Vec<u8>>,
 }
 
 /// The data of a server at some time.
@@ -101,6 +102,7 @@ impl Redis {
             frames,
             output: Vec::new(),
             channels: BTreeSet::new(),
+            globs: BTreeSet::new(),
         };
         self.clients.insert(id, client);
         id
@@ -194,6 +196,23 @@ impl Redis {
                     reply::text(&mut client.output, part);
                 }
             }
+            for glob in client.globs.iter().filter(|glob| matches(glob, channel)) {
+                reply::push(&mut client.output, 4);
+                for part in [b"pmessage", glob.as_slice(), channel, message] {
+                    reply::text(&mut client.output, part);
+                }
+            }
+        }
+    }
+}
+
+/// Globs with `*` and escaped bytes, which is what the link sends.
+fn matches(glob: &[u8], text: &[u8]) -> bool {
+    match glob {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|skipped| matches(rest, &text[skipped..])),
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
+            text.first() == Some(byte) && matches(rest, &text[1..])
         }
     }
 }

@@ -192,6 +192,7 @@ impl Link {
         let Some(head) = topic.head else {
             topic.head = Some(tail);
             topic.mark = mark;
+            self.begin_topic(id, tail);
             self.go_live(id);
             return;
         };

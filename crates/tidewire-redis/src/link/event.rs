@@ -91,6 +91,26 @@ pub enum Event {
         /// Where the topic goes on; `None` without history.
         head: Option<Position>,
     },
+    /// A pattern that was [watched](super::Link::watch) is complete from here on.
+    Watching {
+        /// The pattern.
+        pattern: Arc<str>,
+    },
+    /// Publications that match a pattern may be lost.
+    PatternGap {
+        /// The pattern.
+        pattern: Arc<str>,
+    },
+    /// A publication on a topic that is not live, or from before it was, but may match a pattern. It comes once however
+    /// many patterns it matches.
+    Matched {
+        /// The topic.
+        topic: Arc<str>,
+        /// Its place; `None` without history.
+        position: Option<Position>,
+        /// A [`Record`](crate::Record).
+        record: Box<[u8]>,
+    },
     /// The end of [`Link::read`](super::Link::read), once for each number.
     Read {
         /// The caller's number.
@@ -188,6 +208,8 @@ pub struct Counters {
     pub repeated_batches: u64,
     /// Publications delivered.
     pub delivered: u64,
+    /// Publications told because they may match a pattern.
+    pub matched: u64,
     /// Publications that came again or late and were dropped.
     pub stale: u64,
     /// Gaps told.

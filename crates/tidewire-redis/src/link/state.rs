@@ -243,6 +243,8 @@ pub(super) struct Topic {
     pub(super) is_told_live: bool,
     pub(super) unwanted_ms: u64,
     pub(super) head: Option<Position>,
+    /// Where the topic stood at first: what comes after it is delivered.
+    pub(super) live_from: Option<Position>,
     /// Of the publication at the head, if it is known.
     pub(super) mark: Option<Mark>,
     pub(super) ahead: Ahead,
@@ -271,6 +273,32 @@ pub(super) struct Ahead {
     pub(super) bytes: usize,
     /// Some were dropped.
     pub(super) has_overflowed: bool,
+}
+
+/// The patterns that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    /// By their text, in an order that does not depend on chance.
+    pub(super) all: BTreeMap<Arc<str>, Pattern>,
+    pub(super) globs: BTreeMap<Vec<u8>, Glob>,
+    pub(super) to_subscribe: VecDeque<Vec<u8>>,
+    pub(super) to_unsubscribe: Vec<Vec<u8>>,
+    /// The publication that was told last.
+    pub(super) last: Option<Mark>,
+}
+
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) glob: Vec<u8>,
+    /// [`Event::Watching`](super::Event::Watching) was told.
+    pub(super) is_told: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Glob {
+    pub(super) names: BTreeSet<Arc<str>>,
+    /// On the present connection.
+    pub(super) is_confirmed: bool,
 }
 
 /// Reads for callers.

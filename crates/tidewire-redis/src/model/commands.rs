@@ -21,8 +21,8 @@ impl Redis {
             "CONFIG" => self.config(&mut out),
             "SCRIPT" => self.load(arguments, &mut out),
             "EVALSHA" => self.evaluate(arguments, &mut out),
-            "SUBSCRIBE" | "UNSUBSCRIBE" => {
-                self.subscribe(id, name == "SUBSCRIBE", &arguments[1..], &mut out);
+            "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUNSUBSCRIBE" => {
+                self.subscribe(id, &name.to_ascii_lowercase(), &arguments[1..], &mut out);
             }
             "HSET" if arguments.len() == 4 => {
                 let field = String::from_utf8_lossy(arguments[2]);
@@ -97,22 +97,24 @@ impl Redis {
         }
     }
 
-    fn subscribe(&mut self, id: ClientId, is_on: bool, channels: &[&[u8]], out: &mut Vec<u8>) {
+    fn subscribe(&mut self, id: ClientId, kind: &str, names: &[&[u8]], out: &mut Vec<u8>) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
-        for channel in channels {
-            let kind: &[u8] = if is_on {
-                client.channels.insert(channel.to_vec());
-                b"subscribe"
-            } else {
-                client.channels.remove(*channel);
-                b"unsubscribe"
+        for name in names {
+            let set = match kind.starts_with('p') {
+                true => &mut client.globs,
+                false => &mut client.channels,
             };
+            if kind.contains("un") {
+                set.remove(*name);
+            } else {
+                set.insert(name.to_vec());
+            }
             reply::push(out, 3);
-            reply::text(out, kind);
-            reply::text(out, channel);
-            reply::integer(out, client.channels.len() as i64);
+            reply::text(out, kind.as_bytes());
+            reply::text(out, name);
+            reply::integer(out, (client.channels.len() + client.globs.len()) as i64);
         }
     }
 }

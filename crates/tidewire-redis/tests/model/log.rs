@@ -20,6 +20,8 @@ pub(crate) struct Log {
     /// How often a number was delivered on the topic without history, by node.
     plain: BTreeMap<(usize, u64), u64>,
     marks: BTreeMap<(usize, u32, Mark), Position>,
+    /// How often a node saw a publication, on its topic or by a pattern.
+    pub(crate) seen: BTreeMap<(usize, u64), u64>,
     pub(crate) gaps: u64,
     lineage: u64,
 }
@@ -35,6 +37,7 @@ impl Log {
             orders: BTreeMap::new(),
             plain: BTreeMap::new(),
             marks: BTreeMap::new(),
+            seen: BTreeMap::new(),
             gaps: 0,
             lineage: 0,
         }
@@ -93,8 +96,20 @@ impl Log {
             } => {
                 self.delivered(node, index(&topic), position, &record);
             }
+            Event::Matched { record, .. } => {
+                let record = Record::decode(&record).expect("a record");
+                let number = String::from_utf8_lossy(record.payload)
+                    .parse()
+                    .expect("a number");
+                *self.seen.entry((node, number)).or_default() += 1;
+            }
             _ => {}
         }
+    }
+
+    /// How many publications were offered.
+    pub(crate) fn offers(&self) -> u64 {
+        self.offered.len() as u64
     }
 
     fn delivered(&mut self, node: usize, topic: usize, position: Option<Position>, record: &[u8]) {
@@ -102,6 +117,7 @@ impl Log {
         let number: u64 = String::from_utf8_lossy(record.payload)
             .parse()
             .expect("a number");
+        *self.seen.entry((node, number)).or_default() += 1;
         let (publisher, own) = self.offered[number as usize];
         assert_eq!(own, topic);
         let Some(position) = position else {

@@ -50,6 +50,41 @@ fn run(seed: u64, faults: Faults) {
     world.log.check_end(redis, |node, _| node != 2);
 }
 
+/// A node watches a pattern while its interest in the topics comes and goes; nothing breaks.
+fn run_pattern(seed: u64) {
+    let mut world = World::new(seed, 2, Faults::Resets);
+    world.nodes[1].link.watch(&"*".into());
+    for _ in 0..1_000 {
+        world.step();
+    }
+    for _ in 0..4_000 {
+        let topic = world.random.below(4) as usize;
+        if world.random.one_in(3) {
+            world.publish(0, topic);
+        }
+        if world.random.one_in(30) {
+            let is_wanted = world.random.one_in(2);
+            world.set_interest(1, topic, is_wanted);
+        }
+        world.step();
+    }
+    world.rest();
+    let all = (0..world.log.offers()).map(|number| ((1, number), 1));
+    assert_eq!(world.log.seen, all.collect());
+    let counters = world.nodes[1].link.counters();
+    assert!(
+        counters.matched > 0 && counters.delivered > 0,
+        "{counters:?}"
+    );
+}
+
+#[test]
+fn a_pattern_sees_every_publication_once_whatever_else_is_subscribed_to() {
+    for seed in 0..30 {
+        run_pattern(seed);
+    }
+}
+
 fn run_all(faults: Faults) {
     let seeds = std::env::var("TIDEWIRE_SEEDS")
         .ok()

@@ -223,6 +223,72 @@ fn to_forget_begins_a_new_epoch_that_everybody_is_told() {
 }
 
 #[test]
+fn a_pattern_brings_topics_that_nobody_subscribed_to() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    for pattern in ["a.*", "a.>"] {
+        two.link.watch(&pattern.into());
+    }
+    let watching = |peer: &Peer| {
+        let events = peer.events.iter();
+        events
+            .filter(|event| matches!(event, Event::Watching { .. }))
+            .count()
+    };
+    two.until("watching", |peer| watching(peer) == 2);
+    two.want("a.live", KEPT);
+    for (topic, history) in [
+        ("a.live", KEPT),
+        ("a.kept", KEPT),
+        ("a.plain", None),
+        ("b", KEPT),
+    ] {
+        one.place(topic, history, topic);
+    }
+    let matched = |peer: &Peer| {
+        let topics = peer.events.iter().filter_map(|event| match event {
+            Event::Matched {
+                topic, position, ..
+            } => Some((topic.to_string(), position.is_some())),
+            _ => None,
+        });
+        topics.collect::<Vec<_>>()
+    };
+    two.until("the last", |peer| matched(peer).len() == 2);
+    assert_eq!(
+        matched(&two),
+        [("a.kept".to_owned(), true), ("a.plain".to_owned(), false)]
+    );
+    assert_eq!(two.payloads("a.live"), ["a.live"]);
+    // After a lost connection nobody knows what was missed.
+    let mut kill = redis::cmd("CLIENT");
+    let _: i64 = kill
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("pubsub")
+        .query(&mut server.witness())
+        .unwrap();
+    let gaps = |peer: &Peer| {
+        peer.events
+            .iter()
+            .filter(|event| matches!(event, Event::PatternGap { .. }))
+            .count()
+    };
+    two.until("the gaps", |peer| gaps(peer) == 2);
+    two.link.unwatch("a.*");
+    two.link.unwatch("a.>");
+    let mut witness = server.witness();
+    let mut patterns = || {
+        redis::cmd("PUBSUB")
+            .arg("NUMPAT")
+            .query::<i64>(&mut witness)
+            .unwrap()
+    };
+    two.until("no pattern", |_| patterns() == 0);
+}
+
+#[test]
 fn interest_ends_some_time_after_the_last_subscriber() {
     let server = Server::start("");
     let options = LinkOptions {
