@@ -143,6 +143,27 @@ impl Layout {
         format!("{}n:{node}", self.lane).into_bytes()
     }
 
+    /// The channel of a user.
+    #[must_use]
+    pub fn user(&self, user: &str) -> Vec<u8> {
+        format!("{}v:{user}", self.lane).into_bytes()
+    }
+
+    /// The user of a channel; `None` if it is the name of something else.
+    #[must_use]
+    pub fn user_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
+        let name = channel
+            .strip_prefix(self.lane.as_bytes())?
+            .strip_prefix(b"v:")?;
+        std::str::from_utf8(name).ok()
+    }
+
+    /// The channel of all nodes.
+    #[must_use]
+    pub fn everyone(&self) -> Vec<u8> {
+        format!("{}all", self.lane).into_bytes()
+    }
+
     /// The channel of a node.
     #[must_use]
     pub fn inbox(&self, node: NodeId) -> Vec<u8> {

@@ -187,22 +187,26 @@ impl Redis {
         format!("{:020x}{:020x}", self.seed, self.runs)
     }
 
-    /// Sends a message to the subscribers of a channel.
-    fn push(&mut self, channel: &[u8], message: &[u8]) {
+    /// Sends a message to the subscribers of a channel; how often it was sent.
+    fn push(&mut self, channel: &[u8], message: &[u8]) -> i64 {
+        let mut count = 0;
         for client in self.clients.values_mut() {
             if client.channels.contains(channel) {
+                count += 1;
                 reply::push(&mut client.output, 3);
                 for part in [b"message", channel, message] {
                     reply::text(&mut client.output, part);
                 }
             }
             for glob in client.globs.iter().filter(|glob| matches(glob, channel)) {
+                count += 1;
                 reply::push(&mut client.output, 4);
                 for part in [b"pmessage", glob.as_slice(), channel, message] {
                     reply::text(&mut client.output, part);
                 }
             }
         }
+        count
     }
 }
 

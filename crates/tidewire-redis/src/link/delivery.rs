@@ -49,6 +49,9 @@ impl Link {
     }
 
     fn handle_message(&mut self, channel: &[u8], message: &[u8], now: Now) {
+        if self.handle_parcel(channel, message) {
+            return;
+        }
         if channel == self.names.inbox {
             self.handle_inbox(message, now);
             return;

@@ -1,6 +1,6 @@
 //! What goes into a link and what comes out of it.
 
-use crate::layout::Position;
+use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
 use crate::record::{Category, Excluded, Priority};
 use std::sync::Arc;
@@ -125,6 +125,20 @@ pub enum Event {
         /// Where the topic stands now; `None` if there was nothing.
         outcome: Result<Option<Position>, Refusal>,
     },
+    /// The end of [`Link::send`](super::Link::send), once for each number.
+    Sent {
+        /// The caller's number.
+        number: u64,
+        /// How many nodes received it; with 0 a node is gone, or no node has a session of the user.
+        outcome: Result<u64, Refusal>,
+    },
+    /// A parcel of some node, this one among them.
+    Parcel {
+        /// To whom it was sent.
+        addressee: Addressee,
+        /// What was sent.
+        parcel: Box<[u8]>,
+    },
     /// The health has changed.
     Health(Health),
 }
@@ -136,6 +150,28 @@ pub struct Placed {
     pub position: Option<Position>,
     /// It repeats the id of an earlier one, whose place this is, and goes to nobody.
     pub is_duplicate: bool,
+}
+
+/// To whom a parcel is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address<'a> {
+    /// One node.
+    Node(NodeId),
+    /// The nodes that have [sessions of a user](super::Link::add_user_interest).
+    User(&'a str),
+    /// All nodes, this one among them.
+    Everyone,
+}
+
+/// To whom a parcel was sent that arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addressee {
+    /// This node.
+    Node,
+    /// A user with sessions on this node.
+    User(Arc<str>),
+    /// All nodes.
+    Everyone,
 }
 
 /// Why an operation failed.

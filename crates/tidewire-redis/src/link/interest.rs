@@ -187,6 +187,7 @@ impl Link {
             connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
         self.begin_patterns();
+        self.begin_users();
         self.topics.to_unsubscribe.clear();
         self.topics.to_subscribe = self.topics.all.keys().copied().collect();
     }

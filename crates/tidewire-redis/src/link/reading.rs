@@ -333,7 +333,7 @@ impl Link {
                 }
                 Tag::Tails(rounds) => rounds.into_iter().for_each(|round| self.sync_again(round)),
                 Tag::CatchUp(round) | Tag::Renew(round) => self.sync_again(round),
-                Tag::Fence | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
+                Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
             }
         }
     }

@@ -79,6 +79,7 @@ impl Link {
     ) {
         match tag {
             Tag::Fence => self.handle_fence(result, now),
+            Tag::Send(number) => self.handle_sent(number, result),
             Tag::Publish(number) => self.handle_published(number, result, now),
             Tag::Lease {
                 sent_unix_ms,
@@ -169,7 +170,10 @@ impl Link {
             _ => Vec::new(),
         };
         match slot {
-            Slot::Command => self.lose_commands(),
+            Slot::Command => {
+                self.lose_sends(&tags);
+                self.lose_commands();
+            }
             Slot::Subscribe => self.lose_subscriptions(),
             Slot::Read => self.lose_reads(tags),
         }

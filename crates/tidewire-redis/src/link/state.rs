@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(super) enum Tag {
     /// The fence.
     Fence,
+    /// A parcel, by the caller's number.
+    Send(u64),
     /// A batch, by its number.
     Publish(u64),
     /// The lease, and when it was sent.
@@ -299,6 +301,30 @@ pub(super) struct Glob {
     pub(super) names: BTreeSet<Arc<str>>,
     /// On the present connection.
     pub(super) is_confirmed: bool,
+}
+
+/// Parcels that wait, and users with sessions on this node.
+#[derive(Debug, Default)]
+pub(super) struct Sends {
+    pub(super) waiting: VecDeque<Parcel>,
+    pub(super) bytes: usize,
+    pub(super) users: BTreeSet<Arc<str>>,
+    /// Channels to be subscribed to (`true`) or not any more, in their order.
+    pub(super) changes: Vec<(bool, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) number: u64,
+    pub(super) channel: Vec<u8>,
+    pub(super) message: Vec<u8>,
+    pub(super) give_up_ms: u64,
+}
+
+impl Parcel {
+    pub(super) fn bytes(&self) -> usize {
+        self.message.len() + self.channel.len() + size_of::<Self>()
+    }
 }
 
 /// Reads for callers.

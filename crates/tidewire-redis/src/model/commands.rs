@@ -18,6 +18,10 @@ impl Redis {
                 let info = format!("run_id:{run_id}\r\nrole:{role}\r\nconnected_slaves:0\r\n");
                 reply::text(&mut out, info.as_bytes());
             }
+            "PUBLISH" if arguments.len() == 3 => {
+                let count = self.push(arguments[1], arguments[2]);
+                reply::integer(&mut out, count);
+            }
             "CONFIG" => self.config(&mut out),
             "SCRIPT" => self.load(arguments, &mut out),
             "EVALSHA" => self.evaluate(arguments, &mut out),

@@ -2,7 +2,9 @@
 
 use crate::peer::{KEPT, Peer};
 use crate::server::Server;
-use tidewire_redis::{Event, LinkOptions, PageQuery, Position};
+use tidewire_redis::{
+    Address, Addressee, Event, LinkOptions, NodeId, PageQuery, Position, Refusal,
+};
 
 #[test]
 fn publications_of_two_links_arrive_everywhere_in_one_order() {
@@ -286,6 +288,79 @@ fn a_pattern_brings_topics_that_nobody_subscribed_to() {
             .unwrap()
     };
     two.until("no pattern", |_| patterns() == 0);
+}
+
+#[test]
+fn parcels_reach_a_node_a_user_and_everyone() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    two.link.add_user_interest(&"ann".into());
+    two.turn();
+    let mut witness = server.witness();
+    let mut subscribers = || {
+        let command = redis::cmd("PUBSUB")
+            .arg("NUMSUB")
+            .arg("tw:{0}:v:ann")
+            .to_owned();
+        command.query::<(String, i64)>(&mut witness).unwrap().1
+    };
+    two.until("subscribed", |_| subscribers() == 1);
+    let to_two = Address::Node(two.link.node());
+    let nobody = Address::Node(NodeId(1));
+    let addresses = [
+        (to_two, 1),
+        (Address::User("ann"), 1),
+        (Address::Everyone, 2),
+        (nobody, 0),
+        (Address::User("bob"), 0),
+    ];
+    for (number, (address, _)) in addresses.iter().enumerate() {
+        let now = one.now();
+        one.link.send(number as u64, *address, &[number as u8], now);
+    }
+    let expected = addresses
+        .iter()
+        .enumerate()
+        .map(|(number, (_, receivers))| Event::Sent {
+            number: number as u64,
+            outcome: Ok(*receivers),
+        });
+    for event in expected {
+        one.until("sent", |peer| peer.events.contains(&event));
+    }
+    let parcel = |addressee, byte: u8| Event::Parcel {
+        addressee,
+        parcel: [byte].into(),
+    };
+    let everyone = parcel(Addressee::Everyone, 2);
+    one.until("everyone", |peer| peer.events.contains(&everyone));
+    two.until("everyone", |peer| peer.events.contains(&everyone));
+    let ann = parcel(Addressee::User("ann".into()), 1);
+    for event in [parcel(Addressee::Node, 0), ann] {
+        assert!(two.events.contains(&event) && !one.events.contains(&event));
+    }
+    two.link.remove_user_interest("ann");
+    two.until("unsubscribed", |_| subscribers() == 0);
+}
+
+#[test]
+fn parcels_are_refused_while_the_broker_is_away() {
+    let server = Server::start("");
+    let options = LinkOptions {
+        broker_wait_ms: 50,
+        ..LinkOptions::default()
+    };
+    let mut peer = Peer::connect(&server.path(), options);
+    drop(server);
+    peer.until("noticed", |peer| !peer.link.health().is_connected);
+    let now = peer.now();
+    peer.link.send(1, Address::Everyone, b"x", now);
+    let refused = Event::Sent {
+        number: 1,
+        outcome: Err(Refusal::Unavailable),
+    };
+    peer.until("refused", |peer| peer.events.contains(&refused));
 }
 
 #[test]
