@@ -1,12 +1,13 @@
 //! Requests of the application: made, made again on another connection, and answered.
 
+use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
 use super::subscriptions::is_pattern;
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, Unrecovered};
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;
@@ -396,7 +397,7 @@ impl Session {
     fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
     }
 }
 

@@ -1,6 +1,8 @@
 //! The payloads of a server's messages, as JSON.
 
-use super::reply::{ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery};
+use super::reply::values::{
+    ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
+};
 use super::{
     Action, Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile,
 };
