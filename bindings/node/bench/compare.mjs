@@ -94,7 +94,9 @@ function canLoad(name) {
     createRequire(import.meta.url)(name);
     return true;
   } catch (error) {
-    const [line] = error.message.split("\n").filter((one) => one.includes("GLIBC") || one.startsWith("Error:"));
+    const [line] = error.message
+      .split("\n")
+      .filter((one) => one.includes("GLIBC") || one.startsWith("Error:"));
     console.log(`${name} cannot be loaded here: ${line ?? error.message}`);
     return false;
   }
@@ -103,7 +105,9 @@ function canLoad(name) {
 const median = (values) => [...values].sort((one, other) => one - other)[values.length >> 1];
 
 const only = process.argv[4]?.split(",") ?? Object.keys(TASKS);
-console.log(`${message.length} bytes, medians of ${rounds} rounds of ${seconds} s, Node ${process.version}\n`);
+console.log(
+  `${message.length} bytes, medians of ${rounds} rounds of ${seconds} s, Node ${process.version}\n`,
+);
 console.log("| task | server | messages/s | to `ws` | CPU per message | to `ws` | core busy |");
 console.log("|---|---|---|---|---|---|---|");
 for (const task of only) {

@@ -98,7 +98,13 @@ console.log(await peers[peer]());
 createInterface({ input: process.stdin })
   .on("line", () => {
     const { user, system } = process.cpuUsage();
-    const now = { received, bytes, cpuUs: user + system, ms: performance.now(), rss: process.memoryUsage().rss };
+    const now = {
+      received,
+      bytes,
+      cpuUs: user + system,
+      ms: performance.now(),
+      rss: process.memoryUsage().rss,
+    };
     console.log(JSON.stringify(now));
   })
   .on("close", () => process.exit(0));

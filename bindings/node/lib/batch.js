@@ -320,7 +320,9 @@ class Message {
 
   /** Why a connection ended: `peer`, `server` or `lost`; `undefined` for other kinds. */
   get reason() {
-    return this.#batch._kind(this.#index) === DISCONNECT ? REASONS[this.#batch._number(this.#index, 5)] : undefined;
+    return this.#batch._kind(this.#index) === DISCONNECT
+      ? REASONS[this.#batch._number(this.#index, 5)]
+      : undefined;
   }
 
   /** The code with which a connection ended, if there was one. */
