@@ -95,14 +95,20 @@ fn imported_by(
 }
 
 /// The module of a file below the sources; `None` for the roots of a crate and for files of tests.
-pub(crate) fn module_of(inside: &Path) -> Option<Vec<String>> {
+fn module_of(inside: &Path) -> Option<Vec<String>> {
+    let is_tests = inside.file_stem()?.to_string_lossy().ends_with("tests");
+    module_path(inside).filter(|_| !is_tests)
+}
+
+/// The path of the module in a file below the sources; `None` for the roots of a crate.
+pub(crate) fn module_path(inside: &Path) -> Option<Vec<String>> {
     let mut names: Vec<String> = inside
         .with_extension("")
         .iter()
         .map(|part| part.to_string_lossy().into_owned())
         .collect();
     let last = names.last()?;
-    if last.ends_with("tests") || (names.len() == 1 && (last == "lib" || last == "main")) {
+    if names.len() == 1 && (last == "lib" || last == "main") {
         return None;
     }
     if last == "mod" {
@@ -134,11 +140,6 @@ fn circles(graph: &Graph) -> Vec<Vec<PathBuf>> {
 
 /// Circles that stay, each with the reason.
 const CIRCLES: &[&[&str]] = &[
-    // A batch holds messages, and a message reads its position as an answer does.
-    &[
-        "bindings/python/src/client/answer.rs",
-        "bindings/python/src/client/message.rs",
-    ],
     // Python classes that return each other: a message has its connection, a connection makes messages.
     &[
         "bindings/python/src/server/batch.rs",
@@ -146,89 +147,6 @@ const CIRCLES: &[&[&str]] = &[
         "bindings/python/src/server/core.rs",
         "bindings/python/src/server/message.rs",
         "bindings/python/src/server/publishing.rs",
-    ],
-    // The flags of each foreign tool are a table of its own, and the tools share the names of the flags.
-    &[
-        "crates/tidewire-cli/src/load/foreign/autocannon.rs",
-        "crates/tidewire-cli/src/load/foreign/flags.rs",
-        "crates/tidewire-cli/src/load/foreign/hey.rs",
-        "crates/tidewire-cli/src/load/foreign/lines.rs",
-    ],
-    // A client hands out its events, and the events keep their client.
-    &[
-        "crates/tidewire-client/src/client.rs",
-        "crates/tidewire-client/src/events.rs",
-    ],
-    // The durable queue and the session share `Moment`, and the session owns a queue.
-    &[
-        "crates/tidewire-client/src/clock.rs",
-        "crates/tidewire-client/src/queue/handle.rs",
-        "crates/tidewire-client/src/queue/worker.rs",
-        "crates/tidewire-client/src/session.rs",
-    ],
-    // A responder travels in an event and answers with a command, whose reply may be an event.
-    &[
-        "crates/tidewire-client/src/command.rs",
-        "crates/tidewire-client/src/event.rs",
-        "crates/tidewire-client/src/outbox.rs",
-        "crates/tidewire-client/src/request.rs",
-        "crates/tidewire-client/src/responder.rs",
-    ],
-    // The schema reports its errors as the store does, which prepares it.
-    &[
-        "crates/tidewire-client/src/queue/schema.rs",
-        "crates/tidewire-client/src/queue/sqlite.rs",
-    ],
-    // A bench test measures and concludes; `Bench` and `Measured` each have methods in both files.
-    &[
-        "crates/tidewire-load/src/plan/bench/conclude.rs",
-        "crates/tidewire-load/src/plan/bench/measure.rs",
-    ],
-    // A run has bench tests, which fail with the error of a run.
-    &[
-        "crates/tidewire-load/src/plan/bench/mod.rs",
-        "crates/tidewire-load/src/plan/run.rs",
-    ],
-    // Drawings are escaped as the page that shows them.
-    &[
-        "crates/tidewire-load/src/report/html.rs",
-        "crates/tidewire-load/src/report/load_plots.rs",
-        "crates/tidewire-load/src/report/plots.rs",
-        "crates/tidewire-load/src/report/svg.rs",
-    ],
-    // An order may be one for a fan-out, which takes commands.
-    &[
-        "crates/tidewire-load/src/worker/order.rs",
-        "crates/tidewire-load/src/worker/websocket/fan_out/mod.rs",
-    ],
-    // A user sends its requests through a tunnel, which serves users.
-    &[
-        "crates/tidewire-load/src/worker/service/tunnel.rs",
-        "crates/tidewire-load/src/worker/service/user.rs",
-    ],
-    // The limits of `Io` are part of the configuration of a shard, which owns an `Io`.
-    &[
-        "crates/tidewire-net/src/io.rs",
-        "crates/tidewire-net/src/shard.rs",
-    ],
-    // An error of either is an error of the other: an envelope may be packed, a form may hold an envelope.
-    &[
-        "crates/tidewire-wire/src/envelope.rs",
-        "crates/tidewire-wire/src/format.rs",
-    ],
-    // A request is one of those that the other files read, and all of them read with its helpers.
-    &[
-        "crates/tidewire-wire/src/session/call.rs",
-        "crates/tidewire-wire/src/session/history.rs",
-        "crates/tidewire-wire/src/session/publish.rs",
-        "crates/tidewire-wire/src/session/request.rs",
-        "crates/tidewire-wire/src/session/subscription.rs",
-        "crates/tidewire-wire/src/session/walk.rs",
-    ],
-    // A reply is written by the functions of its payloads, which take the values of replies.
-    &[
-        "crates/tidewire-wire/src/session/payload.rs",
-        "crates/tidewire-wire/src/session/reply.rs",
     ],
 ];
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::circles::module_of;
+use crate::circles::module_path;
 use crate::finding::Finding;
 use crate::imports::{InlineTests, imports};
 use crate::lexer::{Kind, Token, tokens};
@@ -54,7 +54,7 @@ impl House {
             let message = "use crate::{…} hides which rooms are used, write one `use` for each";
             return vec![Finding::new(path, window[0].line, message)];
         }
-        let module = module_of(inside).unwrap_or_else(|| vec![room.to_owned()]);
+        let module = module_path(inside).unwrap_or_else(|| vec![room.to_owned()]);
         imports(text, &module, InlineTests::Read)
             .iter()
             .filter_map(|import| Some((import.path.first()?, import.line)))
@@ -126,6 +126,7 @@ const HOUSES: &[House] = &[
             "shard",
             "session",
             "state",
+            "cluster",
             "config",
             "topics",
             "auth",
@@ -133,6 +134,7 @@ const HOUSES: &[House] = &[
             "clock",
             "counters",
             "model",
+            "live",
         ],
         apart: &[],
         has_root_files: true,
@@ -150,6 +152,80 @@ const HOUSES: &[House] = &[
         ],
         apart: &["test_server"],
         has_root_files: false,
+    },
+    House {
+        sources: "crates/tidewire-wire/src",
+        rooms: &[
+            "secure",
+            "session",
+            "envelope",
+            "format",
+            "json",
+            "connection",
+            "message",
+            "proxy",
+            "forwarded",
+            "handshake",
+            "deflate",
+            "frame",
+            "close",
+            "codes",
+            "header",
+            "mask",
+            "utf8",
+            "timestamp",
+            "uuid",
+        ],
+        apart: &[],
+        has_root_files: true,
+    },
+    House {
+        sources: "crates/tidewire-client/src",
+        rooms: &[
+            "client",
+            "driver",
+            "shared",
+            "session",
+            "queue",
+            "event",
+            "responder",
+            "outbox",
+            "command",
+            "request",
+            "message",
+            "options",
+            "config",
+            "check",
+            "clock",
+            "url",
+            "error",
+            // The parts that can be used by themselves.
+            "endpoints",
+            "backoff",
+            "breaker",
+            "quality",
+            "rate",
+            "sequencer",
+            "priority_queue",
+        ],
+        apart: &[],
+        has_root_files: true,
+    },
+    House {
+        sources: "bindings/python/src",
+        rooms: &[
+            "server",
+            "client",
+            "relay",
+            "lab",
+            "utilities",
+            "json",
+            "arguments",
+            "decoded",
+            "errors",
+        ],
+        apart: &[],
+        has_root_files: true,
     },
 ];
 
@@ -218,6 +294,7 @@ mod tests {
             root[0].starts_with("crate::Outgoing names no room"),
             "{root:?}"
         );
+        assert!(found("session/tests.rs", "use super::Session;").is_empty());
         assert_eq!(found("turn.rs", "").len(), 1, "a file that is no room");
     }
 

@@ -1,5 +1,5 @@
-//! Rules for Rust sources: the size of functions, `unsafe`, forgotten `dbg!`, and what the protocol crates
-//! may use of the standard library.
+//! Rules for Rust sources: `unsafe`, forgotten `dbg!`, and the parts of the standard library that the protocol
+//! crates may use. Clippy limits the length of functions (`clippy.toml`).
 
 use std::path::Path;
 
@@ -13,8 +13,7 @@ pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {
         return Vec::new();
     }
     let tokens = tokens(text);
-    let mut findings = long_functions(path, &tokens);
-    findings.extend(forbidden_words(path, &tokens));
+    let mut findings = forbidden_words(path, &tokens);
     if SANS_IO_SOURCES
         .iter()
         .any(|sources| path.starts_with(sources))
@@ -22,59 +21,6 @@ pub(crate) fn check(path: &Path, text: &str) -> Vec<Finding> {
         findings.extend(ambient_paths(path, &tokens));
     }
     findings
-}
-
-fn long_functions(path: &Path, tokens: &[Token<'_>]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for (index, pair) in tokens.windows(2).enumerate() {
-        // A function pointer type, `fn(u8)`, has no name and no body.
-        let (Kind::Word("fn"), Kind::Word(name)) = (pair[0].kind, pair[1].kind) else {
-            continue;
-        };
-        let Some(last_line) = body_end(&tokens[index + 2..]) else {
-            continue;
-        };
-        let lines = last_line - pair[0].line + 1;
-        if lines > FUNCTION_LINES_MAX {
-            let message = format!(
-                "fn {name} has {lines} lines, split it: the budget is {FUNCTION_LINES_MAX}"
-            );
-            findings.push(Finding::new(path, pair[0].line, message));
-        }
-    }
-    findings
-}
-
-/// The line of the brace that closes the body, from the tokens after the function's name; `None` for a
-/// declaration, which ends in a semicolon.
-fn body_end(tokens: &[Token<'_>]) -> Option<usize> {
-    let mut open = Vec::new();
-    let mut in_body = false;
-    let mut before = None;
-    for token in tokens {
-        if let Kind::Mark(mark) = token.kind {
-            match mark {
-                b';' if open.is_empty() => return None,
-                b'(' | b'[' => open.push(mark),
-                b'{' => {
-                    // After `<` it is a const argument, as in `Buffer<{ N }>`.
-                    in_body |= open.is_empty() && before != Some(b'<');
-                    open.push(mark);
-                }
-                b')' | b']' | b'}' => {
-                    open.pop()?;
-                    if in_body && open.is_empty() {
-                        return Some(token.line);
-                    }
-                }
-                _ => {}
-            }
-            before = Some(mark);
-        } else {
-            before = None;
-        }
-    }
-    None
 }
 
 fn forbidden_words(path: &Path, tokens: &[Token<'_>]) -> Vec<Finding> {
@@ -177,9 +123,6 @@ fn words(tokens: &[Token<'_>], expected: &[&str]) -> bool {
     tokens.len() >= expected.len() && tokens.iter().zip(expected).all(matches)
 }
 
-/// What fits on a screen.
-const FUNCTION_LINES_MAX: usize = 70;
-
 /// The files that may hold `unsafe`, each audited and measured to need it. There is none.
 const UNSAFE_FILES: &[&str] = &[];
 
@@ -201,60 +144,6 @@ mod tests {
             .into_iter()
             .map(|finding| (finding.line, finding.message))
             .collect()
-    }
-
-    fn function(head: &str, lines: usize) -> String {
-        format!(
-            "\n{head} {{\n{}}}\n",
-            "    let s = \"}\"; // }\n".repeat(lines - 2)
-        )
-    }
-
-    #[test]
-    fn a_function_is_counted_from_its_head_to_its_closing_brace() {
-        for head in [
-            "fn f()",
-            "pub(crate) async fn f<'a>(a: &'a [u8; 3], g: fn(u8) -> u8) -> Result<(), [u8; { 1 + 1 }]>",
-            "const fn f(a: Buffer<{ 1 }>) -> Buffer<{ 2 }> where T: Into<Buffer<{ 3 }>>,",
-        ] {
-            assert_eq!(
-                found("a.rs", &function(head, FUNCTION_LINES_MAX)),
-                [],
-                "{head}"
-            );
-            let long = found("a.rs", &function(head, FUNCTION_LINES_MAX + 1));
-            assert_eq!(long.len(), 1, "{head}");
-            assert_eq!(long[0].0, 2);
-            assert!(
-                long[0].1.starts_with("fn f has 71 lines, "),
-                "{}",
-                long[0].1
-            );
-        }
-    }
-
-    #[test]
-    fn declarations_and_function_types_have_no_size() {
-        let gap = "\n".repeat(FUNCTION_LINES_MAX + 1);
-        assert_eq!(
-            found("a.rs", &format!("trait T {{ fn f(a: [u8; 2]); {gap} }}")),
-            []
-        );
-        assert_eq!(
-            found("a.rs", &format!("type F = fn(u8); {gap} struct S {{}}")),
-            []
-        );
-        assert_eq!(found("a.py", &function("fn f()", 200)), []);
-    }
-
-    #[test]
-    fn an_inner_function_is_counted_with_its_outer_one_and_by_itself() {
-        let inner = function("fn inner()", FUNCTION_LINES_MAX + 1);
-        let names: Vec<_> = found("a.rs", &format!("fn outer() {{{inner}}}"))
-            .into_iter()
-            .map(|(_, message)| message.split(' ').nth(1).unwrap().to_owned())
-            .collect();
-        assert_eq!(names, ["outer", "inner"]);
     }
 
     #[test]

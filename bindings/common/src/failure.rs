@@ -97,6 +97,14 @@ impl Failure {
         Self::new("InvalidMessageError", code, Fault::Peer, message)
     }
 
+    /// The broker behind several servers does not answer; nothing was done.
+    pub fn broker_unavailable(message: impl ToString) -> Self {
+        Self {
+            code: "BROKER_UNAVAILABLE".into(),
+            ..Self::busy(message)
+        }
+    }
+
     /// The other side has not caught up; nothing was done.
     pub fn busy(message: impl ToString) -> Self {
         Self::new("BusyError", "BUSY", Fault::Nobody, message).after(BUSY_RETRY)

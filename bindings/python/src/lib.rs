@@ -45,10 +45,10 @@ mod _native {
     };
     #[pymodule_export]
     use crate::utilities::{
-        Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, Sequencer, SessionCipher,
-        Signer, TokenBucket, TokenKey, TokenSigner, TokenVerifier, Verdict, Verifier, compress,
-        decode_token, decompress, encode_envelope, encode_token, hmac_sha256, json_to_msgpack,
-        msgpack_to_json, parse_envelope, sign, verify,
+        Envelope, Filter, Gap, IdentityKey, KeyPair, PriorityQueue, RateVerdict, Sequencer,
+        SessionCipher, Signer, TokenBucket, TokenKey, TokenSigner, TokenVerifier, Verifier,
+        compress, decode_token, decompress, encode_envelope, encode_token, hmac_sha256,
+        json_to_msgpack, msgpack_to_json, parse_envelope, sign, verify,
     };
 
     #[pymodule_init]

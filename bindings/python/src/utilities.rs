@@ -18,4 +18,4 @@ pub(crate) use jwt::{TokenKey, TokenSigner, TokenVerifier, decode_token, encode_
 pub(crate) use priority_queue::PriorityQueue;
 pub(crate) use sequencer::{Gap, Sequencer};
 pub(crate) use signatures::{Signer, Verifier, hmac_sha256, sign, verify};
-pub(crate) use token_bucket::{TokenBucket, Verdict};
+pub(crate) use token_bucket::{RateVerdict, TokenBucket};

@@ -1,27 +1,25 @@
-//! How long to wait before the next connection: growing, random, and never less than the server asks for.
+//! Back-off: growing and random delays before the next connection, at least as long as the server requests.
 
 use std::time::Duration;
 
-/// Whether and when a lost connection is opened again.
+/// The policy for reconnecting after a lost connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reconnect {
-    /// How the time between two attempts grows. Default: exponential.
+    /// The growth of the delay between two attempts. Default: exponential.
     pub delay: Delay,
-    /// The time before the first attempt, and the unit of all growth. Default 500 ms.
+    /// The delay before the first attempt, and the unit of growth. Default 500 ms.
     pub base: Duration,
-    /// The longest time between two attempts, whatever the growth; what the server asks for may be longer.
-    /// Default 30 s.
+    /// The maximum delay between two attempts; the server may request a longer one. Default 30 s.
     pub max: Duration,
-    /// Attempts in a row that may fail before the client gives up; 0 for as many as it takes. Default 0.
+    /// The number of consecutive failed attempts after which the client ends; 0 for no limit. Default 0.
     pub attempts_max: u32,
-    /// For how long the client tries before it gives up; `None` for ever. Default `None`.
+    /// The time without a session after which the client ends; `None` for no limit. Default `None`.
     pub time_max: Option<Duration>,
-    /// The longest time that a server's hint is heeded, so that nobody can send a client away for good.
-    /// Default 10 minutes.
+    /// The maximum delay that a server can request, so that no server can stop a client forever. Default 10 minutes.
     pub hint_max: Duration,
 }
 
-/// How the time between attempts grows with each that fails.
+/// The growth of the delay with each failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Delay {
     /// base, 2 base, 4 base, 8 base, …
@@ -31,8 +29,8 @@ pub enum Delay {
     Linear,
     /// base, base, 2 base, 3 base, 5 base, …
     Fibonacci,
-    /// Between linear and exponential, by how the last attempts went: it grows by up to three times where
-    /// nearly all of them failed, and by a third where nearly all succeeded.
+    /// By the results of the last attempts: the delay triples if nearly all of them failed, and grows by a third if
+    /// nearly all succeeded.
     Adaptive,
 }
 
@@ -40,22 +38,22 @@ pub enum Delay {
 #[derive(Debug, Clone)]
 pub struct Backoff {
     policy: Reconnect,
-    /// Attempts that have failed in a row.
+    /// The number of consecutive failed attempts.
     failures: u32,
     /// When the connection was lost, on the monotonic clock.
     since_ms: Option<u64>,
-    /// The current time between attempts, where it depends on the one before.
+    /// The current delay, for growth that depends on the previous delay.
     adaptive_ms: f64,
-    /// The share of attempts that succeed, from 0 to 1, smoothed.
+    /// The smoothed share of successful attempts, from 0 to 1.
     success: f64,
 }
 
-/// What to do about a lost connection.
+/// The next step after a lost connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// Open the next one after so long, in milliseconds.
+    /// Connect again after this number of milliseconds.
     After(u64),
-    /// The attempts or the time that the policy allows are used up.
+    /// The policy allows no further attempt.
     GiveUp,
 }
 
@@ -73,7 +71,7 @@ impl Default for Reconnect {
 }
 
 impl Backoff {
-    /// Before the first attempt.
+    /// A back-off before its first attempt.
     #[must_use]
     pub fn new(policy: Reconnect) -> Self {
         let adaptive_ms = policy.base.as_millis() as f64;
@@ -86,7 +84,7 @@ impl Backoff {
         }
     }
 
-    /// Takes note that a session was established: counting begins anew.
+    /// Records that a session was established, and starts to count again.
     pub fn handle_success(&mut self) {
         self.failures = 0;
         self.since_ms = None;
@@ -94,10 +92,10 @@ impl Backoff {
         self.adaptive_ms = self.policy.base.as_millis() as f64;
     }
 
-    /// Says when to try after an attempt that failed or a connection that was lost. `random` is any number;
-    /// the time is drawn evenly from nothing to the full delay (full jitter), so that clients that were cut off
-    /// together come back apart. `hint_ms` is what the server asked for: the time is then no shorter than that,
-    /// and the random part comes on top of it.
+    /// The time of the next attempt after a failed attempt or a lost connection. `random` is any number. The delay is
+    /// uniform between zero and the full delay (full jitter), so that clients that lost their connections together
+    /// reconnect at different times. `hint_ms` is the delay that the server requested; the random part is added to
+    /// it.
     pub fn next(&mut self, hint_ms: Option<u64>, now_ms: u64, random: u64) -> Attempt {
         let since_ms = *self.since_ms.get_or_insert(now_ms);
         let attempts_max = self.policy.attempts_max;
@@ -119,8 +117,8 @@ impl Backoff {
         }
     }
 
-    /// After a `reconnect` message of the server, which has given each of its clients a time of its own: that
-    /// time, and nothing random. It counts as an attempt like any.
+    /// The next attempt after a `reconnect` message, in which the server gives each client a different delay: exactly
+    /// that delay. It counts as an attempt.
     pub fn next_at(&mut self, after_ms: u64, now_ms: u64) -> Attempt {
         match self.next(None, now_ms, 0) {
             Attempt::After(_) => Attempt::After(after_ms.min(millis(self.policy.hint_max))),
@@ -128,13 +126,13 @@ impl Backoff {
         }
     }
 
-    /// Attempts that have failed in a row.
+    /// The number of consecutive failed attempts.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
-    /// The longest that the next wait may be, hints aside.
+    /// The maximum of the next delay without a request of the server.
     fn full_delay_ms(&mut self) -> u64 {
         let (base_ms, max_ms) = (millis(self.policy.base), millis(self.policy.max));
         let factor = match self.policy.delay {
@@ -152,7 +150,7 @@ impl Backoff {
     }
 }
 
-/// `random` as a time from 0 to `full_ms`, both included.
+/// A time from 0 to `full_ms`, both included, for a random number.
 fn spread(full_ms: u64, random: u64) -> u64 {
     ((u128::from(random) * (u128::from(full_ms) + 1)) >> 64) as u64
 }
@@ -169,7 +167,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The weight of the newest attempt in the share that succeeds.
+/// The weight of the newest attempt in the share of successful ones.
 const SMOOTHING: f64 = 0.3;
 const GROWTH_MAX: f64 = 3.0;
 const GROWTH_MIN: f64 = 4.0 / 3.0;

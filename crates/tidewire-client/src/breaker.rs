@@ -1,38 +1,38 @@
-//! A circuit breaker: who has failed too often is left alone for a while.
+//! Circuit breaker: no attempts for some time after too many failures.
 
 use std::time::Duration;
 
-/// When a breaker opens and closes.
+/// The limits of a circuit breaker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// Failures in a row that open it; 0 for never. Default 5.
+    /// The number of consecutive failures that open it; 0 to never open it. Default 5.
     pub failures_max: u32,
-    /// How long it stays open before a trial is let through. Default 30 s.
+    /// The time for which it stays open before it allows a trial. Default 30 s.
     pub open_for: Duration,
-    /// Trials that have to succeed, one after another, to close it again. Default 1.
+    /// The number of consecutive successful trials that close it again. Default 1.
     pub trials: u32,
 }
 
-/// Decides whether an attempt may be made. Time, on a clock that never goes back, is an argument.
+/// Decides whether an attempt is allowed. The time on a monotonic clock is an argument.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     config: BreakerConfig,
-    state: State,
+    state: BreakerPhase,
 }
 
-/// What a breaker lets through.
+/// The state of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BreakerState {
-    /// Everything.
+    /// It allows every attempt.
     Closed,
-    /// Nothing.
+    /// It allows no attempt.
     Open,
-    /// One trial at a time.
+    /// It allows one trial at a time.
     HalfOpen,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum State {
+enum BreakerPhase {
     Closed { failures: u32 },
     Open { until_ms: u64 },
     HalfOpen { successes: u32, trial: bool },
@@ -52,88 +52,87 @@ impl Breaker {
     /// A closed breaker.
     #[must_use]
     pub fn new(config: BreakerConfig) -> Self {
-        let state = State::Closed { failures: 0 };
+        let state = BreakerPhase::Closed { failures: 0 };
         Self { config, state }
     }
 
-    /// Asks to make an attempt, whose end is then to be told by [`Self::handle_success`] or
-    /// [`Self::handle_failure`].
+    /// Requests an attempt. The caller reports its result to [`Self::handle_success`] or [`Self::handle_failure`].
     ///
     /// # Errors
-    /// The milliseconds until it makes sense to ask again; at least 1.
+    /// The milliseconds after which the caller can request again; at least 1.
     pub fn try_acquire(&mut self, now_ms: u64) -> Result<(), u64> {
         match &mut self.state {
-            State::Closed { .. } => Ok(()),
-            State::Open { until_ms } if now_ms < *until_ms => Err(*until_ms - now_ms),
-            State::Open { .. } => {
-                self.state = State::HalfOpen {
+            BreakerPhase::Closed { .. } => Ok(()),
+            BreakerPhase::Open { until_ms } if now_ms < *until_ms => Err(*until_ms - now_ms),
+            BreakerPhase::Open { .. } => {
+                self.state = BreakerPhase::HalfOpen {
                     successes: 0,
                     trial: true,
                 };
                 Ok(())
             }
-            State::HalfOpen { trial: true, .. } => Err(TRIAL_MS),
-            State::HalfOpen { trial, .. } => {
+            BreakerPhase::HalfOpen { trial: true, .. } => Err(TRIAL_MS),
+            BreakerPhase::HalfOpen { trial, .. } => {
                 *trial = true;
                 Ok(())
             }
         }
     }
 
-    /// Takes note that an attempt succeeded.
+    /// Records that an attempt succeeded.
     pub fn handle_success(&mut self) {
         match &mut self.state {
-            State::HalfOpen { successes, trial } => {
+            BreakerPhase::HalfOpen { successes, trial } => {
                 *successes += 1;
                 *trial = false;
                 if *successes >= self.config.trials {
-                    self.state = State::Closed { failures: 0 };
+                    self.state = BreakerPhase::Closed { failures: 0 };
                 }
             }
-            State::Closed { failures } => *failures = 0,
-            State::Open { .. } => {}
+            BreakerPhase::Closed { failures } => *failures = 0,
+            BreakerPhase::Open { .. } => {}
         }
     }
 
-    /// Takes note that an attempt failed.
+    /// Records that an attempt failed.
     pub fn handle_failure(&mut self, now_ms: u64) {
         let opens = match &mut self.state {
-            State::Closed { failures } => {
+            BreakerPhase::Closed { failures } => {
                 *failures = failures.saturating_add(1);
                 self.config.failures_max > 0 && *failures >= self.config.failures_max
             }
-            State::HalfOpen { .. } => true,
-            State::Open { .. } => false,
+            BreakerPhase::HalfOpen { .. } => true,
+            BreakerPhase::Open { .. } => false,
         };
         if opens {
             let open_ms = u64::try_from(self.config.open_for.as_millis()).unwrap_or(u64::MAX);
             let until_ms = now_ms.saturating_add(open_ms);
-            self.state = State::Open { until_ms };
+            self.state = BreakerPhase::Open { until_ms };
         }
     }
 
-    /// The milliseconds until it lets an attempt through; 0 if it does now.
+    /// The milliseconds until it allows an attempt; 0 if it does now.
     #[must_use]
     pub fn wait_ms(&self, now_ms: u64) -> u64 {
         match self.state {
-            State::Open { until_ms } => until_ms.saturating_sub(now_ms),
-            State::HalfOpen { trial: true, .. } => TRIAL_MS,
-            State::Closed { .. } | State::HalfOpen { .. } => 0,
+            BreakerPhase::Open { until_ms } => until_ms.saturating_sub(now_ms),
+            BreakerPhase::HalfOpen { trial: true, .. } => TRIAL_MS,
+            BreakerPhase::Closed { .. } | BreakerPhase::HalfOpen { .. } => 0,
         }
     }
 
-    /// What it lets through.
+    /// The current state.
     #[must_use]
     pub fn state(&self, now_ms: u64) -> BreakerState {
         match self.state {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
-            State::Open { .. } | State::HalfOpen { .. } => BreakerState::HalfOpen,
+            BreakerPhase::Closed { .. } => BreakerState::Closed,
+            BreakerPhase::Open { until_ms } if now_ms < until_ms => BreakerState::Open,
+            BreakerPhase::Open { .. } | BreakerPhase::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 }
 
-/// When to ask again while a trial is on its way.
+/// The milliseconds until the next request while a trial is in progress.
 const TRIAL_MS: u64 = 100;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What can be sent at all.
 
-use crate::Error;
+use crate::error::Error;
 use tidewire_wire::envelope::{SystemType, check_value};
 use tidewire_wire::session::TYPE_BYTES_MAX;
 

@@ -1,17 +1,19 @@
-//! The client as an application holds it.
+//! The client: the interface for applications.
 
-use crate::Error;
+pub(crate) mod acknowledged;
+pub(crate) mod events;
+mod history;
+
 use crate::check::{check_message, check_payload, check_publication, check_text};
+use crate::client::events::Events;
 use crate::command::Command;
 use crate::config::Config;
-use crate::connect::Connector;
-use crate::dial::Dialer;
 use crate::driver::Driver;
+use crate::driver::connect::Connector;
+use crate::driver::dial::Dialer;
 use crate::endpoints::EndpointHealth;
+use crate::error::Error;
 use crate::event::{Batch, Message};
-use crate::events::Events;
-use crate::inbox::Bell;
-use crate::life::State;
 use crate::priority_queue::Priority;
 use crate::quality::Quality;
 use crate::queue::QueueDepth;
@@ -19,6 +21,8 @@ use crate::queue::handle::StoreHandle;
 use crate::request::{PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::shared::inbox::Waker;
+use crate::shared::life::ClientState;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use std::fmt;
@@ -34,11 +38,11 @@ use tidewire_wire::uuid::uuid_v7;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// A connection to a server, or to several of the same service, that comes back by itself.
+/// A client of one server, or of several servers of one service, that reconnects by itself.
 ///
-/// Cheap to clone. When the last clone is dropped the connection is closed. Events have to be taken
-/// ([`Self::next_batch`]): while more wait than [`Config::inbox_bytes_max`], nothing is read, neither publications nor
-/// answers.
+/// Cheap to clone. Dropping the last clone closes the connection. The application has to receive the events
+/// ([`Self::next_batch`]): while more bytes wait than [`Config::inbox_bytes_max`], the client reads nothing from the
+/// socket, neither publications nor answers.
 ///
 /// ```no_run
 /// use tidewire_client::{Client, Config, Event};
@@ -63,7 +67,7 @@ pub struct Client {
     _alive: Arc<Alive>,
 }
 
-/// Closes the connection when nobody holds the client any more.
+/// Closes the connection when the last clone of the client is dropped.
 struct Alive(Arc<Shared>);
 
 impl Drop for Alive {
@@ -73,36 +77,36 @@ impl Drop for Alive {
 }
 
 impl Client {
-    /// Connects, and returns once a server has let this client in. Each endpoint is tried once.
+    /// Connects, and returns when a server has accepted the session. The client tries each endpoint once.
     ///
-    /// Has to be called in a tokio runtime, on which the client then lives.
+    /// It must be called in a tokio runtime, which runs the task of the client.
     ///
     /// # Errors
-    /// The configuration cannot be used, or none of the endpoints gives a session: why the last one does not.
+    /// The configuration is invalid, or every endpoint failed: the error of the last one.
     pub async fn connect(config: Config) -> Result<Self, Error> {
         let client = Self::start_once(config)?;
         client.connected().await?;
         Ok(client)
     }
 
-    /// [`Self::connect`] without waiting: [`Self::connected`] tells what comes of it.
+    /// [`Self::connect`] without waiting: [`Self::connected`] returns its result.
     ///
     /// # Errors
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     pub fn start_once(config: Config) -> Result<Self, Error> {
         Self::spawn(config, Some(Vec::new()))
     }
 
-    /// Starts to connect and returns at once; the client goes on until it has a session. For clients that put
-    /// messages into their queue while there is no server.
+    /// Starts to connect and returns at once. The client retries until it has a session. For clients that store
+    /// messages in their queue while no server is reachable.
     ///
     /// # Errors
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     pub fn start(config: Config) -> Result<Self, Error> {
         Self::spawn(config, None)
     }
 
-    /// `first_round` holds the endpoints that were tried for the first session, if somebody waits for it.
+    /// `first_round` has the endpoints that were tried for the first session, if a caller waits for that session.
     fn spawn(config: Config, first_round: Option<Vec<usize>>) -> Result<Self, Error> {
         if config.endpoints.is_empty() {
             return Err(Error::invalid("a client needs an endpoint"));
@@ -143,16 +147,16 @@ impl Client {
         })
     }
 
-    /// The next events, as many as came together; `None` when the client is closed and all have been taken. Of several
-    /// tasks that call this, each event goes to one.
+    /// Waits for the next events, and returns those that were received together; `None` when the client is closed and
+    /// no event is left. If several tasks call this, each event is returned to one of them.
     pub async fn next_batch(&self) -> Option<Batch> {
         self.shared.inbox.next().await
     }
 
-    /// [`Self::next_batch`] without waiting; `Ok(None)` if there is nothing now.
+    /// [`Self::next_batch`] without waiting; `Ok(None)` if no event waits.
     ///
     /// # Errors
-    /// The client is closed, and all events have been taken.
+    /// The client is closed, and no event is left.
     pub fn try_next_batch(&self) -> Result<Option<Batch>, Error> {
         self.shared
             .inbox
@@ -160,11 +164,11 @@ impl Client {
             .map_err(|()| self.shared.closed_error())
     }
 
-    /// [`Self::next_batch`] that blocks this thread, which must not be one of the runtime's, for up to `timeout`;
-    /// `Ok(None)` if nothing came.
+    /// [`Self::next_batch`] that blocks this thread, which must not be a thread of the runtime, for at most `timeout`;
+    /// `Ok(None)` if no event arrived.
     ///
     /// # Errors
-    /// The client is closed, and all events have been taken.
+    /// The client is closed, and no event is left.
     pub fn blocking_next_batch(&self, timeout: Duration) -> Result<Option<Batch>, Error> {
         self.shared
             .inbox
@@ -172,27 +176,27 @@ impl Client {
             .map_err(|()| self.shared.closed_error())
     }
 
-    /// One event after another.
+    /// The events, one at a time.
     #[must_use]
     pub fn events(&self) -> Events {
         Events::new(self.clone())
     }
 
-    /// Calls `bell` whenever there are events after there were none, and at the end: for event loops other than
-    /// tokio's. It is called from the client's task and must not block.
-    pub fn set_bell(&self, bell: Option<Arc<dyn Fn() + Send + Sync>>) {
-        let bell: Option<Bell> = bell;
-        self.shared.inbox.set_bell(bell);
+    /// Sets a function that the client calls whenever events arrive in an empty inbox, and at its end; for event loops
+    /// other than tokio's. The task of the client calls it, so it must not block.
+    pub fn set_waker(&self, waker: Option<Arc<dyn Fn() + Send + Sync>>) {
+        let waker: Option<Waker> = waker;
+        self.shared.inbox.set_waker(waker);
     }
 
-    /// Sends a message to the server's application: a type and a payload, which is JSON text. Waits while there is no
-    /// room for what waits to be sent.
+    /// Sends a message to the server's application: a type and a payload, which is JSON text. Waits while the outbox is
+    /// full.
     ///
-    /// The message arrives once at most. It waits while the connection is lost; what was on its way when it was lost
-    /// may be lost with it. [`Self::send_acknowledged`] is for messages that must arrive.
+    /// The message is delivered at most once. Without a connection it waits in the outbox; a message in flight may be
+    /// lost with its connection. Use [`Self::send_acknowledged`] for messages that must arrive.
     ///
     /// # Errors
-    /// A type or payload that cannot be sent, or the client is closed.
+    /// The type or the payload is invalid, or the client is closed.
     pub async fn send(&self, t: &str, payload: &str) -> Result<(), Error> {
         check_message(t, payload)?;
         let outbox = &self.shared.outbox;
@@ -209,11 +213,11 @@ impl Client {
         self.shared.outbox.try_send(t, payload.as_bytes(), priority)
     }
 
-    /// Sends a whole envelope, an object with a type in `t`, as it is; the caller has made sure that it is JSON.
-    /// Without waiting.
+    /// Sends a whole envelope unchanged, without waiting. It is a JSON object with a type in `t`, which this function
+    /// does not check.
     ///
     /// # Errors
-    /// [`Error::Full`], or the client is closed; with MessagePack an envelope that is not JSON.
+    /// [`Error::Full`], or the client is closed; with MessagePack also an envelope that is not JSON.
     pub fn try_send_envelope(&self, envelope: &str) -> Result<(), Error> {
         if self.shared.config.format == tidewire_wire::format::Format::MessagePack {
             check_value(envelope, 0).map_err(|error| Error::invalid(error.to_string()))?;
@@ -221,7 +225,7 @@ impl Client {
         self.shared.outbox.try_send_envelope(envelope.as_bytes())
     }
 
-    /// Returns when there may be room for what waits to be sent.
+    /// Waits until the outbox may have room.
     ///
     /// # Errors
     /// The client is closed.
@@ -229,11 +233,11 @@ impl Client {
         self.with_room(|| self.shared.outbox.check_room()).await
     }
 
-    /// Asks the server's application and returns its answer, JSON text. `timeout` is in place of the configured one.
+    /// Calls the server's application and returns its answer, JSON text. `timeout` replaces the configured one.
     ///
     /// # Errors
-    /// The server refuses or does not know the type; no answer in time, or the connection is lost: then whether it
-    /// was done is not known.
+    /// The server rejects the call or does not know its type. Or no answer arrived in time, or the connection was lost;
+    /// the server may have executed the call.
     pub async fn request(
         &self,
         t: &str,
@@ -249,7 +253,7 @@ impl Client {
             timeout_ms: u64::try_from(limit.as_millis()).ok(),
         };
         let answer = self
-            .ask(limit, |reply| Command::Call { call, reply })
+            .send_command(limit, |reply| Command::Call { call, reply })
             .await?;
         String::from_utf8(answer).map_err(|_| Error::Refused {
             code: "INVALID_MESSAGE".to_owned(),
@@ -258,10 +262,11 @@ impl Client {
         })
     }
 
-    /// Subscribes topics and patterns. What is missed while the connection is lost is asked for by itself.
+    /// Subscribes to topics and patterns. The client recovers publications that it missed during a lost connection.
     ///
     /// # Errors
-    /// The server refuses the request as a whole; no answer in time. Single topics that fail are no error.
+    /// The server rejects the whole request, or no answer arrived in time. The failure of single topics is not an
+    /// error.
     pub async fn subscribe<I, S>(&self, topics: I) -> Result<Subscribed, Error>
     where
         I: IntoIterator<Item = S>,
@@ -293,7 +298,7 @@ impl Client {
         .await
     }
 
-    /// Ends subscriptions; after it returns, no publication of them comes.
+    /// Ends subscriptions. No publication of them arrives after this function returns.
     ///
     /// # Errors
     /// As [`Self::subscribe`].
@@ -309,7 +314,7 @@ impl Client {
         .await
     }
 
-    /// A request takes up to a thousand topics.
+    /// Sends requests of at most a thousand topics each.
     async fn in_chunks<I, S>(
         &self,
         topics: I,
@@ -327,7 +332,7 @@ impl Client {
         let mut all = Subscribed::default();
         for chunk in topics.chunks(TOPICS_PER_REQUEST_MAX) {
             let part = self
-                .ask(limit, |reply| command(chunk.to_vec(), reply))
+                .send_command(limit, |reply| command(chunk.to_vec(), reply))
                 .await?;
             all.topics.extend(part.topics);
             all.failed.extend(part.failed);
@@ -336,11 +341,11 @@ impl Client {
         Ok(all)
     }
 
-    /// Publishes, and returns when the publication has its place. If the connection is lost meanwhile, it is
-    /// published again with the same id, and the server drops what it has taken before.
+    /// Publishes, and returns when the server has accepted the publication. After a lost connection the client sends
+    /// the publication again with the same id, and the server drops a duplicate.
     ///
     /// # Errors
-    /// The server refuses it, and nobody gets it; or no answer in time, and whether it was taken is not known.
+    /// The server rejects the publication. Or no answer arrived in time; the server may have accepted it.
     pub async fn publish(&self, publication: Publication) -> Result<Published, Error> {
         let publication = self.identified(publication)?;
         let limit = self.shared.config.request_timeout;
@@ -348,14 +353,14 @@ impl Client {
             publication,
             reply: Some(reply),
         };
-        self.ask(limit, command).await
+        self.send_command(limit, command).await
     }
 
-    /// [`Self::publish`] without waiting for anything; what becomes of it is told by an [`Event::Error`](crate::Event::Error) if it is
-    /// refused.
+    /// [`Self::publish`] without waiting. If the server rejects the publication, the client delivers an
+    /// [`Event::Error`](crate::Event::Error).
     ///
     /// # Errors
-    /// [`Error::Full`], or it cannot be sent.
+    /// [`Error::Full`], or the publication is invalid.
     pub fn try_publish(&self, publication: Publication) -> Result<(), Error> {
         let publication = self.identified(publication)?;
         let reply = None;
@@ -380,7 +385,7 @@ impl Client {
         Ok(publication)
     }
 
-    /// Who is on these topics; up to 100.
+    /// The users on these topics, of which there are at most 100.
     ///
     /// # Errors
     /// As [`Self::subscribe`].
@@ -399,10 +404,11 @@ impl Client {
             limit: None,
             reply,
         };
-        self.ask(self.shared.config.request_timeout, command).await
+        self.send_command(self.shared.config.request_timeout, command)
+            .await
     }
 
-    /// Asks for snapshots of topics, or of all that are subscribed; they come as messages.
+    /// Requests snapshots of these topics, or without any of all subscribed topics. They arrive as messages.
     ///
     /// # Errors
     /// The client is closed.
@@ -410,8 +416,8 @@ impl Client {
         self.command(Command::Sync { topics }).await
     }
 
-    /// Tells the server that deliveries to a member of a queue group are done. Those of another session are passed
-    /// over: they have gone to another member.
+    /// Acknowledges deliveries to a member of a queue group. Deliveries of another session are ignored, because the
+    /// server has redelivered them.
     ///
     /// # Errors
     /// The client is closed.
@@ -436,36 +442,36 @@ impl Client {
         Ok(())
     }
 
-    /// The time there and back.
+    /// Measures the round-trip time.
     ///
     /// # Errors
-    /// No answer in time, or the connection is lost.
+    /// No answer arrived in time, or the connection was lost.
     pub async fn ping(&self) -> Result<Duration, Error> {
-        self.ask(self.shared.config.request_timeout, |reply| Command::Ping {
+        self.send_command(self.shared.config.request_timeout, |reply| Command::Ping {
             reply,
         })
         .await
     }
 
-    /// What the pings say about the connection.
+    /// The quality of the connection, by the round trips of pings.
     #[must_use]
     pub fn quality(&self) -> Quality {
         self.shared.quality()
     }
 
-    /// How the client stands.
+    /// The state of the client.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ClientState {
         self.shared.life.state()
     }
 
-    /// What is known of each endpoint.
+    /// The health of each endpoint.
     #[must_use]
     pub fn endpoints(&self) -> Vec<EndpointHealth> {
         self.shared.endpoints()
     }
 
-    /// How many messages wait for an acknowledgement, and how many bytes they have.
+    /// The number and the bytes of the messages that wait for an acknowledgement.
     #[must_use]
     pub fn queue_depth(&self) -> QueueDepth {
         self.store
@@ -474,22 +480,22 @@ impl Client {
             .unwrap_or_default()
     }
 
-    /// Bytes that wait to be sent.
+    /// The bytes in the outbox.
     #[must_use]
     pub fn waiting_bytes(&self) -> usize {
         self.shared.outbox.waiting_bytes()
     }
 
-    /// Returns when a server has let this client in; with encryption, when it has shown its key.
+    /// Waits until a server has accepted the session and, with encryption, has sent its key.
     ///
     /// # Errors
-    /// The client is closed, or has given up.
+    /// The client is closed, or does not retry any more.
     pub async fn connected(&self) -> Result<(), Error> {
         self.shared.life.connected().await
     }
 
-    /// Sends what waits, closes the connection and returns when it is closed, after 6 seconds at the latest. Events
-    /// that came before can still be taken. Who gives up waiting does not take it back.
+    /// Sends the outbox, closes the connection, and returns when it is closed, after at most 6 seconds. Earlier events
+    /// can still be received. The close continues if the caller stops waiting.
     pub async fn close(&self) {
         self.close_with(1000, "").await;
     }
@@ -501,20 +507,19 @@ impl Client {
         self.closed().await;
     }
 
-    /// Starts what [`Self::close_with`] does, and returns at once; [`Self::closed`] waits for it. The first request
-    /// counts.
+    /// [`Self::close_with`] without waiting: [`Self::closed`] waits for the end. Only the first request has an effect.
     pub fn request_close(&self, code: u16, reason: &str) {
         let code = CloseCode::from_wire(code).filter(|code| matches!(code.value(), 1000 | 3000..));
         let code = code.unwrap_or(CloseCode::NORMAL);
         self.shared.life.request_close(code, reason);
     }
 
-    /// Returns when there will be no further connection, and why: the client was closed, or has given up.
+    /// Waits for the end of the client and returns its reason: the client was closed, or does not retry any more.
     pub async fn closed(&self) -> Error {
         self.shared.life.ended().await
     }
 
-    /// Does what may find no room, as soon as there is some.
+    /// Repeats an operation until there is room for it.
     async fn with_room<T>(
         &self,
         mut attempt: impl FnMut() -> Result<T, Error>,
@@ -528,7 +533,7 @@ impl Client {
         }
     }
 
-    /// Puts a command behind what waits to be sent, as soon as there is room.
+    /// Appends a command to the outbox as soon as there is room.
     async fn command(&self, command: Command) -> Result<(), Error> {
         let mut kept = Some(Box::new(command));
         self.with_room(|| match kept.take() {
@@ -544,8 +549,8 @@ impl Client {
         .await
     }
 
-    /// Asks the server something, and waits for the answer for as long as `limit` and the client last.
-    pub(crate) async fn ask<T>(
+    /// Sends a command to the driver, and waits at most `limit` for the result.
+    pub(crate) async fn send_command<T>(
         &self,
         limit: Duration,
         command: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> Command,

@@ -1,6 +1,5 @@
 //! The clocks that a client needs.
 
-use crate::session::Moment;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tidewire_wire::session::Now;
@@ -23,6 +22,20 @@ impl Clock {
             },
             us,
         }
+    }
+}
+
+/// A moment on the clocks that a client needs.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Moment {
+    pub(crate) now: Now,
+    /// The monotonic clock, in microseconds.
+    pub(crate) us: u64,
+}
+
+impl Moment {
+    pub(crate) fn ms(self) -> u64 {
+        self.now.monotonic_ms
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the application asks the driver to do, beside sending messages.
 
-use crate::Error;
+use crate::error::Error;
 use crate::request::{
     HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
 };
@@ -88,16 +88,18 @@ impl Command {
     /// Tells who waits for it that it is not carried out.
     pub(crate) fn fail(self, error: &Error) {
         match self {
-            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => tell(reply, error),
+            Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {
+                reply_error(reply, error)
+            }
             Self::Publish { reply, .. } => {
                 if let Some(reply) = reply {
-                    tell(reply, error);
+                    reply_error(reply, error);
                 }
             }
-            Self::Presence { reply, .. } => tell(reply, error),
-            Self::History { reply, .. } => tell(reply, error),
-            Self::Call { reply, .. } => tell(reply, error),
-            Self::Ping { reply } => tell(reply, error),
+            Self::Presence { reply, .. } => reply_error(reply, error),
+            Self::History { reply, .. } => reply_error(reply, error),
+            Self::Call { reply, .. } => reply_error(reply, error),
+            Self::Ping { reply } => reply_error(reply, error),
             Self::Respond { .. } | Self::Acknowledge { .. } | Self::Sync { .. } => {}
         }
     }
@@ -133,7 +135,7 @@ impl Command {
     }
 }
 
-fn tell<T>(reply: Reply<T>, error: &Error) {
+fn reply_error<T>(reply: Reply<T>, error: &Error) {
     let _ = reply.send(Err(error.clone()));
 }
 

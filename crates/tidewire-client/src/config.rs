@@ -1,4 +1,4 @@
-//! What a client can be told.
+//! Configuration of a client.
 
 use crate::backoff::Reconnect;
 use crate::breaker::BreakerConfig;
@@ -12,173 +12,174 @@ use std::time::Duration;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::PUBLIC_KEY_BYTES;
 
-/// The configuration of a [`Client`](crate::Client). [`Config::new`] gives the defaults that each field states.
+/// The configuration of a [`Client`](crate::Client). [`Config::new`] has the default of each field.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where to connect; at least one.
+    /// The endpoints of the service; at least one.
     pub endpoints: Vec<Endpoint>,
-    /// Which of several endpoints comes next. Default: by weight and health.
+    /// The choice among several endpoints. Default: by weight and health.
     pub choice: Choice,
-    /// The circuit breaker of each endpoint. With one endpoint it is open for no longer than [`Reconnect::max`]: there is
-    /// no other to go to, and the back-off alone says how often to try.
+    /// The circuit breaker of each endpoint. With a single endpoint it is open for at most [`Reconnect::max`], because
+    /// the client has no alternative.
     pub breaker: BreakerConfig,
-    /// Where the token comes from. Default: there is none.
+    /// The source of the token. Default: no token.
     pub token: Token,
-    /// How the token is sent. Default `Authorization: Bearer`.
+    /// The place of the token in the upgrade request. Default `Authorization: Bearer`.
     pub token_placement: TokenPlacement,
     /// Further headers of the upgrade request. Default: none.
     pub headers: Vec<(String, String)>,
     /// TLS, for `wss://`.
     pub tls: Tls,
-    /// How messages are encoded, both ways. Default JSON.
+    /// The encoding of messages in both directions. Default JSON.
     pub format: Format,
-    /// Whether and how messages are compressed. Default: not.
+    /// The compression of messages. Default: none.
     pub compression: Compression,
     /// Encryption of messages inside the WebSocket. Default: none.
     pub encryption: Encryption,
-    /// Signs messages. Default: nothing is signed.
+    /// The signatures of messages. Default: none.
     pub signing: Option<Signing>,
-    /// Whether and when a lost connection is opened again; `None` for never. Default: for ever.
+    /// The policy for reconnecting after a lost connection; `None` to never reconnect. Default: without an end.
     pub reconnect: Option<Reconnect>,
-    /// How long a connection may take to be established, from the first byte to `server_hello`. Default 10 s.
+    /// The timeout of a connection attempt, from the first byte to `server_hello`. Default 10 s.
     pub connect_timeout: Duration,
-    /// How long an answer may take: of subscriptions, publications, calls and others. Default 10 s.
+    /// The timeout of subscriptions, publications, calls and other requests. Default 10 s.
     pub request_timeout: Duration,
-    /// After how long a silence the server is given up; zero for never. Default 60 s.
+    /// The client closes a connection on which nothing arrives for this time; zero to never close it. Default 60 s.
     pub idle_timeout: Duration,
-    /// The time between two pings, if it is to be shorter than what the server asks for; at least 100 ms. Default:
-    /// what the server asks for, 25 s.
+    /// The interval of pings, if it should be shorter than the interval of the server; at least 100 ms. Default: the
+    /// interval of the server, 25 s.
     pub ping_interval: Option<Duration>,
-    /// The largest message that is received, in bytes. Default 16 MiB.
+    /// The maximum size of a received message, in bytes. Default 16 MiB.
     pub message_bytes_max: usize,
-    /// What may wait to be sent, in bytes; past it sends wait. Default 4 MiB.
+    /// The limit of the outbox, in bytes; sends wait while it is full. Default 4 MiB.
     pub outbox_bytes_max: usize,
-    /// What may wait for the application, in bytes; past it the connection is not read. Default 4 MiB.
+    /// The limit of the inbox, in bytes; the client does not read the socket while it is full. Default 4 MiB.
     pub inbox_bytes_max: usize,
-    /// Requests that may be open: those that wait to be sent, for want of a connection, and those that wait for an
-    /// answer. One more is refused with [`Error::Full`](crate::Error::Full). Default 10,000.
+    /// The maximum number of open requests: those that wait for a connection, and those that wait for an answer. A
+    /// further one fails with [`Error::Full`](crate::error::Error::Full). Default 10,000.
     pub requests_max: usize,
-    /// For how long a publication that comes before its turn waits for those before it. Default 5 s.
+    /// The time for which a publication that arrives early waits for those before it. Default 5 s.
     pub reorder_window: Duration,
-    /// Heed the rate limit that the server announces, so that it refuses nothing. Default true.
+    /// Whether the client keeps within the rate limit that the server announces. Default true.
     pub rate_limit: bool,
-    /// What the client calls itself. Default `tidewire-client/` and the version.
+    /// The name and version of the client. Default `tidewire-client/` and the version.
     pub client_version: String,
-    /// The queue of messages that are kept until the server has acknowledged them; `None` for clients that send none
-    /// such. Default `None`.
+    /// The queue of messages that the client stores until the server acknowledges them; `None` for a client without
+    /// acknowledged messages. Default `None`.
     pub queue: Option<Queue>,
 }
 
-/// Where a token comes from.
+/// The source of a token.
 #[derive(Clone, Default)]
 pub enum Token {
-    /// Nowhere: the server asks for none.
+    /// No token: the server requires none.
     #[default]
     None,
-    /// Always the same.
+    /// One token for all connections.
     Fixed(String),
-    /// Asked for before each connection, and when the server says that the token of the session is about to expire, so
-    /// that the session goes on with a fresh one. It is asked once at a time: one that takes longer than a connection
-    /// may is not asked again, and its answer is for the next.
+    /// A function that the client calls before each connection, and when the token of the session is about to expire, so
+    /// that the session continues with a new one. The client never calls it twice at the same time. If a call takes
+    /// longer than the timeout of the connection, its token is used for the next connection.
     Provider(TokenProvider),
 }
 
-/// Gives a token; an error is told as the reason why there is no connection, and is tried again later.
+/// Returns a token. An error fails the connection attempt, and the client calls the function again later.
 pub type TokenProvider =
     Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<String, String>> + Send>> + Send + Sync>;
 
-/// How a token is sent.
+/// The place of a token in the upgrade request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TokenPlacement {
     /// `Authorization: Bearer …`.
     #[default]
     Header,
-    /// A cookie of this name; servers look for `access_token` unless they are told otherwise.
+    /// A cookie with this name; servers read `access_token` by default.
     Cookie(String),
-    /// A query parameter of this name, where the server allows it. It may end up in logs of proxies.
+    /// A query parameter with this name, if the server allows it. Logs of proxies may contain it.
     Query(String),
-    /// A subprotocol with this prefix, where the server allows it.
+    /// A subprotocol with this prefix, if the server allows it.
     Subprotocol(String),
 }
 
-/// Whom to trust.
+/// The trusted certificates.
 #[derive(Debug, Clone, Default)]
 pub enum Tls {
-    /// The roots that browsers trust (those of Mozilla).
+    /// The root certificates of Mozilla, which browsers trust.
     #[default]
     WebRoots,
-    /// The certificates in this file alone, PEM.
+    /// Only the certificates in this PEM file.
     CaFile(PathBuf),
-    /// This configuration.
+    /// This configuration of rustls.
     Custom(Arc<tokio_rustls::rustls::ClientConfig>),
 }
 
-/// How messages are compressed.
+/// The compression of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Not at all.
+    /// None.
     #[default]
     Off,
-    /// As `C:` messages, those of 1,024 bytes and more.
+    /// Messages of at least 1,024 bytes as `C:` messages.
     Zlib,
     /// permessage-deflate, if the server agrees.
     Deflate,
 }
 
-/// Encryption of messages inside the WebSocket, for those who do not trust what ends TLS in between.
+/// Encryption of messages inside the WebSocket, against proxies that terminate TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Encryption {
     /// None.
     #[default]
     Off,
-    /// The newest version that both sides speak. A server that does not encrypt is given up.
+    /// The newest version that both sides support. The client rejects a server that does not encrypt.
     On,
-    /// Version 1 alone, for servers that know no other.
+    /// Only version 1, for servers without version 2.
     VersionOne,
-    /// Version 2, with the server whose identity key this is: the uncompressed point. Any other is given up.
+    /// Version 2 with the server that has this identity key, an uncompressed point. The client rejects any other
+    /// server.
     Pinned(Box<[u8; PUBLIC_KEY_BYTES]>),
 }
 
-/// What signs messages.
+/// The signatures of messages.
 #[derive(Clone)]
 pub struct Signing {
     /// The secret of HMAC-SHA256, at least 32 bytes.
     pub secret: Vec<u8>,
-    /// Version 1, which covers the payload alone, for servers that know no other. Default false.
+    /// Whether to use version 1, which covers only the payload, for servers without version 2. Default false.
     pub version_one: bool,
 }
 
-/// Messages that are kept until the server has acknowledged them.
+/// The queue of messages that the client stores until the server acknowledges them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
-    /// The SQLite file that they are kept in, so that they survive a crash; in memory without one. One client at a
-    /// time uses a file. Default: in memory.
+    /// The SQLite file in which messages survive a crash; `None` for a queue in memory. Only one client can use a file
+    /// at a time. Default: in memory.
     pub path: Option<PathBuf>,
-    /// Messages at most. Default 100,000.
+    /// The maximum number of messages. Default 100,000.
     pub messages_max: usize,
-    /// Bytes of their payloads at most. Default 64 MiB.
+    /// The maximum size of their payloads together, in bytes. Default 64 MiB.
     pub bytes_max: u64,
-    /// For how long a message is kept that was not sent; zero for ever. Default: a day.
+    /// The time for which an unsent message is stored; zero for no limit. Default: one day.
     pub age_max: Duration,
-    /// Messages that may be on their way without an acknowledgement. Default 1,024.
+    /// The maximum number of messages in flight without an acknowledgement. Default 1,024.
     pub window: usize,
-    /// What becomes of messages of which it is not known whether the server took them, because it has forgotten the
-    /// client. Default: they are told and dropped.
+    /// The policy for messages that the server may or may not have accepted, because it has forgotten the client.
+    /// Default: the client reports and drops them.
     pub uncertain: Uncertain,
 }
 
-/// What becomes of messages that may or may not have been taken.
+/// The policy for messages that the server may or may not have accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Uncertain {
-    /// They are dropped and told: each counts once at most.
+    /// The client reports and drops them: each message arrives at most once.
     #[default]
     Drop,
-    /// They are sent again and told: each counts once at least.
+    /// The client reports them and sends them again: each message arrives at least once.
     Resend,
 }
 
 impl Config {
-    /// The defaults, for the server at `url`, such as `wss://example.com/ws`.
+    /// The defaults for the server at `url`, such as `wss://example.com/ws`.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -209,7 +210,7 @@ impl Config {
         }
     }
 
-    /// The circuit breaker that each endpoint gets.
+    /// The circuit breaker of each endpoint.
     pub(crate) fn effective_breaker(&self) -> BreakerConfig {
         let mut breaker = self.breaker.clone();
         if let (1, Some(reconnect)) = (self.endpoints.len(), &self.reconnect) {
@@ -218,14 +219,14 @@ impl Config {
         breaker
     }
 
-    /// The same with a token that is always the same. When it expires, the server ends the session, and the client ends.
+    /// Sets one token for all connections. When it expires, the server ends the session, and the client ends.
     #[must_use]
     pub fn with_token(mut self, token: impl Into<String>) -> Self {
         self.token = Token::Fixed(token.into());
         self
     }
 
-    /// The same with a queue of unacknowledged messages in this file.
+    /// Sets a queue of unacknowledged messages in this file.
     #[must_use]
     pub fn with_queue(mut self, path: impl Into<PathBuf>) -> Self {
         self.queue = Some(Queue {
@@ -235,7 +236,7 @@ impl Config {
         self
     }
 
-    /// The same with a function that gives a token before each connection, and another one before that expires.
+    /// Sets a function that returns a token before each connection, and a new one before that expires.
     #[must_use]
     pub fn with_token_provider<F, T>(mut self, provider: F) -> Self
     where

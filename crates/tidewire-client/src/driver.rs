@@ -1,20 +1,24 @@
 //! The task of a client: connects, runs the connection, and decides what comes after it.
 
-use crate::Error;
+pub(crate) mod connect;
+mod connection;
+mod counts;
+pub(crate) mod dial;
+
 use crate::backoff::{Attempt, Backoff};
 use crate::clock::after;
 use crate::config::Token;
-use crate::connect::Opened;
-use crate::connection;
-use crate::counts::{Counted, connections};
-use crate::dial::Dialer;
+use crate::driver::connect::Opened;
+use crate::driver::counts::{Counted, connections};
+use crate::driver::dial::Dialer;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::BatchBuilder;
-use crate::life::State;
 use crate::outbox::Burst;
-use crate::queue::handle::StoreEvent;
+use crate::queue::job::StoreEvent;
 use crate::session::{Hints, Session};
 use crate::shared::Shared;
+use crate::shared::life::ClientState;
 use rand::RngCore as _;
 use rand::rngs::StdRng;
 use std::sync::Arc;
@@ -36,7 +40,7 @@ pub(crate) struct Driver {
 
 /// What became of an attempt, and what to do next.
 #[derive(Debug)]
-struct Outcome {
+struct AttemptOutcome {
     ending: Ending,
     next: Next,
     /// The same as the reason why the client ends, if it does.
@@ -93,8 +97,8 @@ impl Driver {
                     continue;
                 }
             };
-            self.shared.life.set_state(State::Connecting);
-            let Outcome {
+            self.shared.life.set_state(ClientState::Connecting);
+            let AttemptOutcome {
                 ending,
                 next,
                 error,
@@ -112,7 +116,7 @@ impl Driver {
                 Next::Retry { hint_ms } => backoff.next(hint_ms, now_ms, self.random.next_u64()),
             };
             let Attempt::After(backoff_ms) = attempt else {
-                self.tell_end(&ending, None);
+                self.report_end(&ending, None);
                 return if self.shared.life.is_closing() {
                     Error::closed_by_application()
                 } else {
@@ -120,8 +124,8 @@ impl Driver {
                 };
             };
             let wait_ms = self.wait_ms(backoff_ms);
-            self.tell_end(&ending, Some(Duration::from_millis(wait_ms)));
-            self.shared.life.set_state(State::Waiting);
+            self.report_end(&ending, Some(Duration::from_millis(wait_ms)));
+            self.shared.life.set_state(ClientState::Waiting);
             self.wait(wait_ms).await;
             if self.shared.life.is_closing() {
                 return Error::closed_by_application();
@@ -165,7 +169,7 @@ impl Driver {
         endpoint: usize,
         burst: &mut Burst,
         backoff: &mut Backoff,
-    ) -> Outcome {
+    ) -> AttemptOutcome {
         let shared = self.shared.clone();
         let url = shared.config.endpoints[endpoint].url.clone();
         shared.handle_attempt(endpoint);
@@ -180,7 +184,7 @@ impl Driver {
             Err(error) => {
                 let now_ms = shared.moment().ms();
                 shared.with_endpoints(|endpoints| endpoints.handle_failure(endpoint, now_ms));
-                return Outcome {
+                return AttemptOutcome {
                     ending: Ending::lost(error.to_string()),
                     next: self.after_failure(&error),
                     error,
@@ -196,7 +200,7 @@ impl Driver {
         let hints = self.session.handle_disconnected();
         let lasted_ms = shared.moment().ms() - began_ms;
         self.judge(endpoint, &ending, hints, lasted_ms, backoff);
-        Outcome {
+        AttemptOutcome {
             next: self.after_ending(&ending, hints),
             error: reason_of_end(&url, &ending, shared.life.is_connected()),
             ending,
@@ -288,7 +292,7 @@ impl Driver {
         }
     }
 
-    fn tell_end(&self, ending: &Ending, retry_in: Option<Duration>) {
+    fn report_end(&self, ending: &Ending, retry_in: Option<Duration>) {
         let mut batch = BatchBuilder::new(self.session.serial());
         batch.push(Session::disconnected(ending, retry_in));
         self.shared.inbox.push(batch);

@@ -1,30 +1,30 @@
-//! Several addresses of one service: which to try next, by health and by choice.
+//! Endpoints: the addresses of one service, their health, and the choice of the next one.
 
 use crate::breaker::{Breaker, BreakerConfig, BreakerState};
 
-/// How the next endpoint is chosen among those that are healthy enough.
+/// The choice of the next endpoint among the healthy ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Choice {
     /// At random, by weight times health.
     #[default]
     Weighted,
-    /// The one with the fewest connections of this process, by what each client has told
-    /// ([`Endpoints::choose`]); among equals the healthier.
+    /// The endpoint with the fewest connections of this process, as the caller of [`Endpoints::choose`] reports them;
+    /// among equal ones the healthier.
     LeastConnections,
-    /// One after another.
+    /// Round robin.
     RoundRobin,
 }
 
-/// One address.
+/// One address of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Such as `wss://a.example.com/ws`.
+    /// The URL, such as `wss://a.example.com/ws`.
     pub url: String,
-    /// How much of the load it gets, relative to the others; at least 1. Default 1.
+    /// Its share of the load in relation to the others; at least 1. Default 1.
     pub weight: u32,
 }
 
-/// The endpoints of a client, with what is known of each.
+/// The endpoints of a client and their health.
 #[derive(Debug)]
 pub struct Endpoints {
     choice: Choice,
@@ -42,16 +42,16 @@ struct Entry {
     connect_ms: Option<f64>,
 }
 
-/// What is known of an endpoint.
+/// The health of an endpoint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndpointHealth {
     /// Its address.
     pub url: String,
     /// From 0 (every attempt fails) to 100.
     pub score: u8,
-    /// Milliseconds that a connection took to be established, smoothed; `None` before the first.
+    /// The smoothed time to establish a session, in milliseconds; `None` before the first session.
     pub connect_ms: Option<f64>,
-    /// Whether attempts are let through.
+    /// The state of its circuit breaker.
     pub breaker: BreakerState,
 }
 
@@ -67,7 +67,7 @@ impl Endpoint {
 }
 
 impl Endpoints {
-    /// The endpoints, all of them healthy. Each has a circuit breaker of its own.
+    /// Healthy endpoints, each with its own circuit breaker.
     #[must_use]
     pub fn new(endpoints: Vec<Endpoint>, choice: Choice, breaker: &BreakerConfig) -> Self {
         let entry = |endpoint| Entry {
@@ -83,12 +83,13 @@ impl Endpoints {
         }
     }
 
-    /// Chooses the endpoint for the next attempt, whose end is then to be told by [`Self::handle_success`] or
-    /// [`Self::handle_failure`]. `random` is any number; `connections` says how many connections of this process
-    /// each endpoint has, in their order, and missing ones count as 0. Those in `left_out` are not chosen.
+    /// Chooses the endpoint for the next attempt. The caller reports the result of the attempt to
+    /// [`Self::handle_success`] or [`Self::handle_failure`]. `random` is any number. `connections` has the number of
+    /// connections of this process to each endpoint, in their order; missing numbers count as 0. Endpoints in
+    /// `left_out` are not chosen.
     ///
     /// # Errors
-    /// The milliseconds until one of the circuit breakers lets an attempt through.
+    /// The milliseconds until one of the circuit breakers allows an attempt.
     pub fn choose(
         &mut self,
         now_ms: u64,
@@ -113,7 +114,7 @@ impl Endpoints {
         Err(soonest_ms)
     }
 
-    /// The milliseconds until one of the circuit breakers lets an attempt through; 0 if one does now.
+    /// The milliseconds until one of the circuit breakers allows an attempt; 0 if one does now.
     #[must_use]
     pub fn wait_ms(&self, now_ms: u64) -> u64 {
         let waits = self
@@ -123,7 +124,7 @@ impl Endpoints {
         waits.min().unwrap_or_default()
     }
 
-    /// Takes note that a session was established after so many milliseconds.
+    /// Records that a session was established after this number of milliseconds.
     pub fn handle_success(&mut self, index: usize, connect_ms: u64) {
         if let Some(entry) = self.entries.get_mut(index) {
             entry.breaker.handle_success();
@@ -137,7 +138,7 @@ impl Endpoints {
         }
     }
 
-    /// Takes note that an attempt failed, or that the server ended a session for its own trouble.
+    /// Records that an attempt failed, or that the server ended a session because of a fault of its own.
     pub fn handle_failure(&mut self, index: usize, now_ms: u64) {
         if let Some(entry) = self.entries.get_mut(index) {
             entry.breaker.handle_failure(now_ms);
@@ -153,19 +154,19 @@ impl Endpoints {
             .map_or("", |entry| entry.endpoint.url.as_str())
     }
 
-    /// How many there are.
+    /// The number of endpoints.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What is known of each.
+    /// The health of each endpoint.
     #[must_use]
     pub fn health(&self, now_ms: u64) -> Vec<EndpointHealth> {
         let health = |entry: &Entry| EndpointHealth {
@@ -177,7 +178,7 @@ impl Endpoints {
         self.entries.iter().map(health).collect()
     }
 
-    /// All endpoints, the one to try first in front.
+    /// All endpoints in the order in which they should be tried.
     fn order(&self, random: u64, connections: &[usize]) -> Vec<usize> {
         let count = self.entries.len();
         let in_turn = (0..count).map(|step| (self.next + step) % count);
@@ -196,7 +197,7 @@ impl Endpoints {
         }
     }
 
-    /// Draws one endpoint after another without putting it back.
+    /// Draws the endpoints in a random order, by weight times health.
     fn by_weight(&self, random: u64) -> Vec<usize> {
         let mut left: Vec<usize> = (0..self.entries.len()).collect();
         let mut order = Vec::with_capacity(left.len());
@@ -225,11 +226,11 @@ impl Entry {
 }
 
 const HEALTH_MAX: f64 = 100.0;
-/// Below this an endpoint is tried only after the others.
+/// An endpoint with a lower score is tried only after the others.
 const HEALTH_POOR: f64 = 30.0;
-/// The share of what is missing that a success gives back.
+/// The share of the lost score that a success restores.
 const HEALTH_GAIN: f64 = 0.3;
-/// What a failure leaves.
+/// The share of the score that remains after a failure.
 const HEALTH_LOSS: f64 = 0.5;
 const SMOOTHING: f64 = 0.3;
 

@@ -1,73 +1,72 @@
-//! What can go wrong, whose fault it is and whether to try again.
+//! Errors of a client: whose fault they are, and whether a retry helps.
 
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::{ErrorCode, Fault};
 
-/// Why something that was asked of a [`Client`](crate::Client) was not done.
+/// An error of a [`Client`](crate::Client).
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The configuration or an argument cannot be used: the caller's fault.
+    /// The configuration or an argument is invalid: the caller's fault.
     #[error("{0}")]
     Invalid(String),
-    /// No connection could be established. `retry_after` is what the server asked for.
+    /// No connection could be established.
     #[error("cannot connect: {reason}")]
     Connect {
-        /// Why, in words.
+        /// The reason in words.
         reason: String,
-        /// The HTTP status of a server that refused.
+        /// The HTTP status with which the server rejected the request.
         status: Option<u16>,
-        /// After how long another try makes sense.
+        /// The time after which the server allows a retry.
         retry_after: Option<Duration>,
     },
-    /// The server does not accept the token, and there is no other: the caller's fault.
+    /// The server rejects the token, and the client has no other: the caller's fault.
     #[error("the server does not accept the token: {0}")]
     Unauthorized(String),
-    /// The session ended, and no other follows: the server does not want this client back, or the client does not
-    /// reconnect.
+    /// The session ended, and the client does not reconnect: its configuration or the close code forbids it.
     #[error("the session ended: {reason}")]
     Ended {
-        /// The close code, if there was one.
+        /// The close code; `None` without a close frame.
         code: Option<u16>,
-        /// Why, in words.
+        /// The reason in words.
         reason: String,
     },
-    /// The client is closed: nothing can be sent or received any more.
+    /// The client is closed.
     #[error("the client is closed: {0}")]
     Closed(String),
-    /// There is no room for what waits to be sent: nothing was done. Nobody's fault: try later.
+    /// The outbox is full, and the operation had no effect. Nobody's fault: retry later.
     #[error("there is no room for what waits to be sent")]
     Full,
-    /// The server refused what was asked for.
-    #[error("the server refused: {code}: {message}")]
+    /// The server rejected the request or, with the code `TIMEOUT`, had no answer in time.
+    #[error("{}: {code}: {message}", refused_or_late(code))]
     Refused {
-        /// One of the protocol's error codes, or the application's own.
+        /// An error code of the protocol or of the application.
         code: String,
-        /// The same in words.
+        /// The explanation in words.
         message: String,
-        /// After how long another try makes sense.
+        /// The time after which a retry may succeed.
         retry_after: Option<Duration>,
     },
-    /// No answer came in time. Whether it was done is not known.
+    /// No answer arrived in time. The server may have executed the request.
     #[error("no answer came in time; whether it was done is not known")]
     TimedOut,
-    /// The connection was lost before the answer came. Whether it was done is not known.
+    /// The connection was lost before the answer arrived. The server may have executed the request.
     #[error("the connection was lost before the answer; whether it was done is not known")]
     ConnectionLost,
-    /// The server does not offer what was asked for.
+    /// The server does not support the requested feature.
     #[error("the server does not offer {0}")]
     Unsupported(&'static str),
-    /// The message was too old to be sent; nobody has got it.
+    /// The message expired before it could be sent; nobody received it.
     #[error("the message was too old to be sent")]
     Expired,
-    /// The queue of unacknowledged messages cannot be used: its file, its disk.
+    /// The queue of unacknowledged messages failed: its file or its disk.
     #[error("the offline queue: {0}")]
     Queue(String),
 }
 
 impl Error {
-    /// A stable name: one of `codes.toml` for what the server refused, and a name of the client's own otherwise.
+    /// A stable name: a code of `codes.toml` for errors of the server, otherwise a name of the client.
     #[must_use]
     pub fn code(&self) -> &str {
         match self {
@@ -86,7 +85,7 @@ impl Error {
         }
     }
 
-    /// Who has to act; `None` if nobody has to, but time.
+    /// The side that has to act; `None` if a later retry is enough.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         match self {
@@ -109,7 +108,7 @@ impl Error {
         }
     }
 
-    /// After how long another try makes sense, if that is known.
+    /// The time after which a retry may succeed, if it is known.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -143,7 +142,7 @@ impl Error {
         Self::Closed("by the application".to_owned())
     }
 
-    /// What calls are told after a client has ended for this reason.
+    /// The error of calls after a client has ended for this reason.
     pub(crate) fn into_closed(self) -> Self {
         match self {
             Self::Closed(_) => self,
@@ -160,12 +159,21 @@ fn from_here(fault: Fault) -> Fault {
     }
 }
 
-/// How a connection ended.
+/// A timeout of the other side is no refusal: nobody decided anything.
+fn refused_or_late(code: &str) -> &'static str {
+    if code == ErrorCode::Timeout.as_str() {
+        "the server had no answer in time"
+    } else {
+        "the server refused"
+    }
+}
+
+/// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) code: Option<CloseCode>,
     pub(crate) reason: String,
-    /// Whether the server said so in a close frame.
+    /// Whether the server sent a close frame.
     pub(crate) by_server: bool,
 }
 
@@ -184,5 +192,29 @@ impl Ending {
             reason: reason.into(),
             by_server: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_no_refusal() {
+        let words = |code: &str| {
+            let (code, message) = (code.to_owned(), "x".to_owned());
+            let retry_after = None;
+            Error::Refused {
+                code,
+                message,
+                retry_after,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            words("TIMEOUT"),
+            "the server had no answer in time: TIMEOUT: x"
+        );
+        assert_eq!(words("BUSY"), "the server refused: BUSY: x");
     }
 }

@@ -1,174 +1,164 @@
-//! What a client hears.
+//! Events of a client.
 
+pub use crate::message::Message;
 use crate::priority_queue::Priority;
 use crate::responder::Responder;
 use crate::sequencer::Position;
 use bytes::Bytes;
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
 use tidewire_wire::format::Format;
 pub use tidewire_wire::session::{GapReason, PresenceChange};
 
-/// One thing that happened to a client, in the order in which it happened.
+/// An event of a client. A client delivers its events in the order in which they happened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A message of the server's application, or a publication.
     Message(Message),
-    /// A server has let the client in, for the first or another time.
+    /// A session is established, the first one or a later one.
     Connected(Box<Connected>),
-    /// The connection is gone.
+    /// The connection has ended.
     Disconnected(Box<Disconnected>),
-    /// Publications that will not come.
+    /// Publications that the client will not receive.
     Gap(Box<TopicGap>),
-    /// After a lost connection the server cannot say what was missed of a topic: get its state in another way.
+    /// After a lost connection the server could not recover a topic. The application has to load its state in another
+    /// way.
     Unrecovered(Box<Unrecovered>),
-    /// Topics that the server does not give again on a new connection, or has taken away.
+    /// Topics that are no longer subscribed: the server refused them on a new connection, or revoked them.
     SubscriptionLost(Vec<String>),
-    /// Somebody came to a topic, left it, or is told to be something else.
+    /// A user joined a topic, left it, or changed its presence data.
     Presence(Box<Presence>),
-    /// The server asks something.
+    /// A call of the server, which expects an answer.
     Call(Box<Call>),
-    /// The server will soon refuse messages; the client slows down by itself.
+    /// The rate limit of the server is almost reached. The client slows down by itself.
     RateLimitWarning(Box<RateLimitWarning>),
-    /// The server refused something that nobody waits for, or names the reason of a failure.
+    /// The server reports an error that belongs to no waiting request, or explains a failure.
     Error(Box<ServerError>),
-    /// Of these queued messages it is not known whether the server took them, because it has forgotten this client.
+    /// The server has forgotten this client, so that nobody knows whether it accepted these queued messages.
     Uncertain(Box<Uncertain>),
-    /// So many queued messages were too old to be sent.
+    /// The number of queued messages that expired before they could be sent.
     Expired(usize),
-    /// The queue of unacknowledged messages does not work.
+    /// The queue of unacknowledged messages cannot be read or written; the text says why.
     QueueFailed(String),
 }
 
-/// A message as it came. Cheap to clone; it shares its bytes with those that came with it.
-#[derive(Clone)]
-pub struct Message {
-    data: Bytes,
-    /// Where the payload is, if that was found on the way; otherwise empty.
-    payload: Range<u32>,
-    encoding: Format,
-    session: u32,
-}
-
-/// A session.
+/// An established session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
     /// The address of the endpoint.
     pub url: String,
     /// The connection's id.
     pub connection_id: String,
-    /// The user that the token named.
+    /// The user in the token.
     pub user: Option<String>,
-    /// What the server calls itself.
+    /// The name and version of the server.
     pub server_version: String,
-    /// Which session of this client it is, from 1.
+    /// The number of the session, counted from 1 for each client.
     pub session: u32,
     /// Whether messages are encrypted inside the WebSocket.
     pub is_encrypted: bool,
 }
 
-/// An end of a connection.
+/// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disconnected {
-    /// The close code, if there was one.
+    /// The close code; `None` if the connection ended without a close frame.
     pub code: Option<u16>,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
-    /// After how long the next connection is tried; `None` if there will be none.
+    /// The time until the next attempt to connect; `None` if there is none.
     pub retry_in: Option<Duration>,
 }
 
-/// Publications of a topic that will not come.
+/// Publications of a topic that the client will not receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicGap {
     /// The topic, or the pattern of the subscription.
     pub topic: String,
-    /// Why; `None` if the client noticed by itself that they are missing.
+    /// The reason; `None` if the client itself noticed the gap.
     pub reason: Option<GapReason>,
-    /// How many.
+    /// The number of missing publications.
     pub count: u64,
-    /// The epoch, the first and the last offset, where they are known. Not all between need be missing.
+    /// The epoch, the first and the last missing offset, if they are known. Some between them may have arrived.
     pub range: Option<(u32, u64, u64)>,
 }
 
-/// A topic whose missed publications cannot be told.
+/// A topic that could not be recovered after a lost connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrecovered {
     /// The topic.
     pub topic: String,
-    /// The last publication that was received.
+    /// The position of the last received publication.
     pub last: Position,
-    /// Where the topic stands now.
+    /// The current position of the topic.
     pub now: Position,
 }
 
 /// A change of a topic's presence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Presence {
-    /// What happened.
+    /// The kind of change.
     pub change: PresenceChange,
     /// The topic.
     pub topic: String,
-    /// Who.
+    /// The user.
     pub user: String,
-    /// What the user tells, as JSON text.
+    /// The presence data of the user, JSON text.
     pub data: Option<String>,
 }
 
-/// A question of the server's, to be answered by its [`Responder`].
+/// A call of the server, to be answered with its [`Responder`].
 #[derive(Debug)]
 pub struct Call {
-    /// What is asked.
+    /// The type.
     pub t: String,
-    /// With what, as JSON text.
+    /// The payload, JSON text.
     pub payload: String,
-    /// How long the server waits.
+    /// The time for which the server waits for the answer.
     pub timeout: Option<Duration>,
-    /// Answers it.
+    /// Sends the answer.
     pub responder: Responder,
 }
 
-/// How near the server's rate limit is.
+/// The state of the rate limit of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitWarning {
-    /// Messages that may be sent at once.
+    /// The number of messages that the limit allows at once.
     pub limit: u64,
-    /// Messages left of them.
+    /// The number of messages that are left.
     pub remaining: u64,
-    /// When there are more.
+    /// The time until more are allowed.
     pub retry_after: Duration,
 }
 
-/// An error that the server told.
+/// An error that the server reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerError {
     /// One of the protocol's error codes.
     pub code: String,
-    /// The same in words.
+    /// The explanation in words.
     pub message: String,
-    /// Whether the session goes on.
+    /// Whether the session continues.
     pub recoverable: bool,
-    /// After how long another try makes sense.
+    /// The time after which a retry may succeed.
     pub retry_after: Option<Duration>,
-    /// How many messages were refused.
+    /// The number of refused messages.
     pub refused: u64,
 }
 
-/// Queued messages of which it is not known whether the server took them.
+/// Queued messages for which the client does not know whether the server accepted them.
 ///
-/// With [`config::Uncertain::Drop`](crate::config::Uncertain::Drop) they are in the queue until the application has taken
-/// this, which is when it drops what an iterator has given it. So one that dies before is told again when it starts
-/// anew. There may be further ones, which are told after that.
+/// With [`config::Uncertain::Drop`](crate::config::Uncertain::Drop) the messages stay in the queue until the application
+/// drops this event, which it received from an iterator. An application that ends before receives the event again
+/// after its next start. Further messages follow in later events.
 pub struct Uncertain {
-    /// Which, in the order in which they were stored.
+    /// The messages, in the order in which they were stored.
     pub messages: Vec<QueuedMessage>,
-    /// Whether they are sent again; otherwise it is for the application to decide.
+    /// Whether the client sends them again; otherwise the application decides.
     pub is_resent: bool,
     is_taken: AtomicBool,
     when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -183,14 +173,14 @@ pub struct QueuedMessage {
     pub t: String,
     /// The payload, JSON text.
     pub payload: String,
-    /// What was to go first.
+    /// The priority.
     pub priority: Priority,
     /// The conflation key of a publication.
     pub key: Option<String>,
 }
 
 impl Uncertain {
-    /// `when_taken` is called when the application has taken it.
+    /// An event that calls `when_taken` when the application drops it.
     pub(crate) fn new(
         messages: Vec<QueuedMessage>,
         when_taken: Option<Box<dyn FnOnce() + Send + Sync>>,
@@ -203,8 +193,8 @@ impl Uncertain {
         }
     }
 
-    /// Says whether the application gets this now. For bindings, which take events out of a [`Batch`] before the
-    /// application looks at them.
+    /// Sets whether the application receives this event now. For bindings, which take events out of a [`Batch`] before
+    /// the application reads them.
     pub fn set_taken(&self, is_taken: bool) {
         self.is_taken.store(is_taken, Ordering::Relaxed);
     }
@@ -235,7 +225,7 @@ impl fmt::Debug for Uncertain {
 }
 
 impl Event {
-    /// What happened, in one word, as bindings name it.
+    /// The name of the kind of event, as bindings use it.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -259,7 +249,7 @@ impl Event {
         }
     }
 
-    /// The bytes of its texts, which the server chose.
+    /// The size of its texts, which the server determines.
     fn text_bytes(&self) -> usize {
         match self {
             Self::Call(call) => call.t.len() + call.payload.len(),
@@ -279,92 +269,7 @@ impl Event {
     }
 }
 
-impl Message {
-    /// The envelope: JSON text, or MessagePack without its prefix.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.data
-    }
-
-    /// A message that came inside another one, JSON text.
-    pub(crate) fn of_json(json: Vec<u8>, session: u32) -> Self {
-        Self {
-            data: json.into(),
-            payload: 0..0,
-            encoding: Format::Json,
-            session,
-        }
-    }
-
-    /// How it is encoded.
-    #[must_use]
-    pub fn encoding(&self) -> Format {
-        self.encoding
-    }
-
-    /// On which session of the client it came, from 1.
-    #[must_use]
-    pub fn session(&self) -> u32 {
-        self.session
-    }
-
-    /// What the envelope says around the payload. Looks through the message each time.
-    ///
-    /// # Errors
-    /// A message whose type was found, but that is broken behind it: the peer's fault.
-    pub fn outline(&self) -> Result<Outline<'_>, EnvelopeError> {
-        Outline::find(self.encoding, &self.data)
-    }
-
-    /// The whole envelope as JSON text.
-    ///
-    /// # Errors
-    /// MessagePack that cannot be JSON: the peer's fault.
-    pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        Ok(self.encoding.json_of(&self.data)?)
-    }
-
-    /// The payload as JSON text; `null` if there is none.
-    ///
-    /// # Errors
-    /// A message that is broken; as [`Self::json`].
-    pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
-        match self.payload_bytes()? {
-            None => Ok(Cow::Borrowed(b"null")),
-            Some(payload) => Ok(self.encoding.json_of(payload)?),
-        }
-    }
-
-    /// The bytes of the payload as they stand in the message; `None` if there is none.
-    fn payload_bytes(&self) -> Result<Option<&[u8]>, EnvelopeError> {
-        if self.payload.is_empty() {
-            return message_payload(self.encoding, &self.data);
-        }
-        let (start, end) = (self.payload.start as usize, self.payload.end as usize);
-        Ok(self.data.get(start..end))
-    }
-}
-
-/// They are equal if they came with the same bytes on the same session.
-impl PartialEq for Message {
-    fn eq(&self, other: &Self) -> bool {
-        let this = (&self.data, self.encoding, self.session);
-        this == (&other.data, other.encoding, other.session)
-    }
-}
-
-impl Eq for Message {}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.json() {
-            Ok(json) => write!(f, "Message({})", String::from_utf8_lossy(&json)),
-            Err(_) => write!(f, "Message({} bytes)", self.data.len()),
-        }
-    }
-}
-
-/// Events that came together. Iterate over it.
+/// Events that were received together; an iterator over them.
 #[derive(Debug)]
 pub struct Batch {
     data: Bytes,
@@ -372,12 +277,12 @@ pub struct Batch {
     session: u32,
 }
 
-/// A batch that is being put together.
+/// A batch under construction.
 #[derive(Debug, Default)]
 pub(crate) struct BatchBuilder {
     data: Vec<u8>,
     entries: Vec<Entry>,
-    /// What the events hold beside the entries.
+    /// The size of the texts of the events.
     event_bytes: usize,
     session: u32,
 }
@@ -409,12 +314,10 @@ impl Iterator for Batch {
                 end,
                 payload,
                 encoding,
-            } => Event::Message(Message {
-                data: self.data.slice(start..end),
-                payload,
-                encoding,
-                session: self.session,
-            }),
+            } => {
+                let data = self.data.slice(start..end);
+                Event::Message(Message::new(data, payload, encoding, self.session))
+            }
         })
     }
 
@@ -433,7 +336,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Adds a message; `payload` is the part of it that the payload takes, or nothing if that is not known.
+    /// Adds a message. `payload` is the part of `bytes` with the payload, or empty if it is not known.
     pub(crate) fn push_message(&mut self, encoding: Format, bytes: &[u8], payload: &[u8]) {
         let start = self.data.len();
         self.data.extend_from_slice(bytes);
@@ -450,7 +353,7 @@ impl BatchBuilder {
         self.entries.push(Entry::Event(event));
     }
 
-    /// A session has begun: what is in the batch belongs to it, as there were no messages before.
+    /// Sets the session of the batch. It holds no message of an earlier session.
     pub(crate) fn set_session(&mut self, session: u32) {
         self.session = session;
     }
@@ -459,12 +362,12 @@ impl BatchBuilder {
         self.entries.is_empty()
     }
 
-    /// What it counts for in the inbox.
+    /// The size that counts against the limit of the inbox.
     pub(crate) fn bytes(&self) -> usize {
         self.data.len() + self.event_bytes + self.entries.len() * ENTRY_BYTES
     }
 
-    /// Takes in a later batch of the same session, if both are small; otherwise gives it back.
+    /// Appends a later batch of the same session if both are small; otherwise returns it.
     pub(crate) fn append(&mut self, mut other: Self) -> Option<Self> {
         let total = self.data.len() + other.data.len();
         if self.session != other.session || total > MERGED_BYTES_MAX {
@@ -500,7 +403,7 @@ impl BatchBuilder {
     }
 }
 
-/// Where a part of a message is in it; `None` if it is none.
+/// The range of `part` in `whole`; `None` if it is not a part.
 fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<u32>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let end = start.checked_add(part.len())?;
@@ -508,15 +411,15 @@ fn range_in(whole: &[u8], part: &[u8]) -> Option<Range<u32>> {
     is_in.then_some(u32::try_from(start).ok()?..u32::try_from(end).ok()?)
 }
 
-/// A message that waits for others, apart from its batch.
+/// A message that waits for earlier ones, with a copy of its bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct HeldMessage {
     pub(crate) encoding: Format,
     pub(crate) bytes: Arc<[u8]>,
 }
 
-/// Batches below this are joined while the application is busy, so that trickling messages cost little memory.
+/// Batches below this size are merged while the application is busy, so that single messages cost little memory.
 const MERGED_BYTES_MAX: usize = 16 * 1024;
 
-/// What an entry counts for, besides its bytes.
+/// The size that is counted for each entry besides its bytes.
 const ENTRY_BYTES: usize = 64;

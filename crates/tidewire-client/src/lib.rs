@@ -1,30 +1,22 @@
-//! The Rust client of Tidewire: it comes back by itself, recovers what it missed, and keeps what must arrive.
+//! The Rust client of Tidewire. It reconnects by itself, recovers missed publications, and stores messages until the
+//! server acknowledges them.
 //!
-//! [`Client`] is where to begin. The parts that it is made of are state machines that take the time and randomness as
-//! arguments; they can be used by themselves: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
+//! Start with [`Client`]. Its parts are state machines that receive time and randomness as arguments; each of them can
+//! be used without a client: [`sequencer`], [`priority_queue`], [`backoff`], [`breaker`], [`rate`],
 //! [`endpoints`], [`quality`].
 
-mod acknowledged;
 pub mod backoff;
 pub mod breaker;
-mod calls;
 mod check;
 mod client;
 mod clock;
 mod command;
 pub mod config;
-mod connect;
-mod connection;
-mod counts;
-mod dial;
 mod driver;
 pub mod endpoints;
 mod error;
 pub mod event;
-mod events;
-mod history;
-mod inbox;
-mod life;
+mod message;
 pub mod options;
 mod outbox;
 pub mod priority_queue;
@@ -38,19 +30,19 @@ mod session;
 mod shared;
 mod url;
 
-pub use acknowledged::{Acknowledgement, QueueOptions};
 pub use client::Client;
+pub use client::acknowledged::{Acknowledgement, QueueOptions};
+pub use client::events::Events;
 pub use config::Config;
 pub use error::Error;
 pub use event::{Batch, Event, Message, QueuedMessage};
-pub use events::Events;
-pub use life::State;
 pub use priority_queue::Priority;
 pub use queue::QueueDepth;
 pub use request::{
     HistoryPage, HistoryQuery, Publication, Published, SubscribeOptions, Subscribed,
 };
 pub use responder::Responder;
+pub use shared::life::ClientState;
 pub use tidewire_wire::close::CloseCode;
 pub use tidewire_wire::codes::Fault;
 pub use tidewire_wire::format::Format;

@@ -1,11 +1,11 @@
 //! The options of a client by name, as JSON: what bindings and tables of scenarios give.
 
-use crate::Error;
 use crate::backoff::Delay;
 use crate::config::{
     Compression, Config, Encryption, Queue, Signing, Tls, TokenPlacement, Uncertain,
 };
 use crate::endpoints::{Choice, Endpoint};
+use crate::error::Error;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;

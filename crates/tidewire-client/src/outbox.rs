@@ -1,7 +1,7 @@
 //! What waits to be sent: appended to under a short lock, taken as a whole by the driver, one wake for a burst.
 
-use crate::Error;
 use crate::command::Command;
+use crate::error::Error;
 use crate::priority_queue::Priority;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     bytes_max: usize,
     /// The driver waits for something to send.
     filled: Notify,
@@ -18,7 +18,7 @@ pub(crate) struct Outbox {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     burst: Burst,
     /// Why nothing can be sent any more.
     closed: Option<Error>,
@@ -195,7 +195,7 @@ impl Outbox {
     }
 
     /// A message of any size goes into an empty outbox, or it could never be sent.
-    fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, State>, Error> {
+    fn room_for(&self, bytes: usize) -> Result<MutexGuard<'_, OutboxState>, Error> {
         let state = self.lock();
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
@@ -207,7 +207,7 @@ impl Outbox {
         Ok(state)
     }
 
-    fn append(&self, mut state: MutexGuard<'_, State>, record: Record) {
+    fn append(&self, mut state: MutexGuard<'_, OutboxState>, record: Record) {
         let was_empty = state.burst.records.is_empty();
         state.burst.records.push_back(record);
         drop(state);
@@ -216,7 +216,7 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         // A panic while it was held cannot have left it half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -227,11 +227,11 @@ impl Burst {
         self.records.is_empty()
     }
 
-    /// The next thing to send. `may_ask` says whether a request may be; without it nothing overtakes one.
-    pub(crate) fn next(&mut self, may_ask: bool) -> Option<Outgoing<'_>> {
+    /// The next thing to send. `may_request` says whether a request may be; without it nothing overtakes one.
+    pub(crate) fn next(&mut self, may_request: bool) -> Option<Outgoing<'_>> {
         if let Record::Command(command) = self.records.front()?
             && command.is_request()
-            && !may_ask
+            && !may_request
         {
             return None;
         }

@@ -1,9 +1,9 @@
-//! What waits, the most urgent first.
+//! Priority queue: bounded, with five levels.
 
 use std::collections::VecDeque;
 pub use tidewire_wire::envelope::Priority;
 
-/// A bounded queue of five levels: of the highest level that holds something the oldest item comes first.
+/// A bounded queue of five levels. The next item is the oldest one of the highest level that is not empty.
 ///
 /// ```
 /// use tidewire_client::priority_queue::{Priority, PriorityQueue, QueueLimits};
@@ -20,22 +20,22 @@ pub use tidewire_wire::envelope::Priority;
 #[derive(Debug, Clone)]
 pub struct PriorityQueue<T> {
     limits: QueueLimits,
-    /// The least urgent first, as in [`Priority::ALL`]; with each item the bytes it counts for.
+    /// The levels from the lowest to the highest, as in [`Priority::ALL`]; each item with its counted bytes.
     levels: [VecDeque<(usize, T)>; 5],
     items: usize,
     bytes: usize,
 }
 
-/// What a [`PriorityQueue`] holds at most, of all levels together.
+/// The limits of a [`PriorityQueue`], for all levels together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Items. Default 10,000.
+    /// The maximum number of items. Default 10,000.
     pub items_max: usize,
-    /// Bytes, as each push says. Default 16 MiB.
+    /// The maximum of the counted bytes. Default 16 MiB.
     pub bytes_max: usize,
 }
 
-/// There is no room; the item comes back. Nobody's fault: try again when something has left.
+/// The queue is full; the item is returned. Nobody's fault: retry when an item was removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full")]
 pub struct Full<T>(pub T);
@@ -61,10 +61,10 @@ impl<T> PriorityQueue<T> {
         }
     }
 
-    /// Puts an item behind those of its level; it counts for `bytes` bytes.
+    /// Appends an item to its level; it counts as `bytes` bytes.
     ///
     /// # Errors
-    /// [`Full`], with the item; the queue is as it was before.
+    /// [`Full`], with the item; the queue is unchanged.
     pub fn push(&mut self, priority: Priority, bytes: usize, item: T) -> Result<(), Full<T>> {
         if !self.has_room(bytes) {
             return Err(Full(item));
@@ -73,11 +73,11 @@ impl<T> PriorityQueue<T> {
         Ok(())
     }
 
-    /// [`Self::push`] for which items of lower levels give way, the newest of the lowest level first. They come
-    /// back, so that whoever put them in can be told.
+    /// [`Self::push`] that removes items of lower levels to make room, the newest one of the lowest level first. Returns
+    /// them, so that their owners can be notified.
     ///
     /// # Errors
-    /// [`Full`] if what is less urgent does not make room enough; the queue is as it was before.
+    /// [`Full`] if the lower levels do not have enough items to remove; the queue is unchanged.
     pub fn push_displacing(
         &mut self,
         priority: Priority,
@@ -108,7 +108,7 @@ impl<T> PriorityQueue<T> {
         Ok(displaced)
     }
 
-    /// Takes the next item.
+    /// Removes and returns the next item.
     pub fn pop(&mut self) -> Option<(Priority, T)> {
         let level = self.levels.iter().rposition(|level| !level.is_empty())?;
         let (bytes, item) = self.levels[level].pop_front()?;
@@ -117,7 +117,7 @@ impl<T> PriorityQueue<T> {
         Some((Priority::ALL[level], item))
     }
 
-    /// The next item, which stays.
+    /// The next item, without removing it.
     #[must_use]
     pub fn peek(&self) -> Option<(Priority, &T)> {
         let level = self.levels.iter().rposition(|level| !level.is_empty())?;
@@ -125,7 +125,7 @@ impl<T> PriorityQueue<T> {
         Some((Priority::ALL[level], item))
     }
 
-    /// Takes out what `keep` does not want to keep; it comes back, the most urgent first.
+    /// Removes the items for which `keep` returns false, and returns them, the highest level first.
     pub fn remove_unless(&mut self, mut keep: impl FnMut(&T) -> bool) -> Vec<(Priority, T)> {
         let mut removed = Vec::new();
         for (level, priority) in self.levels.iter_mut().zip(Priority::ALL).rev() {
@@ -142,19 +142,19 @@ impl<T> PriorityQueue<T> {
         removed
     }
 
-    /// Items in the queue.
+    /// The number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items
     }
 
-    /// Whether there are none.
+    /// Whether the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items == 0
     }
 
-    /// Bytes that the items count for.
+    /// The counted bytes of all items.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes

@@ -1,38 +1,38 @@
-//! How good a connection is, from its pings.
+//! Quality of a connection, measured with pings.
 
 use std::collections::VecDeque;
 
-/// What the pings of a connection say about it.
+/// The quality of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Quality {
-    /// The smoothed time there and back, in milliseconds (RFC 6298, with 1/8); 0 before the first answer.
+    /// The smoothed round-trip time in milliseconds (RFC 6298, with 1/8); 0 before the first answer.
     pub latency_ms: f64,
-    /// The smoothed difference between one answer's time and the next, in milliseconds (RFC 3550, section 6.4.1,
-    /// with 1/16).
+    /// The smoothed difference between consecutive round-trip times, in milliseconds (RFC 3550, section 6.4.1, with
+    /// 1/16).
     pub jitter_ms: f64,
     /// The share of the last [`WINDOW`] pings that were not answered within [`ANSWER_MS_MAX`], from 0 to 1.
     pub loss: f64,
-    /// From 0 (useless) to 100: 100 less what latency, jitter and loss take from it.
+    /// A score from 0 (useless) to 100: 100 minus the penalties for latency, jitter and loss.
     pub score: u8,
-    /// Pings that were answered.
+    /// The number of answered pings.
     pub answered: u64,
 }
 
-/// Watches the pings of one connection. Time, on a clock that never goes back, is an argument.
+/// Measures the pings of one connection. The time on a monotonic clock is an argument.
 #[derive(Debug, Clone, Default)]
 pub struct QualityMeter {
     latency_ms: f64,
     jitter_ms: f64,
     last_ms: Option<f64>,
     answered: u64,
-    /// Pings on their way: when each was sent, in microseconds. They are answered in order.
+    /// The times in microseconds at which the open pings were sent. They are answered in order.
     open: VecDeque<u64>,
     /// Whether each of the last pings was answered, the newest last.
     recent: VecDeque<bool>,
 }
 
 impl QualityMeter {
-    /// Takes note that a ping left.
+    /// Records that a ping was sent.
     pub fn handle_ping(&mut self, now_us: u64) {
         if self.open.len() == OPEN_MAX {
             self.open.pop_front();
@@ -41,8 +41,8 @@ impl QualityMeter {
         self.open.push_back(now_us);
     }
 
-    /// Takes note of an answer, which belongs to the oldest ping on its way. How long that took, in microseconds;
-    /// `None` if none was on its way.
+    /// Records an answer to the oldest open ping. Returns the round-trip time in microseconds; `None` if no ping was
+    /// open.
     pub fn handle_pong(&mut self, now_us: u64) -> Option<u64> {
         let sent_us = self.open.pop_front()?;
         let latency_us = now_us.saturating_sub(sent_us);
@@ -61,14 +61,14 @@ impl QualityMeter {
         Some(latency_us)
     }
 
-    /// Forgets pings that are on their way, because their connection is gone. They count as lost.
+    /// Counts the open pings as lost, because their connection has ended.
     pub fn handle_disconnect(&mut self) {
         for _ in 0..std::mem::take(&mut self.open).len() {
             self.remember(false);
         }
     }
 
-    /// What is known now.
+    /// The current quality.
     #[must_use]
     pub fn quality(&self, now_us: u64) -> Quality {
         let late = self
@@ -112,13 +112,13 @@ fn score(latency_ms: f64, jitter_ms: f64, loss: f64) -> u8 {
     (100.0 - 40.0 * slow - 20.0 * shaky - 40.0 * lossy).round() as u8
 }
 
-/// Pings that count for the loss.
+/// The number of pings over which the loss is computed.
 pub const WINDOW: usize = 50;
 
 /// Milliseconds after which a ping without an answer counts as lost.
 pub const ANSWER_MS_MAX: u64 = 10_000;
 
-/// Pings that may be on their way; the oldest counts as lost for a further one.
+/// The maximum number of open pings; with a further one, the oldest counts as lost.
 pub const OPEN_MAX: usize = 64;
 
 #[cfg(test)]

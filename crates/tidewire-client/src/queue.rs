@@ -4,12 +4,11 @@
 //! used from one thread ([`worker`]), so that a disk delays nobody but those who wait for it.
 
 pub(crate) mod handle;
+pub(crate) mod job;
 #[cfg(feature = "offline-queue")]
 mod lock;
 mod memory;
 mod receipts;
-#[cfg(feature = "offline-queue")]
-mod schema;
 #[cfg(feature = "offline-queue")]
 mod sqlite;
 mod worker;
@@ -83,7 +82,7 @@ pub(crate) enum StoreError {
     Failed(String),
 }
 
-impl From<StoreError> for crate::Error {
+impl From<StoreError> for crate::error::Error {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Full => Self::Full,

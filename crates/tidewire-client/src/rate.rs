@@ -1,18 +1,18 @@
-//! The client's own rate limit: a token bucket that keeps below what the server takes.
+//! Rate limit of the client: a token bucket that keeps within the limit of the server.
 
-/// A token bucket: `capacity` messages at once, `refill_per_s` in the long run. Time is an argument.
+/// A token bucket: `capacity` messages at once, and `refill_per_s` in the long run. Time is an argument.
 ///
-/// What the server says slows it down: a warning halves the rate for some seconds, a refusal stops it for as long as
-/// the server asks. From then on it recovers by itself.
+/// A warning of the server halves the rate for some seconds, and a refusal stops it for as long as the server
+/// requests. It recovers by itself.
 #[derive(Debug, Clone)]
 pub struct RateLimit {
     capacity: f64,
     refill_per_ms: f64,
     tokens: f64,
     at_ms: u64,
-    /// Until when the refill is halved.
+    /// The end of the time in which the refill is halved.
     slow_until_ms: u64,
-    /// Until when nothing is sent.
+    /// The end of the time in which nothing is sent.
     stopped_until_ms: u64,
 }
 
@@ -36,13 +36,13 @@ impl RateLimit {
         }
     }
 
-    /// No limit but what the server says later.
+    /// A bucket without a limit until the server announces one.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(0, 0, 0)
     }
 
-    /// How many messages may be sent now, of up to `wanted`; they count as sent.
+    /// Takes tokens for at most `wanted` messages, and returns how many messages may be sent now.
     pub fn take(&mut self, wanted: u64, now_ms: u64) -> u64 {
         if now_ms < self.stopped_until_ms {
             return 0;
@@ -56,12 +56,12 @@ impl RateLimit {
         taken
     }
 
-    /// Gives back what was taken and not sent.
+    /// Returns the tokens of messages that were not sent.
     pub fn give_back(&mut self, messages: u64) {
         self.tokens = (self.tokens + messages as f64).min(self.capacity);
     }
 
-    /// When the next message may be sent; `now_ms` if one may at once.
+    /// The time at which the next message may be sent; `now_ms` if at once.
     #[must_use]
     pub fn next_at_ms(&self, now_ms: u64) -> u64 {
         if now_ms < self.stopped_until_ms {
@@ -79,15 +79,14 @@ impl RateLimit {
         now_ms.saturating_add(((1.0 - then.tokens) / rate).ceil() as u64)
     }
 
-    /// Takes note of `rate_limit_warning`: what the server has left of the bucket, and half of the rate for a
-    /// while.
+    /// Applies a `rate_limit_warning`: sets the remaining tokens, and halves the rate for some time.
     pub fn handle_warning(&mut self, remaining: u64, now_ms: u64) {
         self.refill(now_ms);
         self.tokens = self.tokens.min(remaining as f64);
         self.slow_until_ms = now_ms.saturating_add(SLOW_MS);
     }
 
-    /// Takes note of `RATE_LIMITED`: nothing is sent for so long, and then half of the rate for a while.
+    /// Applies a `RATE_LIMITED`: stops for this time, and then halves the rate for some time.
     pub fn handle_refusal(&mut self, retry_after_ms: u64, now_ms: u64) {
         self.refill(now_ms);
         let wait_ms = retry_after_ms.clamp(REFUSAL_MS_MIN, REFUSAL_MS_MAX);
@@ -115,11 +114,11 @@ impl RateLimit {
     }
 }
 
-/// For how long the server's word keeps the rate halved.
+/// The time for which the rate is halved.
 const SLOW_MS: u64 = 5_000;
-/// `retry_after` has whole seconds, and 0 would be none.
+/// The minimum pause: `retry_after` has whole seconds and may be 0.
 const REFUSAL_MS_MIN: u64 = 100;
-/// No server can silence a client for longer.
+/// The maximum pause that a server can cause.
 const REFUSAL_MS_MAX: u64 = 60_000;
 
 #[cfg(test)]

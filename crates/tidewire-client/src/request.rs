@@ -1,35 +1,37 @@
-//! What a client can ask for, and what it gets.
+//! Requests of a client and their results.
 
-use crate::event::Message;
+use crate::message::Message;
 use crate::sequencer::Position;
 pub use serde_json::Value;
 pub use tidewire_wire::envelope::Priority;
 use tidewire_wire::envelope::epoch_text;
 use tidewire_wire::session::{self as wire, HISTORY_LIMIT};
-pub use tidewire_wire::session::{CallError, Overload, PresenceMember, TopicPresence};
+pub use tidewire_wire::session::{
+    CallError, Overload, PresenceMember, TopicFailure, TopicPresence,
+};
 
-/// How topics are subscribed. [`SubscribeOptions::default`] gives the defaults that each field states.
+/// Options of a subscription. [`SubscribeOptions::default`] has the default of each field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubscribeOptions {
-    /// After a lost connection, ask for the publications that were missed. Default true.
+    /// Whether the client recovers missed publications after a lost connection. Default true.
     pub recover: bool,
-    /// Positions to go on from, by topic: what came after them is sent first. Default: none.
+    /// Positions from which topics are recovered: the server first sends the publications after them. Default: none.
     pub from: Vec<(String, Position)>,
-    /// How many of the newest publications of each topic's history come first. After a lost connection they come only
-    /// if [`recover`](Self::recover) is on and the server cannot say what was missed. Default 0.
+    /// The number of the newest publications in the history of each topic that the server sends first. After a lost
+    /// connection it sends them only if [`recover`](Self::recover) is on and the recovery fails. Default 0.
     pub replay: u64,
-    /// What other subscribers are told about this one: an object of up to 4 KiB. Default: nothing.
+    /// The presence data that other subscribers receive: an object of at most 4 KiB. Default: none.
     pub presence: Option<Value>,
-    /// Share the publications with other members of this group: each goes to one of them. Default: none.
+    /// The queue group: each publication is delivered to one member of the group. Default: none.
     pub queue_group: Option<String>,
-    /// As a member of a group, acknowledge what is done
-    /// ([`Client::acknowledge`](crate::Client::acknowledge)); what is not goes to another member. Default false.
+    /// Whether this member of a group acknowledges deliveries ([`Client::acknowledge`](crate::Client::acknowledge)). The
+    /// server redelivers an unacknowledged one to another member. Default false.
     pub acknowledge: bool,
-    /// Publications that may be unacknowledged at once. Default: the server's choice.
+    /// The maximum number of unacknowledged deliveries. Default: the limit of the server.
     pub window: Option<u64>,
-    /// Which publications are wanted: a filter document (section 19.8 of the protocol). Default: all.
+    /// A filter document (section 19.8 of the protocol) that selects publications. Default: all publications.
     pub filter: Option<Value>,
-    /// What becomes of publications that are not read in time. Default: the server's choice.
+    /// The policy for publications that the client does not read in time. Default: the policy of the server.
     pub overload: Option<Overload>,
 }
 
@@ -56,62 +58,66 @@ impl SubscribeOptions {
         from.map(|(_, position)| *position)
     }
 
-    /// Whether offsets of a topic subscribed so follow one another.
+    /// Whether the received offsets of a topic are consecutive with these options.
     pub(crate) fn is_gapless(&self) -> bool {
         self.filter.is_none() && self.overload.is_none() && self.queue_group.is_none()
     }
 }
 
-/// What became of a subscription. Why a topic failed is told by an [`Event::Error`](crate::Event::Error).
+/// The result of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscribed {
     /// Topics that are subscribed now.
     pub topics: Vec<String>,
-    /// Topics that are not.
+    /// Topics that failed.
     pub failed: Vec<String>,
-    /// Where the topics with history stand.
+    /// The reason for each topic in `failed`. An older server sends an [`Event::Error`](crate::Event::Error) with the
+    /// reason for the first one instead.
+    pub failures: Vec<TopicFailure>,
+    /// The positions of the topics with history.
     pub positions: Vec<TopicPosition>,
 }
 
-/// Where a topic stood when it was subscribed.
+/// The position of a topic at the time of its subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPosition {
     /// The topic.
     pub topic: String,
-    /// Its newest publication.
+    /// The position of its newest publication.
     pub position: Position,
-    /// Whether all publications after the position that was asked for follow.
+    /// Whether all publications after the requested position follow.
     pub recovered: bool,
-    /// Publications that are sent again.
+    /// The number of publications that are sent again.
     pub count: u64,
 }
 
-/// A publication. [`Publication::new`] gives one with nothing special.
+/// A publication. [`Publication::new`] creates one with the default of each field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Publication {
-    /// Where to; no pattern.
+    /// The topic; not a pattern.
     pub topic: String,
-    /// The type: 1 to 128 bytes, none of the protocol's.
+    /// The type: 1 to 128 bytes, and not a type of the protocol.
     pub t: String,
     /// The payload: JSON text.
     pub payload: String,
-    /// The idempotency key, 1 to 128 bytes: of publications with the same one the server takes the first. Default: a
-    /// new one for each, so that it can be sent again after a lost connection.
+    /// The idempotency key, 1 to 128 bytes: the server accepts only the first publication with a key. Default: a new
+    /// key for each publication, so that the client can send it again after a lost connection.
     pub id: Option<String>,
-    /// The conflation key, 1 to 128 bytes: a slow reader that conflates gets only the newest with the same one.
+    /// The conflation key, 1 to 128 bytes: a slow subscriber that conflates receives only the newest publication with
+    /// a key.
     pub key: Option<String>,
-    /// For how long it is of use, in milliseconds, from 1 on. Default: for ever.
+    /// The time to live in milliseconds, at least 1. Default: unlimited.
     pub ttl_ms: Option<u64>,
-    /// What goes first when not everything can. Default: the topic's.
+    /// The priority in a queue that is behind. Default: the priority of the topic.
     pub priority: Option<Priority>,
-    /// Leave this client's own subscriptions out. Default false.
+    /// Whether this client's own subscriptions do not receive it. Default false.
     pub exclude_self: bool,
-    /// The state of something as a whole, not a change of it. Default false.
+    /// Whether it is a whole state and not a change. Default false.
     pub is_snapshot: bool,
 }
 
 impl Publication {
-    /// A publication with nothing but a topic, a type and a payload, which is JSON text.
+    /// A publication of `payload`, which is JSON text.
     pub fn new(topic: impl Into<String>, t: impl Into<String>, payload: impl Into<String>) -> Self {
         Self {
             topic: topic.into(),
@@ -127,31 +133,31 @@ impl Publication {
     }
 }
 
-/// What became of a publication.
+/// The result of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Published {
-    /// Whether one with the same id had been taken before, so that this one was not.
+    /// Whether the server rejected it because it had accepted one with the same id before.
     pub is_duplicate: bool,
-    /// Its place in the topic's history, if there is one.
+    /// Its position in the history of the topic, if the topic has one.
     pub position: Option<Position>,
 }
 
-/// Which part of a topic's history is asked for.
+/// The requested part of the history of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryQuery {
     /// The topic; no pattern.
     pub topic: String,
-    /// Only publications after this position or, with the newest first, before it. Default: none, which means that the
-    /// answer starts at the oldest or the newest publication that is kept.
+    /// The server sends publications after this position or, with the newest first, before it. Default: none, which
+    /// starts at the oldest or the newest stored publication.
     pub since: Option<Position>,
-    /// Publications at most, 1 to 1000; the answer has 512 KiB of them. Default 100.
+    /// The maximum number of publications, 1 to 1000; the answer has at most 512 KiB of them. Default 100.
     pub limit: u64,
-    /// From the newest backwards, instead of from the oldest on. Default false.
+    /// Whether the answer starts with the newest publication. Default false.
     pub newest_first: bool,
 }
 
 impl HistoryQuery {
-    /// The oldest publications that are kept of `topic`.
+    /// A query for the oldest stored publications of `topic`.
     #[must_use]
     pub fn new(topic: impl Into<String>) -> Self {
         Self {
@@ -162,7 +168,7 @@ impl HistoryQuery {
         }
     }
 
-    /// The same from the newest backwards.
+    /// The same query, starting with the newest publication.
     #[must_use]
     pub fn newest_first(mut self) -> Self {
         self.newest_first = true;
@@ -187,9 +193,9 @@ impl HistoryQuery {
 pub struct HistoryPage {
     /// The current position of the topic.
     pub position: Position,
-    /// The offset of the oldest publication that is kept; that of the next one if none is.
+    /// The offset of the oldest stored publication; without any, the offset of the next one.
     pub oldest: u64,
-    /// The publications, in the order that was asked for. One whose payload is nested more than 60 levels deep has none.
+    /// The publications in the requested order. A payload that is nested deeper than 60 levels is left out.
     pub publications: Vec<Message>,
     /// Whether there are more publications in this direction.
     pub more: bool,
@@ -197,11 +203,11 @@ pub struct HistoryPage {
     pub complete: bool,
 }
 
-/// Who is on which topic.
+/// The users on topics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PresenceAnswer {
-    /// The topics of which this client may know.
+    /// The topics whose presence this client may read.
     pub topics: Vec<TopicPresence>,
-    /// The others.
+    /// The other topics.
     pub failed: Vec<String>,
 }

@@ -1,13 +1,13 @@
-//! Answers to the server's calls.
+//! Answers to calls of the server.
 
-use crate::Error;
 use crate::check::{check_payload, check_text};
 use crate::command::Command;
+use crate::error::Error;
 use crate::outbox::Outbox;
 use std::sync::Arc;
 use tidewire_wire::session::{CallError, TYPE_BYTES_MAX};
 
-/// Answers a call of the server's. Dropped without an answer it tells that the application failed.
+/// Answers a call of the server. If it is dropped without an answer, the server receives `HANDLER_ERROR`.
 #[derive(Debug)]
 pub struct Responder {
     outbox: Arc<Outbox>,
@@ -27,18 +27,17 @@ impl Responder {
     /// Answers with JSON text.
     ///
     /// # Errors
-    /// It is not JSON, or there is no room: then the server is told that the application failed. A lost connection is
-    /// no error: its calls ended with it.
+    /// The payload is not JSON, or the outbox is full; the server then receives `HANDLER_ERROR`. A lost connection is
+    /// not an error, because it ends its calls.
     pub fn respond(mut self, payload: &str) -> Result<(), Error> {
         check_payload(payload)?;
         self.send(Ok(payload.as_bytes().to_vec()))
     }
 
-    /// Answers that it did not work: one of the protocol's error codes or a word of the application's own.
+    /// Answers with an error: an error code of the protocol, or a code of the application.
     ///
     /// # Errors
-    /// The code is empty or longer than 128 bytes, or there is no room: then the server is told that the application
-    /// failed.
+    /// The code is empty or longer than 128 bytes, or the outbox is full; the server then receives `HANDLER_ERROR`.
     pub fn fail(mut self, code: &str, message: &str) -> Result<(), Error> {
         check_text("the code", code, TYPE_BYTES_MAX)?;
         self.send(Err(CallError {
@@ -66,7 +65,7 @@ impl Drop for Responder {
             code: "HANDLER_ERROR".to_owned(),
             message: "the application did not answer".to_owned(),
         };
-        // Without room the server's own time-out tells it.
+        // If the outbox is full, the call times out at the server.
         let _ = self.send(Err(error));
     }
 }

@@ -1,24 +1,27 @@
-//! Each message of a topic once and in order, and what is missing between them told.
+//! Sequencer: puts the messages of topics in order, drops duplicates, and reports gaps.
 //!
 //! Time is an argument; nothing here waits by itself.
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Puts the messages of many topics in order by their positions, drops those that come twice, and tells gaps.
+/// Puts the messages of many topics in order by their positions, drops duplicates, and reports gaps.
 ///
-/// A message that comes before its turn is held until those before it have come, until the window's time is
-/// over, or until too many are held; then what is still missing is a [`Gap`], and the held ones follow it.
+/// A message that arrives early is held until those before it have arrived, until the time of the window is over, or
+/// until too many messages are held. Then the missing messages are reported as a [`Gap`], and the held ones follow.
 ///
 /// ```
-/// use tidewire_client::sequencer::{Outcome, Position, Sequenced, Sequencer, SequencerLimits};
+/// use tidewire_client::sequencer::{SequencerOutcome, Position, Sequenced, Sequencer, SequencerLimits};
 ///
 /// let mut sequencer = Sequencer::new(SequencerLimits::default());
 /// let mut out = Vec::new();
 /// let at = |offset| Position { epoch: 1, offset };
 /// sequencer.handle("orders", at(1), "a", 0, &mut out);
-/// assert_eq!(sequencer.handle("orders", at(1), "a", 0, &mut out), Outcome::Duplicate);
-/// assert_eq!(sequencer.handle("orders", at(3), "c", 0, &mut out), Outcome::Held);
+/// assert_eq!(sequencer.handle("orders", at(1), "a", 0, &mut out), SequencerOutcome::Duplicate);
+/// assert_eq!(sequencer.handle("orders", at(3), "c", 0, &mut out), SequencerOutcome::Held);
 /// sequencer.handle("orders", at(2), "b", 5, &mut out);
 /// assert_eq!(out, [Sequenced::Message("a"), Sequenced::Message("b"), Sequenced::Message("c")]);
 /// ```
@@ -26,66 +29,66 @@ use std::sync::Arc;
 pub struct Sequencer<T> {
     limits: SequencerLimits,
     topics: HashMap<Arc<str>, Topic<T>>,
-    /// Topics by when they were first seen, with some that are gone.
+    /// Topics in the order in which they were first seen, including some that were forgotten.
     order: VecDeque<(u64, Arc<str>)>,
     next_serial: u64,
-    /// Topics that hold messages, by when they give up.
+    /// Topics with held messages, by the end of their wait.
     waiting: BTreeSet<(u64, Arc<str>)>,
     held: usize,
 }
 
-/// Where a message stands: the count `offset`, from 1, in the history `epoch` of its topic.
+/// The position of a message: its number `offset`, counted from 1, in the history `epoch` of its topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// Which history: another number means that counting began anew.
+    /// The history. Another number means that the offsets started again.
     pub epoch: u32,
-    /// Which message of it; 0 is the place before the first.
+    /// The number of the message; 0 is the position before the first one.
     pub offset: u64,
 }
 
-/// What a [`Sequencer`] remembers at most.
+/// The limits of a [`Sequencer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequencerLimits {
-    /// Topics; the one that was seen first is forgotten for a further one. Default 10,000.
+    /// The maximum number of topics; with a further one, the one that was seen first is forgotten. Default 10,000.
     pub topics_max: usize,
-    /// Messages that are held because others are missing, of all topics together. Default 1,024.
+    /// The maximum number of held messages of all topics together. Default 1,024.
     pub held_messages_max: usize,
-    /// For how long a message waits for those before it, in milliseconds; 0 to hold none. Default 1,000.
+    /// The time for which a message is held, in milliseconds; 0 to hold none. Default 1,000.
     pub window_ms: u64,
 }
 
-/// What a sequencer lets through, in the order in which the application should see it.
+/// The output of a sequencer, in the order for the application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sequenced<T> {
     /// The next message of its topic.
     Message(T),
-    /// Messages that have not come.
+    /// Missing messages.
     Gap(Gap),
 }
 
-/// Messages of a topic that have not come: those from `from` to `to`, both included.
+/// Missing messages of a topic: those from `from` to `to`, both included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The topic.
     pub topic: Arc<str>,
     /// The epoch of its history.
     pub epoch: u32,
-    /// The first offset that is missing.
+    /// The first missing offset.
     pub from: u64,
-    /// The last one.
+    /// The last missing offset.
     pub to: u64,
 }
 
-/// What became of the message at hand.
+/// The result for the current message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was let through.
+pub enum SequencerOutcome {
+    /// It was delivered.
     Delivered,
-    /// It waits for those before it.
+    /// It is held, and waits for those before it.
     Held,
-    /// It has come before, or its place was told as a gap; it is gone.
+    /// It was dropped, because it arrived before or was reported as missing.
     Duplicate,
-    /// It was let through, as the first of another history of its topic. What lies between is not known.
+    /// It was delivered as the first message of a new history of its topic. Messages before it may be missing.
     NewEpoch,
 }
 
@@ -100,7 +103,7 @@ impl Default for SequencerLimits {
 }
 
 impl<T> Sequencer<T> {
-    /// A sequencer that knows no topic.
+    /// A sequencer without topics.
     #[must_use]
     pub fn new(limits: SequencerLimits) -> Self {
         Self {
@@ -113,8 +116,8 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Takes a message, and appends to `out` what can be let through now. `now_ms` is on a clock that never
-    /// goes back. The first message of an unknown topic is let through, wherever it stands.
+    /// Receives a message, and appends to `out` what can be delivered now. `now_ms` is on a monotonic clock. The first
+    /// message of an unknown topic is delivered, whatever its position.
     pub fn handle(
         &mut self,
         topic: &str,
@@ -122,35 +125,35 @@ impl<T> Sequencer<T> {
         message: T,
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
-    ) -> Outcome {
+    ) -> SequencerOutcome {
         if self.pass(topic, position, out) {
             out.push(Sequenced::Message(message));
-            return Outcome::Delivered;
+            return SequencerOutcome::Delivered;
         }
         let Some((name, known)) = self.topics.get_key_value(topic) else {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         };
         if known.last.epoch != position.epoch {
             let name = name.clone();
             self.release(&name, out);
             self.set_last(&name, position);
             out.push(Sequenced::Message(message));
-            return Outcome::NewEpoch;
+            return SequencerOutcome::NewEpoch;
         }
         if position.offset <= known.last.offset || known.held.contains_key(&position.offset) {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         }
         let name = name.clone();
         if position.offset == known.last.offset + 1 {
             out.push(Sequenced::Message(message));
             self.set_last(&name, position);
             self.drain(&name, now_ms, out);
-            return Outcome::Delivered;
+            return SequencerOutcome::Delivered;
         }
         self.hold(&name, position, message, now_ms, out)
     }
 
-    /// Takes what nearly always comes, the next position of a topic of which nothing waits, and a new topic's first.
+    /// The fast path: the next position of a topic without held messages, and the first position of a new topic.
     fn pass(&mut self, topic: &str, position: Position, out: &mut Vec<Sequenced<T>>) -> bool {
         let Some(known) = self.topics.get_mut(topic) else {
             self.insert(topic, position, out);
@@ -165,9 +168,8 @@ impl<T> Sequencer<T> {
         is_next
     }
 
-    /// Takes note that the messages of `topic` up to `position` have been seen, whoever delivered them: the
-    /// answer to a subscription tells one, and a publisher knows that of its own message. Appends to `out` what
-    /// no longer has to wait.
+    /// Records that the messages of `topic` up to `position` are known. The answer to a subscription has such a
+    /// position, and so has the answer to a publication. Appends to `out` the messages that need not wait any more.
     pub fn advance(
         &mut self,
         topic: &str,
@@ -193,8 +195,8 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Takes note that the messages of `topic` from `from` to `to` of `epoch` will not come, as the server says,
-    /// so that those behind them need not wait. What of them has come, or still comes first, is let through.
+    /// Records that the server will not send the messages of `topic` from `from` to `to` of `epoch`, so that those
+    /// after them need not wait. Messages of this range that arrive nevertheless are delivered.
     pub fn skip(
         &mut self,
         topic: &str,
@@ -213,13 +215,13 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// The last message of `topic` that was let through; `None` if nothing is known of it.
+    /// The position of the last delivered message of `topic`; `None` for an unknown topic.
     #[must_use]
     pub fn position(&self, topic: &str) -> Option<Position> {
         self.topics.get(topic).map(|topic| topic.last)
     }
 
-    /// Whether messages of `topic` wait for others.
+    /// Whether messages of `topic` are held.
     #[must_use]
     pub fn is_waiting(&self, topic: &str) -> bool {
         self.topics
@@ -227,7 +229,7 @@ impl<T> Sequencer<T> {
             .is_some_and(|topic| !topic.held.is_empty())
     }
 
-    /// Forgets a topic. Messages that were held are let through first, and the gaps between them told.
+    /// Forgets a topic. Its held messages are delivered first, with the gaps between them.
     pub fn forget(&mut self, topic: &str, out: &mut Vec<Sequenced<T>>) {
         if let Some((name, _)) = self.topics.get_key_value(topic) {
             let name = name.clone();
@@ -237,25 +239,25 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// How many topics are known.
+    /// The number of known topics.
     #[must_use]
     pub fn topics(&self) -> usize {
         self.topics.len()
     }
 
-    /// How many messages are held.
+    /// The number of held messages.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// When [`Self::handle_timeout`] wants to be called, if ever.
+    /// The time of the next call of [`Self::handle_timeout`], if one is needed.
     #[must_use]
     pub fn poll_deadline_ms(&self) -> Option<u64> {
         self.waiting.first().map(|(deadline_ms, _)| *deadline_ms)
     }
 
-    /// Gives up waiting where the time is over: appends the gaps and the messages behind them to `out`.
+    /// Ends the waits whose time is over: appends the gaps and the messages after them to `out`.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Vec<Sequenced<T>>) {
         while let Some((deadline_ms, name)) = self.waiting.first() {
             if *deadline_ms > now_ms {
@@ -274,9 +276,9 @@ impl<T> Sequencer<T> {
         message: T,
         now_ms: u64,
         out: &mut Vec<Sequenced<T>>,
-    ) -> Outcome {
+    ) -> SequencerOutcome {
         let Some(topic) = self.topics.get_mut(name) else {
-            return Outcome::Duplicate;
+            return SequencerOutcome::Duplicate;
         };
         topic.held.insert(position.offset, message);
         self.held += 1;
@@ -286,7 +288,7 @@ impl<T> Sequencer<T> {
                 topic.deadline_ms = Some(deadline_ms);
                 self.waiting.insert((deadline_ms, name.clone()));
             }
-            return Outcome::Held;
+            return SequencerOutcome::Held;
         }
         self.give_up(name, out);
         self.drain(name, now_ms, out);
@@ -294,13 +296,13 @@ impl<T> Sequencer<T> {
             .position(name)
             .is_some_and(|last| last.offset >= position.offset)
         {
-            Outcome::Delivered
+            SequencerOutcome::Delivered
         } else {
-            Outcome::Held
+            SequencerOutcome::Held
         }
     }
 
-    /// Tells the first gap of a topic, so that what is behind it can go.
+    /// Reports the first gap of a topic, so that the messages after it can be delivered.
     fn give_up(&mut self, name: &Arc<str>, out: &mut Vec<Sequenced<T>>) {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
@@ -317,7 +319,7 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Lets through what follows the last message without a gap, and sets the time for the rest.
+    /// Delivers the messages that follow the last one without a gap, and sets the timeout for the rest.
     fn drain(&mut self, name: &Arc<str>, now_ms: u64, out: &mut Vec<Sequenced<T>>) {
         let Some(topic) = self.topics.get_mut(name) else {
             return;
@@ -343,7 +345,7 @@ impl<T> Sequencer<T> {
         }
     }
 
-    /// Lets through all that a topic holds, with the gaps between.
+    /// Delivers all held messages of a topic, with the gaps between them.
     fn release(&mut self, name: &Arc<str>, out: &mut Vec<Sequenced<T>>) {
         while self.is_waiting(name) {
             self.give_up(name, out);
@@ -391,7 +393,7 @@ impl<T> Sequencer<T> {
         self.topics.insert(name, topic);
     }
 
-    /// Keeps the order from growing with topics that come and go.
+    /// Removes forgotten topics from the order, so that it does not grow.
     fn compact(&mut self) {
         if self.order.len() > 2 * self.topics.len() + 16 {
             let topics = &self.topics;
@@ -407,194 +409,6 @@ struct Topic<T> {
     serial: u64,
     last: Position,
     held: BTreeMap<u64, T>,
-    /// When it gives up; `None` if nothing is held.
+    /// The end of its wait; `None` if nothing is held.
     deadline_ms: Option<u64>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn at(offset: u64) -> Position {
-        Position { epoch: 7, offset }
-    }
-
-    fn small(held_messages_max: usize) -> Sequencer<u64> {
-        Sequencer::new(SequencerLimits {
-            topics_max: 3,
-            held_messages_max,
-            window_ms: 100,
-        })
-    }
-
-    fn gap(from: u64, to: u64) -> Sequenced<u64> {
-        let topic = "t".into();
-        Sequenced::Gap(Gap {
-            topic,
-            epoch: 7,
-            from,
-            to,
-        })
-    }
-
-    fn messages(offsets: impl IntoIterator<Item = u64>) -> Vec<Sequenced<u64>> {
-        offsets.into_iter().map(Sequenced::Message).collect()
-    }
-
-    #[test]
-    fn a_gap_is_told_when_its_time_is_over_and_not_before() {
-        let (mut sequencer, mut out) = (small(8), Vec::new());
-        for (offset, now_ms) in [(1, 0), (4, 10), (5, 50), (8, 60)] {
-            sequencer.handle("t", at(offset), offset, now_ms, &mut out);
-        }
-        assert_eq!(out, messages([1]));
-        assert_eq!(sequencer.poll_deadline_ms(), Some(110));
-        sequencer.handle_timeout(109, &mut out);
-        assert_eq!(out.len(), 1);
-        sequencer.handle_timeout(110, &mut out);
-        let mut expected = messages([1]);
-        expected.push(gap(2, 3));
-        expected.extend(messages([4, 5]));
-        assert_eq!(out, expected);
-        assert_eq!(
-            (sequencer.held(), sequencer.position("t")),
-            (1, Some(at(5)))
-        );
-        // What comes late counts as told.
-        assert_eq!(
-            sequencer.handle("t", at(3), 3, 111, &mut out),
-            Outcome::Duplicate
-        );
-        sequencer.handle_timeout(210, &mut out);
-        assert_eq!(out[expected.len()..], [gap(6, 7), Sequenced::Message(8)]);
-        assert_eq!(sequencer.poll_deadline_ms(), None);
-    }
-
-    #[test]
-    fn what_is_held_is_bounded() {
-        let (mut sequencer, mut out) = (small(2), Vec::new());
-        sequencer.handle("t", at(1), 1, 0, &mut out);
-        for offset in [3, 5] {
-            assert_eq!(
-                sequencer.handle("t", at(offset), offset, 0, &mut out),
-                Outcome::Held
-            );
-        }
-        out.clear();
-        assert_eq!(sequencer.handle("t", at(7), 7, 0, &mut out), Outcome::Held);
-        assert_eq!(out, [gap(2, 2), Sequenced::Message(3)]);
-        assert_eq!(sequencer.held(), 2);
-    }
-
-    #[test]
-    fn without_a_window_nothing_is_held() {
-        let limits = SequencerLimits {
-            window_ms: 0,
-            ..SequencerLimits::default()
-        };
-        let (mut sequencer, mut out) = (Sequencer::new(limits), Vec::new());
-        sequencer.handle("t", at(1), 1, 0, &mut out);
-        assert_eq!(
-            sequencer.handle("t", at(9), 9, 0, &mut out),
-            Outcome::Delivered
-        );
-        assert_eq!(
-            out,
-            [Sequenced::Message(1), gap(2, 8), Sequenced::Message(9)]
-        );
-        assert_eq!(sequencer.poll_deadline_ms(), None);
-    }
-
-    #[test]
-    fn another_epoch_counts_anew() {
-        let (mut sequencer, mut out) = (small(8), Vec::new());
-        sequencer.handle("t", at(5), 5, 0, &mut out);
-        sequencer.handle("t", at(7), 7, 0, &mut out);
-        let other = Position {
-            epoch: 8,
-            offset: 1,
-        };
-        assert_eq!(
-            sequencer.handle("t", other, 100, 1, &mut out),
-            Outcome::NewEpoch
-        );
-        let mut expected = messages([5]);
-        expected.push(gap(6, 6));
-        expected.extend(messages([7, 100]));
-        assert_eq!(out, expected);
-        assert_eq!(sequencer.position("t"), Some(other));
-        assert_eq!(sequencer.poll_deadline_ms(), None);
-    }
-
-    #[test]
-    fn what_the_server_says_is_missing_is_not_waited_for() {
-        let (mut sequencer, mut out) = (small(8), Vec::new());
-        sequencer.handle("t", at(1), 1, 0, &mut out);
-        sequencer.handle("t", at(4), 4, 0, &mut out);
-        sequencer.skip("t", 7, 3, 3, 0, &mut out);
-        assert_eq!(out, messages([1]), "2 is still missing");
-        sequencer.skip("t", 7, 2, 3, 0, &mut out);
-        assert_eq!(out, messages([1, 4]));
-        sequencer.handle("t", at(7), 7, 0, &mut out);
-        sequencer.advance("t", at(8), 0, &mut out);
-        assert_eq!(out, messages([1, 4, 7]));
-        assert_eq!(
-            (sequencer.held(), sequencer.position("t")),
-            (0, Some(at(8)))
-        );
-    }
-
-    #[test]
-    fn topics_are_bounded_and_forgotten_with_what_they_hold() {
-        let (mut sequencer, mut out) = (small(8), Vec::new());
-        for topic in ["a", "b", "c"] {
-            sequencer.advance(topic, at(0), 0, &mut out);
-        }
-        sequencer.handle("a", at(2), 2, 0, &mut out);
-        assert!(out.is_empty() && sequencer.is_waiting("a"));
-        sequencer.advance("d", at(0), 0, &mut out);
-        assert_eq!(out.len(), 2, "a's message and the gap before it");
-        assert_eq!((sequencer.topics(), sequencer.held()), (3, 0));
-        assert_eq!(sequencer.position("a"), None);
-        for _ in 0..1_000 {
-            sequencer.forget("d", &mut out);
-            sequencer.advance("d", at(0), 0, &mut out);
-        }
-        assert!(sequencer.order.len() < 50, "{}", sequencer.order.len());
-    }
-
-    proptest! {
-        #[test]
-        fn any_order_with_repeats_comes_out_once_and_sorted(
-            offsets in prop::collection::vec(1u64..60, 1..200),
-            held_messages_max in 1usize..20,
-        ) {
-            let mut sequencer = small(held_messages_max);
-            let mut out = Vec::new();
-            sequencer.advance("t", at(0), 0, &mut out);
-            for (now_ms, offset) in offsets.iter().enumerate() {
-                sequencer.handle("t", at(*offset), *offset, now_ms as u64 * 30, &mut out);
-                sequencer.handle_timeout(now_ms as u64 * 30, &mut out);
-                prop_assert!(sequencer.held() <= held_messages_max);
-            }
-            sequencer.forget("t", &mut out);
-            // Messages and gaps together are all offsets up to the largest, each once, in order.
-            let mut next = 1;
-            for sequenced in out {
-                match sequenced {
-                    Sequenced::Message(offset) => {
-                        prop_assert_eq!(offset, next);
-                        next += 1;
-                    }
-                    Sequenced::Gap(gap) => {
-                        prop_assert_eq!(gap.from, next);
-                        prop_assert!(gap.to >= gap.from);
-                        next = gap.to + 1;
-                    }
-                }
-            }
-            prop_assert_eq!(next, offsets.iter().max().unwrap() + 1);
-        }
-    }
 }

@@ -17,14 +17,16 @@ mod tests;
 
 pub(crate) use codec::Codec;
 
-use crate::Error;
+use crate::clock::Moment;
 use crate::command::Reply;
 use crate::config::{Config, Encryption};
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Disconnected, Event, HeldMessage, ServerError};
 use crate::outbox::Outbox;
 use crate::quality::{Quality, QualityMeter};
-use crate::queue::handle::{StoreEvent, StoreHandle};
+use crate::queue::handle::StoreHandle;
+use crate::queue::job::StoreEvent;
 use crate::rate::RateLimit;
 use crate::sequencer::{Sequencer, SequencerLimits};
 use pending::Pending;
@@ -38,22 +40,8 @@ use subscriptions::Subscriptions;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::deflate::DeflateParameters;
 use tidewire_wire::secure::ExchangeKeyPair;
-use tidewire_wire::session::{ClientSession, EncryptionVersion, Now, TimeoutAction};
+use tidewire_wire::session::{ClientSession, EncryptionVersion, TimeoutAction};
 use tidewire_wire::uuid::{Uuid, uuid_v7};
-
-/// A moment on the clocks that a client needs.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Moment {
-    pub(crate) now: Now,
-    /// The monotonic clock, in microseconds.
-    pub(crate) us: u64,
-}
-
-impl Moment {
-    pub(crate) fn ms(self) -> u64 {
-        self.now.monotonic_ms
-    }
-}
 
 /// A client's state, across connections.
 #[derive(Debug)]
@@ -309,7 +297,7 @@ impl Session {
         self.pending.purge();
         let mut sequenced = Vec::new();
         self.sequencer.handle_timeout(moment.ms(), &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
         let Some(link) = &mut self.link else {
             return Ok(());
         };

@@ -1,15 +1,19 @@
 //! What the task of a client and the application's handles of it have in common.
 
-use crate::Error;
-use crate::calls::Calls;
+pub(crate) mod calls;
+pub(crate) mod inbox;
+pub(crate) mod life;
+
 use crate::clock::Clock;
+use crate::clock::Moment;
 use crate::config::Config;
 use crate::endpoints::{EndpointHealth, Endpoints};
-use crate::inbox::Inbox;
-use crate::life::{Life, State};
+use crate::error::Error;
 use crate::outbox::Outbox;
 use crate::quality::{Quality, QualityMeter};
-use crate::session::Moment;
+use crate::shared::calls::Calls;
+use crate::shared::inbox::Inbox;
+use crate::shared::life::{ClientState, Life};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,7 +83,7 @@ impl Shared {
 
     /// A server has let this client in.
     pub(crate) fn handle_accepted(&self) {
-        self.life.set_state(State::Connected);
+        self.life.set_state(ClientState::Connected);
     }
 
     pub(crate) fn handle_established(&self) {

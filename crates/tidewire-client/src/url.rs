@@ -1,6 +1,6 @@
 //! Addresses of servers: `ws://` and `wss://`.
 
-use crate::Error;
+use crate::error::Error;
 
 /// A server's address, taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]

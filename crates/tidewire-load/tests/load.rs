@@ -263,10 +263,10 @@ fn a_load_ends_when_a_figure_is_known_well_enough() {
         connections: 100,
         threads: 1,
         duration: Some(longest),
-        precision: Some("p99:5%".parse().unwrap()),
+        precision: Some("p50:5%".parse().unwrap()),
         ..LoadOptions::new(&server.url())
     });
-    let said = |note: &&String| note.starts_with("Ended when `p99:5%` was reached: ");
+    let said = |note: &&String| note.starts_with("Ended when `p50:5%` was reached: ");
     assert!(
         result.notes.iter().any(|note| said(&note)),
         "{:?}",

@@ -7,8 +7,9 @@ use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 use tidewire_http::response::{Event, Expected, Response, ResponseHeads, ResponseReader};
 use tidewire_load::test_server::{Conduct, Counts, Delay, Stalls, TestServer};
-use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
-use tidewire_wire::message::{self, Input, MessageReader};
+use tidewire_testkit::websocket::{Opening, Said, close_frame, frame, text_frame};
+use tidewire_wire::close::CloseCode;
+use tidewire_wire::frame::OpCode;
 
 fn start(conduct: &Conduct) -> TestServer {
     let conduct = Conduct {
@@ -340,33 +341,20 @@ fn a_server_that_stalls_goes_on() {
 #[test]
 fn websocket_messages_come_back() {
     let server = start(&Conduct::default());
-    let mut client = Client::connect(&server);
-    client.send(UPGRADE);
-    let (response, _) = client.response(Expected::Upgrade);
-    assert!(response.is_tunnel);
-    let mask = Some([1, 2, 3, 4]);
+    let mut client = Opening::new(server.address()).open();
     let large = vec![7; 300_000];
-    let mut frames = Vec::new();
-    write_frame(&mut frames, OpCode::Text, "hé".as_bytes(), mask);
-    write_frame(&mut frames, OpCode::Ping, b"p", mask);
-    write_frame(&mut frames, OpCode::Binary, &large, mask);
-    write_close(&mut frames, None, "", mask);
-    client.stream.write_all(&frames).unwrap();
-    let mut received = std::mem::take(&mut client.unread);
-    client.stream.read_to_end(&mut received).unwrap();
-    let mut reader = MessageReader::new(Role::Client, 1 << 20);
-    let mut input = Input::new(&mut received);
-    let mut next = || match reader.read(&mut input).unwrap() {
-        Some(message::Event::Text(text)) => (OpCode::Text, text.as_bytes().to_vec()),
-        Some(message::Event::Binary(bytes)) => (OpCode::Binary, bytes.to_vec()),
-        Some(message::Event::Pong(bytes)) => (OpCode::Pong, bytes.to_vec()),
-        Some(message::Event::Close(None, "")) => (OpCode::Close, Vec::new()),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(next(), (OpCode::Text, "hé".into()));
-    assert_eq!(next(), (OpCode::Pong, b"p".to_vec()));
-    assert_eq!(next(), (OpCode::Binary, large));
-    assert_eq!(next(), (OpCode::Close, Vec::new()));
+    let frames = [
+        text_frame("hé"),
+        frame(OpCode::Ping, b"p"),
+        frame(OpCode::Binary, &large),
+        close_frame(None),
+    ];
+    client.send_bytes(&frames.concat());
+    assert_eq!(client.next(), Said::Text("hé".to_owned()));
+    assert_eq!(client.next(), Said::Pong(b"p".to_vec()));
+    assert_eq!(client.next(), Said::Binary(large));
+    assert_eq!(client.next(), Said::Close(None, String::new()));
+    assert_eq!(client.next(), Said::End);
     let counts = wait_for(&server, |counts| counts.connections.open == 0);
     assert_eq!(counts.websocket.connections, 1);
     assert_eq!(counts.websocket.received, 2);
@@ -380,14 +368,14 @@ fn what_is_no_websocket_is_refused() {
     let mut client = Client::connect(&server);
     client.send("GET /ws HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(client.rest().starts_with("HTTP/1.1 426 "));
-    let mut client = Client::connect(&server);
-    client.send(UPGRADE);
-    assert!(client.response(Expected::Upgrade).0.is_tunnel);
+    let mut client = Opening::new(server.address()).open();
     // A frame without a mask.
-    client.stream.write_all(&[0x81, 0x01, b'x']).unwrap();
-    let mut rest = std::mem::take(&mut client.unread);
-    client.stream.read_to_end(&mut rest).unwrap();
-    assert_eq!(rest[..4], [0x88, 0x02, 0x03, 0xea], "close code 1002");
+    client.send_bytes(&[0x81, 0x01, b'x']);
+    let protocol_error = CloseCode::PROTOCOL_ERROR.value();
+    assert_eq!(
+        client.next(),
+        Said::Close(Some(protocol_error), String::new())
+    );
 }
 
 #[test]
@@ -440,6 +428,3 @@ fn values_that_cannot_be_are_refused() {
 
 /// How long a test waits for what must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-const UPGRADE: &str = "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -4,11 +4,11 @@ mod writing;
 
 pub use writing::{OUTBOX_SHARE_BYTES, When};
 
+use crate::config::ShardConfig;
 use crate::handler::Closed;
 use crate::ledger::Ledger;
 use crate::outbox::Spares;
 use crate::receiving::ReceiveBuffers;
-use crate::shard::ShardConfig;
 use crate::socket::{NEVER, Phase, Socket};
 use crate::stream::{HeldSide, HeldStream, Stream, TlsStream};
 use crate::timer::{Entry, TimerWheel};

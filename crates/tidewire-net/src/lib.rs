@@ -8,6 +8,7 @@
 //! Plain TCP and TLS look alike to the handler.
 
 mod alarm;
+mod config;
 mod handler;
 mod heartbeat;
 mod id;
@@ -26,10 +27,11 @@ mod timer;
 pub mod tls;
 
 pub use alarm::SPIN;
+pub use config::ShardConfig;
 pub use handler::{Closed, Handler};
 pub use heartbeat::{Heartbeat, Pulse};
 pub use id::{ConnectionId, ListenerId};
 pub use io::{Address, Connect, Io, LINGER_MS, LINGER_MS_MAX, Now, OUTBOX_SHARE_BYTES, When};
 pub use listener::bind;
 pub use mailbox::{Mailbox, MailboxError, Waker};
-pub use shard::{Shard, ShardConfig};
+pub use shard::Shard;

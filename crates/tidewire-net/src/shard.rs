@@ -6,6 +6,7 @@ mod driven;
 
 use crate::ConnectionId;
 use crate::alarm::{Alarm, SPIN};
+use crate::config::ShardConfig;
 use crate::handler::{Closed, Handler};
 use crate::heartbeat::{Heartbeat, LastBeat};
 use crate::io::{Io, LINGER_MS};
@@ -18,42 +19,6 @@ use mio::event::Event;
 use mio::{Events, Poll, Token};
 use std::io;
 use std::time::{Duration, Instant};
-
-/// The sizes of a shard.
-#[derive(Debug, Clone)]
-pub struct ShardConfig {
-    /// The one read buffer, in bytes. Default 128 KiB; at least 64 KiB, to which less is raised.
-    pub read_buffer_bytes: usize,
-    /// What may wait for one connection to take it, in bytes; past it the connection ends with
-    /// [`Closed::OutboxOverflow`]. Default 16 MiB.
-    pub outbox_bytes_max: usize,
-    /// What may wait in all outboxes together, in bytes; chunks that several share count once. Past it a connection
-    /// for which more than [`OUTBOX_SHARE_BYTES`](crate::OUTBOX_SHARE_BYTES) wait ends with
-    /// [`Closed::OutboxOverflow`]. Default 1 GiB.
-    pub outboxes_bytes_max: usize,
-    /// What the kernel may hold unread of a connection that sends fast, in bytes; Linux takes up to twice as much
-    /// memory for it. 0 leaves it to the kernel, as do systems other than Linux and those that allow less than 512 KiB
-    /// (`net.core.rmem_max`). Default 0.
-    pub receive_buffer_bytes_max: usize,
-    /// The same of all connections together. Each gets an equal part, but at least 64 KiB, which is also what a
-    /// connection has before it is fast. Default 1 GiB.
-    pub receive_buffers_bytes_max: usize,
-    /// Mail that may wait. Default 4096; at least 1.
-    pub mailbox_capacity: usize,
-}
-
-impl Default for ShardConfig {
-    fn default() -> Self {
-        Self {
-            read_buffer_bytes: 128 * 1024,
-            outbox_bytes_max: 16 * 1024 * 1024,
-            outboxes_bytes_max: 1024 * 1024 * 1024,
-            receive_buffer_bytes_max: 0,
-            receive_buffers_bytes_max: 1024 * 1024 * 1024,
-            mailbox_capacity: 4096,
-        }
-    }
-}
 
 /// An event loop and all it owns. Make it anywhere, [`run`](Self::run) it on its own thread.
 #[derive(Debug)]
@@ -262,13 +227,13 @@ impl<H: Handler> Shard<H> {
             self.establish(id, is_there);
         } else if readiness.writable && socket.flags.blocked {
             self.io.write_socket(id);
-            self.tell_drained();
+            self.notify_drained();
         }
         if readiness.readable || readiness.ending {
             self.read(id);
         }
         if !self.io.closed.is_empty() {
-            self.tell_closed();
+            self.notify_closed();
         }
     }
 
@@ -319,7 +284,7 @@ impl<H: Handler> Shard<H> {
                 self.io.read_later(id);
             }
             self.hand_over(id, kept, 0);
-            return self.tell_closed();
+            return self.notify_closed();
         }
         socket.flags.readable = false;
         let was_ending = socket.flags.ending;
@@ -357,7 +322,7 @@ impl<H: Handler> Shard<H> {
                 self.io.kill(id, closed);
             }
         }
-        self.tell_closed();
+        self.notify_closed();
     }
 
     fn take_data(&mut self, id: ConnectionId, kept: usize, received: usize) {
@@ -447,7 +412,7 @@ impl<H: Handler> Shard<H> {
             } else {
                 self.call_current(id, |handler, io| handler.handle_timer(io, id));
             }
-            self.tell_closed();
+            self.notify_closed();
         }
         self.due = due;
     }
@@ -468,15 +433,15 @@ impl<H: Handler> Shard<H> {
             dirty.drain(..written);
             dirty.append(&mut self.io.dirty);
             self.io.dirty = dirty;
-            self.tell_drained();
-            self.tell_closed();
+            self.notify_drained();
+            self.notify_closed();
             if self.io.dirty.is_empty() || *room == 0 {
                 return;
             }
         }
     }
 
-    fn tell_drained(&mut self) {
+    fn notify_drained(&mut self) {
         while let Some(id) = self.io.drained.pop() {
             if self.io.live(id).is_some() {
                 self.call_current(id, |handler, io| handler.handle_drained(io, id));
@@ -484,7 +449,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    fn tell_closed(&mut self) {
+    fn notify_closed(&mut self) {
         while let Some((id, closed)) = self.io.closed.pop() {
             self.handler.handle_close(&mut self.io, id, closed);
             let socket = self.io.socket(id);

@@ -3,6 +3,7 @@
 //! - [`vectors`]: the protocol's test vectors, `protocol/vectors/*.json`, as values.
 //! - [`schema`]: a check of JSON against the schemas beside them.
 //! - [`options`]: each option of a server with an example.
+//! - [`shard`]: a server on a thread of its own.
 //! - [`topics`]: a checker of what subscribers see.
 //! - [`websocket`]: the WebSocket client of all tests, blocking and simulated.
 //! - [`simulation`]: the simulated network, with virtual time and faults from a seed.
@@ -10,7 +11,10 @@
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
 pub mod options;
+#[cfg(unix)]
+pub mod redis;
 pub mod schema;
+pub mod shard;
 pub mod topics;
 pub mod vectors;
 pub mod websocket;

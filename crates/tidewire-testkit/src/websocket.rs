@@ -48,8 +48,11 @@ impl Said {
     }
 }
 
-/// The bytes of a server after its upgrade, and how far they are read.
-struct Incoming {
+/// The messages of the other side after the upgrade, read without I/O.
+///
+/// Bytes go in through [`Self::push`], and what they mean comes out of [`Self::next`]. It panics if the other side
+/// breaks a rule of RFC 6455.
+pub struct Incoming {
     connection: Connection,
     bytes: Vec<u8>,
     decompressor: Decompressor,
@@ -59,7 +62,7 @@ struct Incoming {
 
 impl Incoming {
     /// The connection after an upgrade that agreed on `deflate`; `bytes` came behind the response.
-    fn new(deflate: Option<DeflateParameters>, bytes: Vec<u8>) -> Self {
+    fn of_server(deflate: Option<DeflateParameters>, bytes: Vec<u8>) -> Self {
         let mut connection = Connection::new(Role::Client, usize::MAX);
         if deflate.is_some() {
             connection = connection.with_compression();
@@ -73,9 +76,26 @@ impl Incoming {
         }
     }
 
-    /// The next thing among the bytes; `None` if more are needed.
+    /// The messages of a client, for a server of a test. No compression was agreed.
+    #[must_use]
+    pub fn of_client() -> Self {
+        Self {
+            connection: Connection::new(Role::Server, usize::MAX),
+            bytes: Vec::new(),
+            decompressor: Decompressor::new(15, false),
+            compressed: 0,
+        }
+    }
+
+    /// Adds bytes that were received.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next message or control frame; `None` if more bytes are needed.
     #[track_caller]
-    fn next(&mut self) -> Option<Said> {
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<Said> {
         if self.connection.control.state() == ConnectionState::Closed {
             assert!(
                 self.bytes.is_empty(),
@@ -86,7 +106,7 @@ impl Incoming {
         }
         let mut input = Input::new(&mut self.bytes);
         let event = self.connection.receive(&mut input, &mut Silent);
-        let Some(event) = event.expect("a server that keeps the rules") else {
+        let Some(event) = event.expect("a peer that keeps the rules") else {
             // Of a message that is not whole, the connection has kept what has arrived.
             let used = input.consumed();
             self.bytes.drain(..used);

@@ -1,13 +1,13 @@
-//! Close codes (RFC 6455, section 7.4, and the 4000 range of protocol version 1), whose fault each is and
-//! whether to reconnect. `protocol/codes.toml` is their source.
+//! Close codes (RFC 6455, section 7.4, and the 4000 range of protocol version 1), the side at fault and
+//! whether to reconnect. Generated from `protocol/codes.toml`.
 
 mod generated;
 
 use std::fmt;
 
-/// The number that a close frame carries.
+/// The code of a close frame.
 ///
-/// Any number that may appear on the wire can be held; [`CloseCode::from_wire`] refuses the others.
+/// It can be any number that may appear on the wire; [`CloseCode::from_wire`] rejects the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CloseCode(u16);
 

@@ -1,11 +1,11 @@
-//! Error codes of version 1: the words that an `error` message carries in `code`, whose fault each is
-//! and whether another try helps. `protocol/codes.toml` is their source.
+//! Error codes of version 1: the values of `code` in an `error` message, the side at fault, and whether a
+//! retry helps. Generated from `protocol/codes.toml`.
 
 mod generated;
 
 pub use generated::ErrorCode;
 
-/// Whose fault an error is.
+/// The side at fault for an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The other end of the connection.
@@ -16,21 +16,21 @@ pub enum Fault {
     Server,
 }
 
-/// Whether to try again.
+/// Whether a retry helps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Retry {
-    /// No: it would end in the same way, or would do something twice.
+    /// No: a retry would fail again, or would have its effect twice.
     No,
-    /// Yes, soon. Clients that reconnect spread themselves over a random time.
+    /// Yes, soon. Clients reconnect after a random time.
     Yes,
-    /// Yes, but something has to happen first.
+    /// Yes, after a condition is met.
     After(Condition),
 }
 
-/// What has to happen before another try makes sense.
+/// The condition for a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// Time passes: as much as `retry_after` says, else a growing back-off.
+    /// The time in `retry_after` has passed, or without it a growing back-off.
     Delay,
     /// The application gives the client another token.
     NewToken,

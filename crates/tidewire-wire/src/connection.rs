@@ -12,18 +12,17 @@ use crate::message::{Event, Input, MessageReader};
 /// One side of a connection.
 ///
 /// An event borrows from the reader. A caller that sends or closes while it handles an event uses the two
-/// fields apart: [`Control::receive`] with the reader, and the control for what leaves.
+/// fields separately: [`Control::receive`] with the reader, and the control for output.
 #[derive(Debug)]
 pub struct Connection {
-    /// Finds the frames in what is received, and joins fragments.
+    /// Finds the frames in the received bytes, and joins fragments.
     pub reader: MessageReader,
     /// Answers control frames, and keeps the state of the closing handshake.
     pub control: Control,
 }
 
 impl Connection {
-    /// A connection that is open, seen from the side `role`. It refuses messages past `message_bytes_max`
-    /// bytes.
+    /// An open connection on the side `role`. It rejects messages larger than `message_bytes_max` bytes.
     #[must_use]
     pub fn new(role: Role, message_bytes_max: usize) -> Self {
         Self {
@@ -32,7 +31,7 @@ impl Connection {
         }
     }
 
-    /// The same where permessage-deflate was agreed; see [`MessageReader::with_compression`].
+    /// Accepts messages compressed by permessage-deflate; see [`MessageReader::with_compression`].
     #[must_use]
     pub fn with_compression(mut self) -> Self {
         self.reader = self.reader.with_compression();
@@ -53,20 +52,20 @@ impl Connection {
     }
 }
 
-/// How far the closing handshake is (RFC 6455, section 7.1).
+/// The state of the closing handshake (RFC 6455, section 7.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ConnectionState {
-    /// Messages go both ways.
+    /// Both sides may send messages.
     #[default]
     Open,
     /// This side has sent its close frame, after which it sends no message. It still receives until the
     /// peer's close frame arrives.
     Closing,
-    /// Nothing further is read or written: both close frames were exchanged, or the connection failed.
+    /// The connection reads and writes nothing more: both close frames were exchanged, or it failed.
     Closed,
 }
 
-/// What a connection writes control frames to, and where it gets masks from.
+/// The output of a connection: a buffer for control frames, and a source of masks.
 pub trait Output {
     /// The buffer to which a frame with this opcode is appended; `None` drops the frame, as when the socket
     /// is gone.
@@ -119,7 +118,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// How far the closing handshake is.
+    /// The state of the closing handshake.
     #[inline]
     #[must_use]
     pub fn state(&self) -> ConnectionState {
@@ -157,8 +156,8 @@ impl Control {
         Ok(event)
     }
 
-    /// Answers an event that a [`MessageReader`] has handed out, as [`receive`](Self::receive) does by itself: for
-    /// callers that keep the reader apart.
+    /// Answers an event of a [`MessageReader`], as [`receive`](Self::receive) does; for callers that use the reader
+    /// separately.
     #[cold]
     pub fn answer(&mut self, event: &Event<'_>, output: &mut impl Output) {
         match event {

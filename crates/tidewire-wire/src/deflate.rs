@@ -1,4 +1,4 @@
-//! permessage-deflate (RFC 7692): messages compressed one by one, with or without memory between them.
+//! permessage-deflate (RFC 7692): compression of single messages, with or without a shared context.
 
 mod parameters;
 pub(crate) mod small;
@@ -9,24 +9,24 @@ use crate::frame::ProtocolError;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use small::{PAYLOAD_BYTES_MAX, SmallCompressor};
 
-/// Compresses the messages of one connection, or of many that agreed to have no memory between messages.
+/// Compresses the messages of one connection, or of many connections without context takeover.
 ///
-/// Holds 371 KiB with a window of 15 bits and 245 KiB with one of 9, and 16 KiB more at level 1 without context.
+/// It uses 371 KiB with a window of 15 bits and 245 KiB with one of 9, and 16 KiB more at level 1 without context.
 ///
-/// At level 1 and without context, messages of up to 16 KiB go through a compressor of our own, which is four times as
+/// At level 1 and without context, messages of at most 16 KiB use a compressor of this crate, which is four times as
 /// fast at the same size.
 #[derive(Debug)]
 pub struct Compressor {
     state: Compress,
     keeps_context: bool,
-    /// For small messages, if it is to be fast and remembers nothing.
+    /// The compressor for small messages at level 1 without context.
     small: Option<SmallCompressor>,
 }
 
 impl Compressor {
-    /// `level` is 1 (fastest) to 9 (smallest), `window_bits` 9 to 15; other numbers count as the nearest
-    /// of these. With `keeps_context` a message may refer to those before it, and one connection alone
-    /// may use this compressor.
+    /// `level` is 1 (fastest) to 9 (smallest), `window_bits` 9 to 15; other numbers are replaced by
+    /// the nearest of these. With `keeps_context` a message may refer to earlier ones, so that only one
+    /// connection may use the compressor.
     #[must_use]
     pub fn new(level: u32, window_bits: u8, keeps_context: bool) -> Self {
         let window_bits = clamp_window(window_bits);
@@ -75,16 +75,16 @@ impl Compressor {
         out.truncate(out.len() - TAIL.len());
     }
 
-    /// Forgets the messages before, so that the next one refers to none of them. What the peer decompresses
-    /// stays right: it is asked to remember more than is used.
+    /// Discards the context, so that the next message refers to no earlier one. The peer still decompresses
+    /// it correctly, because its own context is only larger than needed.
     pub fn forget(&mut self) {
         self.state.reset();
     }
 }
 
-/// Inflates the messages of one connection, or of many that agreed to have no memory between messages.
+/// Decompresses the messages of one connection, or of many connections without context takeover.
 ///
-/// Holds 46 KiB.
+/// It uses 46 KiB.
 #[derive(Debug)]
 pub struct Decompressor {
     state: Decompress,
@@ -92,7 +92,7 @@ pub struct Decompressor {
 }
 
 impl Decompressor {
-    /// `window_bits` (8 to 15) and `keeps_context` as the peer compresses; a larger window does no harm.
+    /// `window_bits` (8 to 15) and `keeps_context` are those of the compressing peer; a larger window also works.
     #[must_use]
     pub fn new(window_bits: u8, keeps_context: bool) -> Self {
         Self {
@@ -101,13 +101,13 @@ impl Decompressor {
         }
     }
 
-    /// Appends what the compressed message `payload` holds to `out`.
+    /// Appends the decompressed `payload` to `out`.
     ///
-    /// Stops as soon as more than `out_bytes_max` bytes come out. On an error `out` is as it was before.
+    /// It stops when the result is larger than `out_bytes_max` bytes. On an error `out` is unchanged.
     ///
     /// # Errors
-    /// [`ProtocolError::MessageTooLarge`], or [`ProtocolError::InvalidDeflate`] for what does not inflate.
-    /// A connection of its own context cannot go on after it.
+    /// [`ProtocolError::MessageTooLarge`], or [`ProtocolError::InvalidDeflate`] for invalid data.
+    /// A connection with context takeover cannot continue after an error.
     pub fn decompress(
         &mut self,
         payload: &[u8],
@@ -127,7 +127,7 @@ impl Decompressor {
         result
     }
 
-    /// Inflates a part of a message whose result starts at `start`.
+    /// Decompresses a part of a message, whose result starts at `start`.
     fn inflate(
         &mut self,
         part: &[u8],
@@ -172,7 +172,7 @@ impl Decompressor {
     }
 }
 
-/// zlib takes no smaller window than 9 bits for a raw stream.
+/// The smallest window of zlib for a raw stream is 9 bits.
 fn clamp_window(window_bits: u8) -> u8 {
     window_bits.clamp(WINDOW_BITS_MIN, WINDOW_BITS_MAX)
 }
@@ -180,7 +180,7 @@ fn clamp_window(window_bits: u8) -> u8 {
 /// The smallest window that this side compresses with.
 pub const WINDOW_BITS_MIN: u8 = 9;
 
-/// The largest window, 32 KiB, and what holds unless something else was agreed.
+/// The largest window, 32 KiB, which is also the default.
 pub const WINDOW_BITS_MAX: u8 = 15;
 
 /// The end of every flushed message, which is not sent (RFC 7692, section 7.2.1).

@@ -1,4 +1,4 @@
-//! The version 1 envelope: telling system messages from the application's, reading and writing.
+//! The version 1 envelope: classification as a message of the system or of the application, reading and writing.
 
 mod classify;
 pub(crate) mod field;
@@ -27,12 +27,12 @@ pub(crate) use write::pack_number;
 use crate::format::FormatError;
 use crate::json::{self, JsonError};
 
-/// What `c` says: which part of the protocol a message belongs to.
+/// The category (`c`): the part of the protocol to which a message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Category {
-    /// `WSE`: the protocol's own messages.
+    /// `WSE`: a message of the protocol.
     System,
-    /// `S`: the state of something as a whole.
+    /// `S`: a whole state.
     Snapshot,
     /// `U`: a change.
     Update,
@@ -56,7 +56,7 @@ impl Category {
     }
 }
 
-/// Why bytes are no envelope. Always the fault of who sent them; told to it as `INVALID_MESSAGE`.
+/// The reason why bytes are not an envelope: the fault of their sender, who receives `INVALID_MESSAGE`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
     /// Not a JSON object or MessagePack map.
@@ -98,8 +98,8 @@ impl From<FormatError> for EnvelopeError {
     }
 }
 
-/// Checks that a text is one JSON value that reads as such everywhere, also inside a message that has so many levels
-/// around it.
+/// Checks that a text is one strict JSON value, whose nesting also fits into a message with `levels_around` more
+/// levels.
 ///
 /// # Errors
 /// It is malformed, or nested too deep.

@@ -1,4 +1,4 @@
-//! Encodings of a message: JSON, MessagePack (`M:`), zlib (`C:`), and how a binary frame tells which.
+//! Encodings of a message: JSON, MessagePack (`M:`), zlib (`C:`), and their identification in a binary frame.
 
 mod msgpack;
 mod pack;
@@ -12,7 +12,7 @@ pub use zlib::{Deflater, Inflater, deflate, inflate};
 
 use std::borrow::Cow;
 
-/// How a connection wants its messages encoded.
+/// The encoding of the messages of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Format {
     /// JSON in text frames.
@@ -23,7 +23,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The JSON text of a value in this encoding; MessagePack without the prefix `M:`. JSON is not looked at.
+    /// The JSON text of a value in this encoding; MessagePack without the prefix `M:`. JSON is not checked.
     ///
     /// # Errors
     /// As [`msgpack_to_json`].
@@ -39,7 +39,7 @@ impl Format {
     }
 }
 
-/// What the first bytes of a binary frame say about the rest.
+/// The form of a binary frame, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// JSON from the first byte.
@@ -57,7 +57,7 @@ pub enum Framing {
 }
 
 impl Framing {
-    /// Bytes to skip before the content starts.
+    /// The number of bytes before the content.
     pub fn prefix_bytes(self) -> usize {
         match self {
             Self::Json => 0,
@@ -67,8 +67,7 @@ impl Framing {
     }
 }
 
-/// Tells the forms of a binary frame apart by its first bytes. Never fails: what is none of the others
-/// is taken for JSON.
+/// Identifies the form of a binary frame by its first bytes. It never fails: an unknown form counts as JSON.
 #[inline]
 pub fn identify(binary: &[u8]) -> Framing {
     match binary {
@@ -80,17 +79,16 @@ pub fn identify(binary: &[u8]) -> Framing {
     }
 }
 
-/// Why bytes could not be turned into another format. All are the fault of who made the bytes, and the
-/// same bytes fail again.
+/// The reason why bytes cannot be converted: the fault of their producer. The same bytes fail again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// The bytes end in the middle of a value.
     #[error("ends in the middle of a value")]
     Truncated,
-    /// The bytes are not what they claim to be.
+    /// The bytes are invalid.
     #[error("{0}")]
     Malformed(&'static str),
-    /// Something follows the end of the value.
+    /// Bytes follow the end of the value.
     #[error("bytes follow the end of the value")]
     TrailingBytes,
     /// Arrays and objects are nested deeper than [`NESTING_MAX`].

@@ -1,12 +1,12 @@
-//! Whom a proxy forwards a request for, as it tells in a header: `X-Forwarded-For`, or `Forwarded` (RFC 7239).
+//! The address of a client behind proxies, in the header `X-Forwarded-For` or `Forwarded` (RFC 7239).
 //!
-//! A proxy appends the address that it got the request from, so the list is to be believed from its right end up to
-//! the first address that is not a trusted proxy: who stands left of that has written it.
+//! A proxy appends the address from which it received the request. Therefore the list is trustworthy from its right
+//! end up to the first address that is not a trusted proxy. That address may have written everything left of it.
 
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Which header proxies write. One that a proxy does not write it hands on as a client has written it, so only one may
-/// be believed.
+/// The header that the proxies write. Only one header is trusted, because a proxy forwards other headers unchanged
+/// from the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ForwardedHeader {
     /// `X-Forwarded-For`: addresses, separated by commas.
@@ -25,9 +25,9 @@ impl ForwardedHeader {
         }
     }
 
-    /// Where a request comes from that `peer`, a trusted proxy, has sent with these header lines, in the order in which
-    /// they stand: the right-most address that is no trusted proxy; the left-most if all are. What is not an address
-    /// ends the list, as nobody knows who has written what stands left of it. The port is 0 where none is told.
+    /// The address of the client of a request that `peer`, a trusted proxy, sent with these header lines in their order:
+    /// the right-most address that is not a trusted proxy, or the left-most if all are. An element that is not an
+    /// address ends the list, because nobody knows who wrote the elements left of it. The port is 0 if it is missing.
     pub fn client<'a>(
         self,
         lines: impl DoubleEndedIterator<Item = &'a str>,
@@ -68,8 +68,8 @@ fn node(text: &str) -> Option<SocketAddr> {
     address.or_else(|| text.parse().ok())
 }
 
-/// What the elements of a `Forwarded` line say about whom they are for; `None` for one that says nothing, or nothing
-/// that is an address (`unknown`, or an obfuscated name).
+/// The value of `for` in each element of a `Forwarded` line; `None` for an element without an address (`unknown`, or
+/// an obfuscated name).
 fn forwarded_nodes(line: &str, nodes: &mut Vec<Option<SocketAddr>>) {
     for element in unquoted_parts(line, ',') {
         let parameters = unquoted_parts(element, ';');
@@ -89,8 +89,8 @@ fn forwarded_nodes(line: &str, nodes: &mut Vec<Option<SocketAddr>>) {
     }
 }
 
-/// The parts between separators that do not stand in quotes. No address has a quote or a backslash, so escapes need not
-/// be resolved, only be seen.
+/// The parts between separators outside quotes. No address has a quote or a backslash, so escapes are recognized but
+/// not resolved.
 fn unquoted_parts(text: &str, separator: char) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut is_quoted, mut is_escaped) = (0, false, false);

@@ -1,12 +1,12 @@
-//! RFC 6455 frames: the header, parsed and written.
+//! RFC 6455 frames: reading and writing of headers and whole frames.
 
 use crate::close::CloseCode;
 use crate::mask;
 
-/// What a frame carries (RFC 6455, section 5.2).
+/// The opcode of a frame (RFC 6455, section 5.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OpCode {
-    /// A later part of a fragmented message.
+    /// A continuation of a fragmented message.
     Continuation,
     /// UTF-8 text.
     Text,
@@ -14,9 +14,9 @@ pub enum OpCode {
     Binary,
     /// The start of the closing handshake, or the answer to it.
     Close,
-    /// To be answered by a pong with the same payload.
+    /// A ping, to be answered with a pong with the same payload.
     Ping,
-    /// The answer to a ping.
+    /// A pong: the answer to a ping.
     Pong,
 }
 
@@ -36,7 +36,7 @@ impl OpCode {
         })
     }
 
-    /// The four bits as they stand in the frame.
+    /// The four bits in the frame.
     #[inline]
     #[must_use]
     pub fn bits(self) -> u8 {
@@ -58,7 +58,7 @@ impl OpCode {
     }
 }
 
-/// Which side this is. A client masks what it sends, a server does not (RFC 6455, section 5.1).
+/// The side of a connection. A client masks its frames, a server does not (RFC 6455, section 5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// The side that sent the upgrade request.
@@ -84,8 +84,8 @@ pub struct FrameHeader {
     pub is_compressed: bool,
 }
 
-/// How the peer broke RFC 6455. The connection cannot go on; [`ProtocolError::close_code`] says with
-/// which code it ends. All of them are the peer's fault and a retry of the same bytes does not help.
+/// A violation of RFC 6455 by the peer. The connection cannot continue; [`ProtocolError::close_code`] has the
+/// close code. It is the peer's fault, and the same bytes fail again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// A reserved bit is set though no extension was negotiated.
@@ -141,7 +141,7 @@ impl ProtocolError {
     }
 }
 
-/// What the reserved bits of a frame may be.
+/// The allowed reserved bits of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Extensions {
     /// All zero: no extension was negotiated.
@@ -157,7 +157,7 @@ pub enum Extensions {
 /// `None` when more bytes are needed.
 ///
 /// # Errors
-/// A [`ProtocolError`] as soon as the bytes that are there break a rule.
+/// A [`ProtocolError`] as soon as the present bytes violate a rule.
 #[inline]
 pub fn parse_header(bytes: &[u8], role: Role) -> Result<Option<FrameHeader>, ProtocolError> {
     parse_extended_header(bytes, role, Extensions::None)
@@ -257,7 +257,7 @@ pub fn write_header(
     out.extend_from_slice(&header[..used]);
 }
 
-/// The header and how many of its bytes are used.
+/// The header, and the number of its used bytes.
 #[inline]
 fn encode_header(
     fin: bool,
@@ -298,8 +298,8 @@ pub fn write_frame(out: &mut Vec<u8>, opcode: OpCode, payload: &[u8], mask: Opti
     }
 }
 
-/// Appends the whole frame of a compressed message: `deflated` is what
-/// [`Compressor::compress`](crate::deflate::Compressor::compress) made of its payload.
+/// Appends the whole frame of a compressed message: `deflated` is its payload after
+/// [`Compressor::compress`](crate::deflate::Compressor::compress).
 pub fn write_compressed_frame(
     out: &mut Vec<u8>,
     opcode: OpCode,
@@ -311,8 +311,8 @@ pub fn write_compressed_frame(
     out[start] |= RSV1;
 }
 
-/// Appends a whole frame whose payload `write` appends itself, so that a message is encoded straight
-/// into the buffer that leaves. `write` returns the opcode that its payload needs.
+/// Appends a whole frame whose payload `write` appends, so that a message is encoded directly into the output.
+/// `write` returns the opcode of its payload.
 pub fn write_frame_with(
     out: &mut Vec<u8>,
     mask: Option<[u8; 4]>,

@@ -1,10 +1,10 @@
-//! One reader of JSON for the whole protocol: what finds, what checks and what evaluates shares the same scanner.
+//! The JSON reader of the whole protocol: search, validation and evaluation share one scanner.
 //!
-//! - [`scan`]: where strings and values end.
-//! - [`fields`]: the members of an object and the elements of an array, not looked into.
-//! - [`strict`]: a walk that checks all of the text.
+//! - [`scan`]: the ends of strings and values.
+//! - [`fields`]: the members of an object and the elements of an array, without their content.
+//! - [`strict`]: a walk that validates the whole text.
 //! - [`Cursor`]: a walk that trusts the text and reads values, for filters.
-//! - [`text`]: strings without their escapes, and written with them.
+//! - [`text`]: unescaping and escaping of strings.
 
 mod cursor;
 pub(crate) mod fields;
@@ -16,7 +16,7 @@ pub(crate) mod text;
 pub use cursor::{Cursor, Found};
 pub use number::Number;
 
-/// Why text is not the JSON that is asked for. Always the fault of who wrote it.
+/// The reason why a text is not the expected JSON: the fault of its author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// Not an object.
@@ -30,5 +30,5 @@ pub enum JsonError {
     TooDeep,
 }
 
-/// Levels of arrays and objects that a JSON or MessagePack message may have.
+/// The maximum nesting of arrays and objects in a JSON or MessagePack message.
 pub const NESTING_MAX: usize = 64;

@@ -5,9 +5,9 @@
 //! can be tested as bytes in, bytes out, and the crate builds for `wasm32-unknown-unknown`.
 //!
 //! - [`handshake`]: the HTTP/1.1 opening handshake of both sides (RFC 6455, section 4).
-//! - [`proxy`], [`forwarded`]: where a connection comes from that a proxy hands on.
+//! - [`proxy`], [`forwarded`]: the address of a client behind proxies.
 //! - [`frame`], [`mask`], [`utf8`], [`close`], [`message`]: RFC 6455 frames and messages, parsed in place.
-//! - [`connection`]: a connection of either side: control frames answered, the closing handshake.
+//! - [`connection`]: a connection of either side: answers to control frames, and the closing handshake.
 //! - [`deflate`]: permessage-deflate (RFC 7692).
 //! - [`json`]: the one reader of JSON, below the envelope, the signatures and the filters of subscriptions.
 //! - [`envelope`], [`format`](mod@format), [`codes`], [`uuid`], [`timestamp`]: version 1 messages and their encodings.
@@ -23,6 +23,7 @@ pub mod format;
 pub mod forwarded;
 pub mod frame;
 pub mod handshake;
+mod header;
 pub mod json;
 pub mod mask;
 pub mod message;

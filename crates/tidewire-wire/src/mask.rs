@@ -2,9 +2,9 @@
 
 /// Exclusive-ors `bytes` in place with `mask`, repeated. Applying it twice restores the bytes.
 ///
-/// The first byte meets `mask[0]`; for the later part of a payload rotate the mask first with
-/// [`rotated`]. Returns whether all bytes are ASCII afterwards, which comes nearly free here and spares
-/// most texts a second pass for UTF-8.
+/// The first byte is combined with `mask[0]`; for a later part of a payload rotate the mask first with
+/// [`rotated`]. Returns whether all resulting bytes are ASCII. This costs almost nothing here, and most
+/// texts need no second pass for UTF-8.
 #[inline]
 pub fn apply(bytes: &mut [u8], mask: [u8; 4]) -> bool {
     let half = u32::from_ne_bytes(mask);
@@ -29,7 +29,7 @@ pub fn apply(bytes: &mut [u8], mask: [u8; 4]) -> bool {
     seen & 0x8080_8080_8080_8080 == 0
 }
 
-/// The mask as it applies after `offset` bytes of the payload.
+/// The mask for the part of the payload after `offset` bytes.
 #[must_use]
 pub fn rotated(mask: [u8; 4], offset: usize) -> [u8; 4] {
     let mut turned = mask;

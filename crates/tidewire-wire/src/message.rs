@@ -1,4 +1,4 @@
-//! Messages out of bytes: frames parsed and unmasked in place, fragments joined, rules enforced.
+//! Message reader: parses and unmasks frames in place, joins fragments, and enforces the rules of RFC 6455.
 
 use crate::close::CloseCode;
 use crate::frame::{
@@ -7,7 +7,7 @@ use crate::frame::{
 use crate::mask;
 use crate::utf8::Utf8Validator;
 
-/// One thing that the peer said.
+/// A message or control frame of the peer.
 // A tag as wide as the fields lets an event be stored and loaded by equal, forwardable accesses.
 #[derive(Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -16,31 +16,30 @@ pub enum Event<'a> {
     Text(Text<'a>),
     /// A whole binary message.
     Binary(&'a [u8]),
-    /// A whole message that is still to be inflated; only with
-    /// [`MessageReader::with_compression`].
+    /// A whole compressed message; only with [`MessageReader::with_compression`].
     Compressed(Compressed<'a>),
-    /// To be answered by a pong with the same payload.
+    /// A ping, to be answered with a pong with the same payload.
     Ping(&'a [u8]),
-    /// The answer to a ping.
+    /// A pong: the answer to a ping.
     Pong(&'a [u8]),
     /// The peer starts or answers the closing handshake; nothing valid follows.
     Close(Option<CloseCode>, &'a str),
 }
 
-/// A message as permessage-deflate compressed it.
+/// A message compressed by permessage-deflate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compressed<'a> {
-    /// Whether it is a text, which has to be UTF-8 when inflated.
+    /// Whether it is a text, which must be UTF-8 after decompression.
     pub is_text: bool,
     /// The payload of its frames, for [`Decompressor::decompress`](crate::deflate::Decompressor::decompress).
     pub bytes: &'a [u8],
 }
 
 impl Compressed<'_> {
-    /// The event that the message is once `inflated` came out of it.
+    /// The event of the message with its decompressed payload.
     ///
     /// # Errors
-    /// [`ProtocolError::InvalidUtf8`] for a text that is none.
+    /// [`ProtocolError::InvalidUtf8`] for a text that is not UTF-8.
     pub fn event(self, inflated: &[u8]) -> Result<Event<'_>, ProtocolError> {
         if self.is_text {
             text_event(inflated)
@@ -62,7 +61,7 @@ impl<'a> Text<'a> {
         self.0
     }
 
-    /// The text. Costs a pass over the bytes.
+    /// The text. It needs a pass over the bytes.
     #[must_use]
     pub fn as_str(self) -> &'a str {
         std::str::from_utf8(self.0).expect("the reader makes no other texts")
@@ -88,7 +87,7 @@ impl std::fmt::Debug for Text<'_> {
     }
 }
 
-/// Received bytes and how far they have been read.
+/// Received bytes, and the number of those that were read.
 #[derive(Debug)]
 pub struct Input<'b> {
     bytes: &'b mut [u8],
@@ -101,19 +100,19 @@ impl<'b> Input<'b> {
         Self { bytes, at: 0 }
     }
 
-    /// How many bytes have been read.
+    /// The number of bytes that were read.
     #[must_use]
     pub fn consumed(&self) -> usize {
         self.at
     }
 }
 
-/// Reads the messages of one connection, whatever way its bytes are cut.
+/// Reads the messages of one connection, however its bytes are split.
 ///
-/// A message that lies whole in the input costs no allocation and no copy. Of one that does not, what
-/// has arrived is copied to a buffer of this reader, which grows with what arrives, never with what a
-/// header promises, and is given back when the message ends. What [`read`](Self::read) leaves unread is
-/// shorter than a control frame: at most [`TAIL_BYTES_MAX`].
+/// A message that is whole in the input needs no allocation and no copy. Parts of other messages are copied
+/// to a buffer of this reader, which grows with the received bytes and never with the length in a header,
+/// and is released when the message ends. The bytes that [`read`](Self::read) leaves unread are shorter than
+/// a control frame: at most [`TAIL_BYTES_MAX`].
 #[derive(Debug)]
 pub struct MessageReader {
     role: Role,
@@ -123,7 +122,7 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    /// A reader on the side `role`, which refuses messages past `message_bytes_max` bytes.
+    /// A reader on the side `role`, which rejects messages larger than `message_bytes_max` bytes.
     #[must_use]
     pub fn new(role: Role, message_bytes_max: usize) -> Self {
         Self {
@@ -134,8 +133,8 @@ impl MessageReader {
         }
     }
 
-    /// The same on a connection where permessage-deflate was agreed. Compressed, a message may be a little
-    /// larger than the limit (1/2048 and 64 bytes), which the caller gives again to who inflates it.
+    /// Accepts messages compressed by permessage-deflate. A compressed message may be a little larger than the
+    /// limit (by 1/2048 and 64 bytes); the caller limits the decompressed message.
     #[must_use]
     pub fn with_compression(mut self) -> Self {
         self.extensions = Extensions::Deflate;
@@ -145,7 +144,7 @@ impl MessageReader {
     /// The next event, or `None` when the input holds no further whole one.
     ///
     /// # Errors
-    /// The rule that the peer broke. Reading cannot go on after it.
+    /// The rule that the peer violated. The reader cannot continue after an error.
     #[inline(always)]
     pub fn read<'s>(
         &'s mut self,
@@ -259,7 +258,7 @@ impl MessageReader {
     }
 }
 
-/// A message that is being put together.
+/// A message under construction.
 #[derive(Debug)]
 struct Assembly {
     is_text: bool,
@@ -270,7 +269,7 @@ struct Assembly {
     frame: Option<(u64, [u8; 4])>,
     started: bool,
     is_last_frame: bool,
-    /// The message has been handed out; its buffer goes at the next call.
+    /// The message was returned; its buffer is released at the next call.
     delivered: bool,
 }
 
@@ -306,7 +305,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Moves what has arrived of the frame's payload to the buffer; whether that was all of it.
+    /// Moves the received part of the frame's payload to the buffer; returns whether the payload is complete.
     fn take_payload(&mut self, input: &mut Input<'_>) -> Result<bool, ProtocolError> {
         let Some((missing, mask)) = self.frame else {
             return Ok(true);
@@ -348,8 +347,8 @@ impl Assembly {
     }
 }
 
-/// The most that the frames of a message may hold. Compressed, a message that does not get smaller is a little larger
-/// than it was: five bytes for each stored block, which holds 16 KiB or more, and some at the end.
+/// The maximum size of the frames of a message. A compressed message that does not get smaller is a little larger than
+/// the original: by five bytes for each stored block of at least 16 KiB, and some at the end.
 #[inline]
 fn bytes_max(is_compressed: bool, message_bytes_max: usize) -> u64 {
     let plain = message_bytes_max as u64;
@@ -369,7 +368,7 @@ fn take_whole_apart<'s>(
     take_whole(*header, input)
 }
 
-/// Unmasks and hands out the frame at the front of the input, if its payload is there. A header that is passed on
+/// Unmasks and returns the frame at the front of the input, if its payload is complete. A header that is passed on
 /// in memory, and an event that comes back in it, would cost a third of the time that a frame takes.
 #[inline(always)]
 fn take_whole<'s>(
@@ -400,7 +399,7 @@ fn take_whole<'s>(
     Ok(Some(event))
 }
 
-/// Unmasks the payload of the frame at the front of the input, which is all there.
+/// Unmasks the complete payload of the frame at the front of the input.
 fn unmask_whole<'s>(header: &FrameHeader, input: &'s mut Input<'_>) -> &'s [u8] {
     let payload_start = input.at + header.header_bytes;
     let payload_end = payload_start + header.payload_bytes as usize;
@@ -433,5 +432,5 @@ fn close_event(payload: &[u8]) -> Result<Event<'_>, ProtocolError> {
     Ok(Event::Close(Some(code), reason))
 }
 
-/// The most that [`MessageReader::read`] leaves unread: a control frame without its last byte.
+/// The maximum number of bytes that [`MessageReader::read`] leaves unread: a control frame without its last byte.
 pub const TAIL_BYTES_MAX: usize = 2 + 4 + crate::frame::CONTROL_PAYLOAD_BYTES_MAX - 1;

@@ -1,43 +1,43 @@
-//! The PROXY protocol, versions 1 and 2: what a proxy writes before the bytes of a connection to tell where the
-//! connection comes from (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
+//! The PROXY protocol, versions 1 and 2: a header with the address of the client, which a proxy writes before the
+//! bytes of a connection (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
 //!
-//! [`parse`] looks at the bytes received so far. Only what comes from a proxy that is trusted may be given to it:
-//! anybody can write such a header.
+//! [`parse`] reads the bytes received so far. Use it only for connections of trusted proxies: anybody can write such a
+//! header.
 
 use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a connection begins with.
+/// The start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// No header: the bytes are those of the connection itself.
     Absent,
     /// A header of `bytes` bytes, which the bytes of the connection follow.
     Present {
-        /// How long it is.
+        /// The length of the header.
         bytes: usize,
-        /// Where the connection comes from. `None` if the proxy does not tell: it opened the connection for itself, as
-        /// for a health check, or does not know an IP address.
+        /// The address of the client. `None` if the proxy opened the connection itself, for example for a health check,
+        /// or does not know an IP address.
         source: Option<SocketAddr>,
     },
 }
 
-/// Why bytes that begin like a header are none. The proxy's fault; the connection cannot go on, as nobody knows where
-/// its own bytes begin.
+/// The reason why a header is invalid: the proxy's fault. The connection cannot continue, because nobody knows where
+/// its own bytes start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyHeaderError {
-    /// A field is missing, or is not what it should be.
+    /// A field is missing or invalid.
     #[error("the PROXY header is malformed: {0}")]
     Malformed(&'static str),
-    /// It is longer than [`HEADER_BYTES_MAX`], or than version 1 can be.
+    /// It is longer than [`HEADER_BYTES_MAX`], or than the limit of version 1.
     #[error("the PROXY header is too long")]
     TooLong,
 }
 
-/// Reads a header at the front of `data`, the bytes received so far; `Ok(None)` while more are needed to tell, at most
-/// [`HEADER_BYTES_MAX`].
+/// Reads a header at the front of `data`, the bytes received so far; `Ok(None)` if more bytes are needed, of which
+/// there are at most [`HEADER_BYTES_MAX`].
 ///
 /// # Errors
-/// [`ProxyHeaderError`], as soon as the bytes that are there cannot become a header any more although they begin as one.
+/// [`ProxyHeaderError`], as soon as bytes that start like a header cannot be a valid one.
 ///
 /// ```
 /// use tidewire_wire::proxy::{ProxyHeader, parse};
@@ -62,10 +62,10 @@ pub fn parse(data: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     Ok(Some(ProxyHeader::Absent))
 }
 
-/// A way to read bytes that begin with a signature.
+/// The reader of the bytes after a signature.
 type Parse = fn(&[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError>;
 
-/// The signatures, of which none is the beginning of another.
+/// The signatures; none is a prefix of another.
 const VERSIONS: [(&[u8], Parse); 2] = [(SIGNATURE_1, parse_text), (SIGNATURE_2, parse_binary)];
 
 /// Version 1 (section 2.1): a line of text.
@@ -128,7 +128,7 @@ fn port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|_| is_plain && is_short)
 }
 
-/// Version 2 (section 2.2): command, family, length, addresses, and fields of other kinds that are passed over.
+/// Version 2 (section 2.2): command, family, length, addresses, and further fields, which are ignored.
 fn parse_binary(data: &[u8]) -> Result<Option<ProxyHeader>, ProxyHeaderError> {
     let malformed = |why| Err(ProxyHeaderError::Malformed(why));
     let mut rest = data[SIGNATURE_2.len()..].iter().copied();
@@ -190,8 +190,8 @@ where
     ))
 }
 
-/// The longest header that is read, in bytes. Version 1 has at most 107; of version 2 some hundred are usual, most of
-/// them fields about TLS at the proxy.
+/// The maximum length of a header, in bytes. Version 1 has at most 107; headers of version 2 usually have a few
+/// hundred, mostly fields about TLS at the proxy.
 pub const HEADER_BYTES_MAX: usize = 4 * 1024;
 
 /// The longest line of version 1, with its end.
@@ -201,7 +201,7 @@ const SIGNATURE_1: &[u8] = b"PROXY ";
 
 const SIGNATURE_2: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What comes before the addresses of version 2.
+/// The length of version 2 before the addresses.
 const FIXED_BYTES: usize = SIGNATURE_2.len() + 4;
 
 const FAMILY_UNSPECIFIED: u8 = 0x00;

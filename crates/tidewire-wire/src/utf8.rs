@@ -1,6 +1,6 @@
 //! UTF-8 validation across fragments: a text message may be cut inside a character (RFC 6455, 5.6).
 
-/// Validates a text that arrives in pieces, and fails at the first byte that cannot be right.
+/// Validates a text that arrives in pieces, and fails at the first invalid byte.
 #[derive(Debug, Default, Clone)]
 pub struct Utf8Validator {
     /// The start of a character whose rest has not arrived.
@@ -14,7 +14,7 @@ pub struct Utf8Validator {
 pub struct InvalidUtf8;
 
 impl Utf8Validator {
-    /// Takes the next piece.
+    /// Validates the next piece.
     ///
     /// # Errors
     /// [`InvalidUtf8`] as soon as no continuation can make the text valid.
@@ -44,7 +44,7 @@ impl Utf8Validator {
         }
     }
 
-    /// Whether the text may end here: no character is half received.
+    /// Whether the text may end here, outside a character.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.pending_bytes == 0

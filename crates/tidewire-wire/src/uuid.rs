@@ -1,4 +1,4 @@
-//! UUID version 7 (RFC 9562, section 5.7): ids that sort by the time they were made.
+//! UUID version 7 (RFC 9562, section 5.7): ids that sort by their time of creation.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Uuid(pub [u8; 16]);
 
-/// Makes a version 7 UUID from milliseconds since 1970 (the lower 48 bits count) and 10 random
+/// Creates a version 7 UUID from milliseconds since 1970 (the lower 48 bits count) and 10 random
 /// bytes, of which 74 bits are used.
 pub fn uuid_v7(unix_ms: u64, random: [u8; 10]) -> Uuid {
     let mut bytes = [0; 16];

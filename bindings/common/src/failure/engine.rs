@@ -2,7 +2,9 @@
 
 use super::{Failure, Fault};
 use tidewire_engine::settings::SettingError;
-use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
+use tidewire_engine::{
+    BrokerUnavailable, CallFailure, ManageError, PublishError, SendError, StartError,
+};
 
 impl From<SettingError> for Failure {
     fn from(error: SettingError) -> Self {
@@ -28,10 +30,20 @@ impl From<SendError> for Failure {
     }
 }
 
+impl From<BrokerUnavailable> for Failure {
+    fn from(error: BrokerUnavailable) -> Self {
+        Self::broker_unavailable(error)
+    }
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
             PublishError::Busy => Self::busy(error),
+            PublishError::Unavailable => Self::broker_unavailable(error),
+            PublishError::Unknown => {
+                Self::new("BusyError", "PUBLISH_UNKNOWN", Fault::Nobody, error)
+            }
             PublishError::Stopped => Self::stopped(error),
             _ => Self::argument(error),
         }

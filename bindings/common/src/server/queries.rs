@@ -49,7 +49,7 @@ pub fn list_topics(handle: &Handle, query: &TopicQuery) -> Result<Value, Failure
 /// # Errors
 /// A publication is no JSON.
 pub fn history(handle: &Handle, topic: &str, query: HistoryQuery) -> Result<Value, Failure> {
-    let Some(page) = handle.history(topic, query) else {
+    let Some(page) = handle.history(topic, query)? else {
         return Ok(json!({
             "epoch": null, "offset": 0, "oldest": null, "publications": [], "more": false,
         }));

@@ -74,7 +74,8 @@ impl NativeServer {
     /// Forgets what a topic keeps; false if there was nothing.
     #[napi]
     pub fn forget_history(&self, topic: String) -> napi::Result<bool> {
-        Ok(self.handle()?.forget_history(&topic))
+        let forgotten = self.handle()?.forget_history(&topic);
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
     /// Presence of a topic: the number of users, and some of them, whose data keep their names.

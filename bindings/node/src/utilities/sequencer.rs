@@ -5,7 +5,9 @@ use napi::bindgen_prelude::Either;
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::time::Instant;
-use tidewire_client::sequencer::{Outcome, Position, Sequenced, Sequencer, SequencerLimits};
+use tidewire_client::sequencer::{
+    Position, Sequenced, Sequencer, SequencerLimits, SequencerOutcome,
+};
 use tidewire_wire::envelope::{epoch_text, parse_epoch};
 
 /// Messages of a topic that have not come: those from `first` to `last`, both included.
@@ -62,10 +64,10 @@ impl NativeSequencer {
         let mut sequencer = self.sequencer.borrow_mut();
         let outcome = sequencer.handle(&topic, position, item, self.now(now_ms), &mut out);
         let code = match outcome {
-            Outcome::Delivered => 0,
-            Outcome::Held => 1,
-            Outcome::Duplicate => 2,
-            Outcome::NewEpoch => 3,
+            SequencerOutcome::Delivered => 0,
+            SequencerOutcome::Held => 1,
+            SequencerOutcome::Duplicate => 2,
+            SequencerOutcome::NewEpoch => 3,
         };
         let is_alone = out.is_empty() || *out == [Sequenced::Message(item)];
         Ok(if is_alone { code } else { code + OTHERS })

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._bell import Bell
+from ._server_waker import ServerWaker
 from ._dispatch import Dispatcher
 from ._handlers import Function, Handlers, HandlerStatistics
 from ._native import ServerCore
@@ -35,7 +35,7 @@ class AsyncServer(ServerCore):
     """What a server can do on an event loop."""
 
     _handlers_made: Handlers | None = None
-    _bell_made: Bell | None = None
+    _waker_made: ServerWaker | None = None
     _left_made: deque[Message] | None = None
     _dispatcher: Dispatcher | None = None
 
@@ -140,7 +140,7 @@ class AsyncServer(ServerCore):
         dispatcher = self._dispatcher = Dispatcher(
             self,
             self._handlers,
-            self._bell,
+            self._waker,
             self._left,
             handlers_max=handlers_max,
             waiting_max=waiting_max,
@@ -202,7 +202,7 @@ class AsyncServer(ServerCore):
         Raises:
             StoppedError: The server was not started.
         """
-        with self._bell.watching() as watch:
+        with self._waker.watching() as watch:
             while True:
                 try:
                     batch = self.receive(max_messages, 0)
@@ -288,10 +288,10 @@ class AsyncServer(ServerCore):
         return self._handlers_made
 
     @property
-    def _bell(self) -> Bell:
-        if self._bell_made is None:
-            self._bell_made = Bell(self)
-        return self._bell_made
+    def _waker(self) -> ServerWaker:
+        if self._waker_made is None:
+            self._waker_made = ServerWaker(self)
+        return self._waker_made
 
     @property
     def _left(self) -> deque[Message]:

@@ -24,7 +24,7 @@ from ._watchdog import Watchdog
 from .errors import StoppedError
 
 if TYPE_CHECKING:
-    from ._bell import Bell, Watch
+    from ._server_waker import ServerWaker, Watch
     from ._handlers import Handler, Handlers
     from ._native import Connection, Message, ServerCore
 
@@ -74,7 +74,7 @@ class Dispatcher:
         self,
         server: ServerCore,
         handlers: Handlers,
-        bell: Bell,
+        waker: ServerWaker,
         left: deque[Message],
         *,
         handlers_max: int,
@@ -85,7 +85,7 @@ class Dispatcher:
     ) -> None:
         self._server = server
         self._handlers = handlers
-        self._bell = bell
+        self._waker = waker
         self._watch: Watch
         self._left = left
         self._handlers_max = handlers_max
@@ -116,7 +116,7 @@ class Dispatcher:
 
     async def run(self, blocked_warning_ms: int, stop_timeout_ms: int) -> None:
         """Serves until the server has stopped and all that it received is handled."""
-        with self._bell.watching() as self._watch, self.watchdog.watching(blocked_warning_ms):
+        with self._waker.watching() as self._watch, self.watchdog.watching(blocked_warning_ms):
             self._promote()
             try:
                 await self._ended

@@ -72,6 +72,9 @@ from ._utilities import (
     PriorityQueue as PriorityQueue,
 )
 from ._utilities import (
+    RateVerdict as RateVerdict,
+)
+from ._utilities import (
     Sequencer as Sequencer,
 )
 from ._utilities import (
@@ -91,9 +94,6 @@ from ._utilities import (
 )
 from ._utilities import (
     TokenVerifier as TokenVerifier,
-)
-from ._utilities import (
-    Verdict as Verdict,
 )
 from ._utilities import (
     Verifier as Verifier,

@@ -13,11 +13,11 @@ __all__ = [
     "IdentityKey",
     "KeyPair",
     "PriorityQueue",
+    "RateVerdict",
     "Sequencer",
     "SessionCipher",
     "Signer",
     "TokenBucket",
-    "Verdict",
     "Verifier",
     "compress",
     "decompress",
@@ -215,7 +215,7 @@ class TokenBucket:
     """A rate limit: `capacity` at once, and `refill_per_s` a second in the long run. It begins full."""
 
     def __new__(cls, capacity: int, refill_per_s: float) -> TokenBucket: ...
-    def take(self, n: int = 1, now: float | None = None) -> Verdict:
+    def take(self, n: int = 1, now: float | None = None) -> RateVerdict:
         """Takes `n` tokens, or none. `now` is in seconds on any clock; by default the bucket's own."""
 
     @property
@@ -227,7 +227,7 @@ class TokenBucket:
         """Tokens that come in a second."""
 
 @final
-class Verdict:
+class RateVerdict:
     """What became of one try; true if the tokens were taken."""
 
     def __bool__(self) -> bool: ...

@@ -1,7 +1,8 @@
-//! What comes of a request: waited for by a thread, or told to an event loop by the bell.
+//! The answers to requests: waited for by a thread, or reported to an event loop by a wake-up.
 
 use super::SIGNALS_CHECKED;
 use super::message::ClientBatch;
+use super::position::position;
 use super::runtime;
 use super::signal::Signal;
 use crate::arguments::Whole;
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::request::{PresenceAnswer, Subscribed};
-use tidewire_client::sequencer::Position;
 use tidewire_client::{Error, HistoryPage, Published};
 use tokio::task::AbortHandle;
 
@@ -36,7 +36,7 @@ struct Slot {
 
 /// Puts the answer in. There is one for each ticket, wherever its work has gone: dropped without an answer, by a panic
 /// or because the thread of the clients ends, it says that there will be none.
-pub(super) struct Answerer {
+pub(super) struct TicketWriter {
     slot: Arc<Slot>,
     signal: Arc<Signal>,
     is_done: bool,
@@ -44,13 +44,13 @@ pub(super) struct Answerer {
 
 enum Fill {
     Open,
-    Done(Option<Result<Answer, Error>>),
+    Done(Option<Result<TicketAnswer, Error>>),
     /// Nobody waits for it any more.
     Dropped,
 }
 
 /// What was answered.
-pub(super) enum Answer {
+pub(super) enum TicketAnswer {
     Nothing,
     Text(String),
     Seconds(f64),
@@ -62,14 +62,17 @@ pub(super) enum Answer {
 
 impl Ticket {
     /// A ticket for `work`, which is started with what answers it.
-    pub(super) fn start(signal: Arc<Signal>, start: impl FnOnce(Answerer) -> AbortHandle) -> Self {
+    pub(super) fn start(
+        signal: Arc<Signal>,
+        start: impl FnOnce(TicketWriter) -> AbortHandle,
+    ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let slot = Arc::new(Slot {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             state: Mutex::new(Fill::Open),
             filled: Condvar::new(),
         });
-        let work = start(Answerer {
+        let work = start(TicketWriter {
             slot: slot.clone(),
             signal,
             is_done: false,
@@ -82,12 +85,12 @@ impl Ticket {
     }
 }
 
-impl Answerer {
-    pub(super) fn answer(mut self, result: Result<Answer, Error>) {
+impl TicketWriter {
+    pub(super) fn answer(mut self, result: Result<TicketAnswer, Error>) {
         self.fill(result);
     }
 
-    fn fill(&mut self, result: Result<Answer, Error>) {
+    fn fill(&mut self, result: Result<TicketAnswer, Error>) {
         self.is_done = true;
         if self.slot.fill(result) {
             self.signal.finish(self.slot.number);
@@ -95,7 +98,7 @@ impl Answerer {
     }
 }
 
-impl Drop for Answerer {
+impl Drop for TicketWriter {
     fn drop(&mut self) {
         if !self.is_done {
             self.fill(Err(Error::Closed("its thread has ended".to_owned())));
@@ -105,7 +108,7 @@ impl Drop for Answerer {
 
 impl Slot {
     /// Puts the answer in; false if nobody waits for it.
-    fn fill(&self, result: Result<Answer, Error>) -> bool {
+    fn fill(&self, result: Result<TicketAnswer, Error>) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, Fill::Dropped) {
             return false;
@@ -116,7 +119,7 @@ impl Slot {
         true
     }
 
-    fn take(&self) -> Option<Result<Answer, Error>> {
+    fn take(&self) -> Option<Result<TicketAnswer, Error>> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *state {
             Fill::Done(result) => result.take(),
@@ -187,7 +190,7 @@ impl Ticket {
     }
 }
 
-impl Answer {
+impl TicketAnswer {
     fn into_python(self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing => Ok(py.None()),
@@ -200,7 +203,11 @@ impl Answer {
                     positions
                         .set_item(known.topic, (epoch, offset, known.recovered, known.count))?;
                 }
-                (subscribed.topics, subscribed.failed, positions).into_py_any(py)
+                let reasons = PyDict::new(py);
+                for failure in subscribed.failures {
+                    reasons.set_item(failure.topic, (failure.code, failure.message))?;
+                }
+                (subscribed.topics, subscribed.failed, positions, reasons).into_py_any(py)
             }
             Self::Published(published) => {
                 (published.is_duplicate, published.position.map(position)).into_py_any(py)
@@ -213,11 +220,6 @@ impl Answer {
             }
         }
     }
-}
-
-/// An epoch as it is spelled, and the offset.
-pub(super) fn position(position: Position) -> (String, u64) {
-    (format!("{:08x}", position.epoch), position.offset)
 }
 
 fn presence(py: Python<'_>, answer: PresenceAnswer) -> PyResult<Py<PyAny>> {

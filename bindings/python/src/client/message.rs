@@ -1,6 +1,6 @@
 //! One thing that happened to a client, decoded as far as it is looked at.
 
-use super::answer::position;
+use super::position::position;
 use crate::arguments::Str;
 use crate::decoded::Decoded;
 use crate::errors::{Failure, argument, invalid_message};
@@ -18,31 +18,31 @@ use tidewire_wire::envelope::{Outline, message_topic, message_type};
 
 /// Messages in the order in which they came: `for message in batch`.
 #[pyclass(frozen, module = "tidewire")]
-pub(crate) struct ClientBatch(Arc<[What]>);
+pub(crate) struct ClientBatch(Arc<[MessageContent]>);
 
 /// Walks through a [`ClientBatch`].
 #[pyclass(module = "tidewire._native")]
 pub(crate) struct ClientBatchIterator {
-    whats: Arc<[What]>,
+    contents: Arc<[MessageContent]>,
     next: usize,
 }
 
 /// Something that a client received: `kind` says what.
 #[pyclass(frozen, freelist = 256, module = "tidewire")]
 pub(crate) struct ClientMessage {
-    what: What,
+    content: MessageContent,
     decoded: Decoded,
 }
 
 #[derive(Clone)]
-enum What {
+enum MessageContent {
     Message(Message),
-    Call(Arc<Question>),
+    Call(Arc<PendingCall>),
     /// Anything else, by its name.
     Other(&'static str, Arc<Event>),
 }
 
-struct Question {
+struct PendingCall {
     t: String,
     payload: String,
     timeout: Option<Duration>,
@@ -51,12 +51,18 @@ struct Question {
 
 impl ClientBatch {
     pub(super) fn new(batch: Option<Batch>) -> Self {
-        Self(batch.into_iter().flatten().map(What::from).collect())
+        Self(
+            batch
+                .into_iter()
+                .flatten()
+                .map(MessageContent::from)
+                .collect(),
+        )
     }
 
     /// These messages, which did not come by themselves.
     pub(super) fn of(messages: Vec<Message>) -> Self {
-        Self(messages.into_iter().map(What::Message).collect())
+        Self(messages.into_iter().map(MessageContent::Message).collect())
     }
 }
 
@@ -68,7 +74,7 @@ impl ClientBatch {
 
     fn __iter__(&self) -> ClientBatchIterator {
         ClientBatchIterator {
-            whats: Arc::clone(&self.0),
+            contents: Arc::clone(&self.0),
             next: 0,
         }
     }
@@ -78,10 +84,11 @@ impl ClientBatch {
             0.. => index,
             _ => index + self.0.len() as isize,
         };
-        let what = usize::try_from(from_start)
+        let content = usize::try_from(from_start)
             .ok()
             .and_then(|at| self.0.get(at));
-        what.map(ClientMessage::new)
+        content
+            .map(ClientMessage::new)
             .ok_or_else(|| PyIndexError::new_err(index))
     }
 
@@ -99,13 +106,13 @@ impl ClientBatchIterator {
     }
 
     fn __next__(&mut self) -> Option<ClientMessage> {
-        let what = self.whats.get(self.next)?;
+        let content = self.contents.get(self.next)?;
         self.next += 1;
-        Some(ClientMessage::new(what))
+        Some(ClientMessage::new(content))
     }
 }
 
-impl From<Event> for What {
+impl From<Event> for MessageContent {
     fn from(event: Event) -> Self {
         match event {
             Event::Message(message) => Self::Message(message),
@@ -116,7 +123,7 @@ impl From<Event> for What {
                     timeout,
                     responder,
                 } = *call;
-                Self::Call(Arc::new(Question {
+                Self::Call(Arc::new(PendingCall {
                     t,
                     payload,
                     timeout,
@@ -135,21 +142,21 @@ impl From<Event> for What {
 }
 
 impl ClientMessage {
-    fn new(what: &What) -> Self {
-        if let What::Other(_, event) = what
+    fn new(content: &MessageContent) -> Self {
+        if let MessageContent::Other(_, event) = content
             && let Event::Uncertain(uncertain) = &**event
         {
             uncertain.set_taken(true);
         }
         Self {
-            what: what.clone(),
+            content: content.clone(),
             decoded: Decoded::default(),
         }
     }
 
     pub(super) fn message(&self) -> Option<&Message> {
-        match &self.what {
-            What::Message(message) => Some(message),
+        match &self.content {
+            MessageContent::Message(message) => Some(message),
             _ => None,
         }
     }
@@ -159,9 +166,9 @@ impl ClientMessage {
         outline.transpose().map_err(invalid_message)
     }
 
-    fn question(&self) -> Result<&Question, Failure> {
-        match &self.what {
-            What::Call(question) => Ok(question),
+    fn question(&self) -> Result<&PendingCall, Failure> {
+        match &self.content {
+            MessageContent::Call(question) => Ok(question),
             _ => Err(argument("only a message of the kind request is replied to")),
         }
     }
@@ -177,15 +184,15 @@ impl ClientMessage {
 
     fn decode<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let fields = PyDict::new(py);
-        match &self.what {
-            What::Message(message) => {
+        match &self.content {
+            MessageContent::Message(message) => {
                 return json::loads(py, &message.json().map_err(invalid_message)?);
             }
-            What::Call(question) => {
+            MessageContent::Call(question) => {
                 fields.set_item("t", &question.t)?;
                 fields.set_item("p", json::loads(py, question.payload.as_bytes())?)?;
             }
-            What::Other(name, event) => {
+            MessageContent::Other(name, event) => {
                 fields.set_item("t", name)?;
                 fields.set_item("p", describe(py, event)?)?;
             }
@@ -199,14 +206,14 @@ impl ClientMessage {
     /// `message` or `request`; or what happened to the client, such as `connected`.
     #[getter]
     fn kind(&self) -> &'static str {
-        match &self.what {
-            What::Message(_) => "message",
-            What::Call(_) => "request",
-            What::Other(name, _) => name,
+        match &self.content {
+            MessageContent::Message(_) => "message",
+            MessageContent::Call(_) => "request",
+            MessageContent::Other(name, _) => name,
         }
     }
 
-    /// What was received, as bytes; empty for other kinds than `message`.
+    /// MessageContent was received, as bytes; empty for other kinds than `message`.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.message().map_or(b"", Message::as_bytes))
@@ -221,7 +228,7 @@ impl ClientMessage {
         self.decoded.whole(py, || self.decode(py))
     }
 
-    /// What it carries: its `p`, or `payload`; `None` if there is nothing. Of what happened to the client, its fields.
+    /// The payload (`p`, or `payload`), or `None` without one. Of an event of the client, its fields.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let decode_payload = || {
@@ -231,29 +238,29 @@ impl ClientMessage {
         self.decoded.payload(py, decode_payload, || self.decode(py))
     }
 
-    /// What a message or a request is about, such as `chat`.
+    /// MessageContent a message or a request is about, such as `chat`.
     #[getter]
     fn r#type(&self) -> PyResult<Option<Cow<'_, str>>> {
-        match &self.what {
-            What::Message(message) => {
+        match &self.content {
+            MessageContent::Message(message) => {
                 let found = message_type(message.encoding(), message.as_bytes());
                 Ok(found.map_err(invalid_message)?)
             }
-            What::Call(question) => Ok(Some(Cow::Borrowed(&question.t))),
-            What::Other(..) => Ok(None),
+            MessageContent::Call(question) => Ok(Some(Cow::Borrowed(&question.t))),
+            MessageContent::Other(..) => Ok(None),
         }
     }
 
     /// The topic of a publication, or that something happened to.
     #[getter]
     fn topic(&self) -> PyResult<Option<Cow<'_, str>>> {
-        match &self.what {
-            What::Message(message) => {
+        match &self.content {
+            MessageContent::Message(message) => {
                 let found = message_topic(message.encoding(), message.as_bytes());
                 Ok(found.map_err(invalid_message)?)
             }
-            What::Call(_) => Ok(None),
-            What::Other(_, event) => Ok(match &**event {
+            MessageContent::Call(_) => Ok(None),
+            MessageContent::Other(_, event) => Ok(match &**event {
                 Event::Gap(gap) => Some(Cow::Borrowed(&gap.topic)),
                 Event::Unrecovered(unrecovered) => Some(Cow::Borrowed(&unrecovered.topic)),
                 Event::Presence(presence) => Some(Cow::Borrowed(&presence.topic)),
@@ -303,8 +310,8 @@ impl ClientMessage {
     /// How long the server waits for the answer to a `request`, in milliseconds.
     #[getter]
     fn timeout_ms(&self) -> Option<u64> {
-        match &self.what {
-            What::Call(question) => u64::try_from(question.timeout?.as_millis()).ok(),
+        match &self.content {
+            MessageContent::Call(question) => u64::try_from(question.timeout?.as_millis()).ok(),
             _ => None,
         }
     }
@@ -335,8 +342,8 @@ impl ClientMessage {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let kind = self.kind();
-        let about = match &self.what {
-            What::Other(_, event) => format!(" {}", describe(py, event)?.repr()?),
+        let about = match &self.content {
+            MessageContent::Other(_, event) => format!(" {}", describe(py, event)?.repr()?),
             _ => {
                 let t = self.r#type().ok().flatten().unwrap_or_default();
                 let topic = self.topic().ok().flatten();

@@ -2,6 +2,7 @@
 
 mod answer;
 mod message;
+mod position;
 mod requests;
 mod runtime;
 mod signal;
@@ -19,7 +20,7 @@ use signal::Signal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tidewire_client::options::{self, Secrets};
-use tidewire_client::{Client, Config, Error, State};
+use tidewire_client::{Client, ClientState, Config, Error};
 use tokio::sync::oneshot;
 
 /// A client: its life and what it receives. What it sends and asks for is in `requests`.
@@ -50,7 +51,7 @@ impl ClientCore {
     fn spawn<T>(
         &self,
         work: impl Future<Output = Result<T, Error>> + Send + 'static,
-        answer: impl FnOnce(T) -> answer::Answer + Send + 'static,
+        answer: impl FnOnce(T) -> answer::TicketAnswer + Send + 'static,
     ) -> Result<Ticket, Failure> {
         let runtime = runtime::runtime()?;
         Ok(Ticket::start(self.signal.clone(), |answerer| {
@@ -142,7 +143,7 @@ impl ClientCore {
         };
         let client = started.map_err(Failure::from)?;
         let signal = self.signal.clone();
-        client.set_bell(Some(Arc::new(move || signal.give())));
+        client.set_waker(Some(Arc::new(move || signal.give())));
         *running = Some(client);
         Ok(())
     }
@@ -181,8 +182,8 @@ impl ClientCore {
     /// Why the client has ended, an exception; `None` while it has not.
     fn reason(&self) -> Option<PyErr> {
         match self.client().ok()?.state() {
-            State::Closed(reason) => Some(Failure::from(reason).into()),
-            State::Connecting | State::Connected | State::Waiting => None,
+            ClientState::Closed(reason) => Some(Failure::from(reason).into()),
+            ClientState::Connecting | ClientState::Connected | ClientState::Waiting => None,
         }
     }
 
@@ -192,10 +193,10 @@ impl ClientCore {
         match self.client().map(|client| client.state()) {
             Err(_) if self.generation != runtime::generation() => "closed",
             Err(_) => "new",
-            Ok(State::Connecting) => "connecting",
-            Ok(State::Connected) => "connected",
-            Ok(State::Waiting) => "waiting",
-            Ok(State::Closed(_)) => "closed",
+            Ok(ClientState::Connecting) => "connecting",
+            Ok(ClientState::Connected) => "connected",
+            Ok(ClientState::Waiting) => "waiting",
+            Ok(ClientState::Closed(_)) => "closed",
         }
     }
 }

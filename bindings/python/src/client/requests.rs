@@ -1,6 +1,6 @@
 //! What a client sends and asks for.
 
-use super::answer::Answer;
+use super::answer::TicketAnswer;
 use super::message::ClientMessage;
 use super::{ClientCore, Ticket};
 use crate::arguments::{Flag, Names, Str, Whole};
@@ -47,14 +47,16 @@ impl ClientCore {
     /// Done when there may be room for what waits to be sent.
     fn room(&self) -> PyResult<Ticket> {
         let client = self.client()?;
-        Ok(self.spawn(async move { client.room().await }, |()| Answer::Nothing)?)
+        Ok(self.spawn(async move { client.room().await }, |()| {
+            TicketAnswer::Nothing
+        })?)
     }
 
     /// Done when a server has let the client in.
     fn connected(&self) -> PyResult<Ticket> {
         let client = self.client()?;
         Ok(self.spawn(async move { client.connected().await }, |()| {
-            Answer::Nothing
+            TicketAnswer::Nothing
         })?)
     }
 
@@ -68,7 +70,7 @@ impl ClientCore {
             client.closed().await;
             Ok(())
         };
-        Ok(self.spawn(closed, |()| Answer::Nothing)?)
+        Ok(self.spawn(closed, |()| TicketAnswer::Nothing)?)
     }
 
     /// Done when the message is in the queue or, with `acknowledged`, when the server has taken it.
@@ -110,7 +112,7 @@ impl ClientCore {
                 Ok(())
             }
         };
-        Ok(self.spawn(work, |()| Answer::Nothing)?)
+        Ok(self.spawn(work, |()| TicketAnswer::Nothing)?)
     }
 
     /// Done when the server's application has answered.
@@ -125,7 +127,7 @@ impl ClientCore {
         let r#type = r#type.into_string();
         let client = self.client()?;
         let work = async move { client.request(&r#type, &text, timeout).await };
-        Ok(self.spawn(work, Answer::Text)?)
+        Ok(self.spawn(work, TicketAnswer::Text)?)
     }
 
     /// Done when the server has answered for each topic.
@@ -134,14 +136,14 @@ impl ClientCore {
         let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.subscribe_with(topics, options).await };
-        Ok(self.spawn(work, Answer::Subscribed)?)
+        Ok(self.spawn(work, TicketAnswer::Subscribed)?)
     }
 
     fn unsubscribe(&self, topics: Names) -> PyResult<Ticket> {
         let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.unsubscribe(topics).await };
-        Ok(self.spawn(work, Answer::Subscribed)?)
+        Ok(self.spawn(work, TicketAnswer::Subscribed)?)
     }
 
     /// Done when the publication has its place.
@@ -149,7 +151,7 @@ impl ClientCore {
         let publication = publication_of(publication)?;
         let client = self.client()?;
         let work = async move { client.publish(publication).await };
-        Ok(self.spawn(work, Answer::Published)?)
+        Ok(self.spawn(work, TicketAnswer::Published)?)
     }
 
     /// Publishes without an answer; raises `BusyError` if there is no room.
@@ -165,7 +167,7 @@ impl ClientCore {
         let topics = topics.into_strings();
         let client = self.client()?;
         let work = async move { client.presence(topics).await };
-        Ok(self.spawn(work, Answer::Presence)?)
+        Ok(self.spawn(work, TicketAnswer::Presence)?)
     }
 
     /// Done when the server has said what it keeps of a topic.
@@ -187,14 +189,14 @@ impl ClientCore {
         };
         let client = self.client()?;
         let work = async move { client.history(query).await };
-        Ok(self.spawn(work, |page| Answer::History(Box::new(page)))?)
+        Ok(self.spawn(work, |page| TicketAnswer::History(Box::new(page)))?)
     }
 
     fn sync(&self, topics: Names) -> PyResult<Ticket> {
         let topics = topics.into_strings();
         let client = self.client()?;
         Ok(self.spawn(async move { client.sync(topics).await }, |()| {
-            Answer::Nothing
+            TicketAnswer::Nothing
         })?)
     }
 
@@ -211,13 +213,13 @@ impl ClientCore {
         let messages = found.collect::<PyResult<Vec<_>>>()?;
         let client = self.client()?;
         let work = async move { client.acknowledge(&messages).await };
-        Ok(self.spawn(work, |()| Answer::Nothing)?)
+        Ok(self.spawn(work, |()| TicketAnswer::Nothing)?)
     }
 
     fn ping(&self) -> PyResult<Ticket> {
         let client = self.client()?;
         let work = async move { client.ping().await };
-        Ok(self.spawn(work, |latency| Answer::Seconds(latency.as_secs_f64()))?)
+        Ok(self.spawn(work, |latency| TicketAnswer::Seconds(latency.as_secs_f64()))?)
     }
 
     /// Latency and jitter in milliseconds, loss from 0 to 1, the score from 0 to 100, and the number of pings.

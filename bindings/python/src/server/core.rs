@@ -1,6 +1,6 @@
 //! A server of the engine, and what Python receives of it.
 
-use super::Outcome;
+use super::ServerResult;
 use super::batch::{Segment, Stored};
 use crate::errors::{argument, stopped};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ pub(crate) struct Core {
 /// There once the server was started.
 struct Receiving {
     inbox: Mutex<Inbox>,
-    bell: UnixStream,
+    wake_reader: UnixStream,
 }
 
 /// What waits to be received.
@@ -35,7 +35,7 @@ struct Inbox {
 }
 
 /// The options in a JSON object.
-pub(super) fn read_options(text: &str) -> Outcome<ServerOptions> {
+pub(super) fn read_options(text: &str) -> ServerResult<ServerOptions> {
     let keywords: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
     Ok(ServerOptions::from_keywords(&keywords)?)
 }
@@ -48,17 +48,18 @@ impl Core {
         }
     }
 
-    pub(super) fn start(&self) -> Outcome<()> {
-        let (bell, clapper) = bell().map_err(|error| stopped(format!("no descriptor: {error}")))?;
+    pub(super) fn start(&self) -> ServerResult<()> {
+        let (wake_reader, wake_writer) =
+            wake_pair().map_err(|error| stopped(format!("no descriptor: {error}")))?;
         let receiver = self.server.start(move || {
             // A full pipe is readable already.
-            let _ = (&clapper).write(&[1]);
+            let _ = (&wake_writer).write(&[1]);
         })?;
         let inbox = Mutex::new(Inbox {
             receiver: Some(receiver),
             rest: None,
         });
-        let _ = self.receiving.set(Receiving { inbox, bell });
+        let _ = self.receiving.set(Receiving { inbox, wake_reader });
         Ok(())
     }
 
@@ -73,16 +74,16 @@ impl Core {
         }
     }
 
-    pub(super) fn address(&self) -> Outcome<SocketAddr> {
+    pub(super) fn address(&self) -> ServerResult<SocketAddr> {
         Ok(self.server.address()?)
     }
 
     /// The way to the running server.
-    pub(super) fn handle(&self) -> Outcome<&Handle> {
+    pub(super) fn handle(&self) -> ServerResult<&Handle> {
         Ok(self.server.handle()?)
     }
 
-    fn receiving(&self) -> Outcome<&Receiving> {
+    fn receiving(&self) -> ServerResult<&Receiving> {
         let receiving = self.receiving.get();
         receiving.ok_or_else(|| stopped("the server was not started: call start() first"))
     }
@@ -92,7 +93,7 @@ impl Core {
         self: &Arc<Self>,
         max: usize,
         timeout: Duration,
-    ) -> Outcome<Vec<Segment>> {
+    ) -> ServerResult<Vec<Segment>> {
         let receiving = self.receiving()?;
         // Who receives answers.
         self.server.set_admitting(true);
@@ -123,12 +124,12 @@ impl Core {
         Ok(segments)
     }
 
-    pub(super) fn fileno(&self) -> Outcome<i32> {
-        Ok(self.receiving()?.bell.as_raw_fd())
+    pub(super) fn fileno(&self) -> ServerResult<i32> {
+        Ok(self.receiving()?.wake_reader.as_raw_fd())
     }
 
-    /// Whether nothing waits now, so that the bell will ring with what comes next.
-    pub(super) fn arm(self: &Arc<Self>) -> Outcome<bool> {
+    /// Whether nothing waits now, so that what comes next wakes the reader.
+    pub(super) fn arm(self: &Arc<Self>) -> ServerResult<bool> {
         let mut inbox = locked(&self.receiving()?.inbox);
         if inbox.rest.is_some() {
             return Ok(false);
@@ -136,7 +137,7 @@ impl Core {
         if let Some(receiver) = &inbox.receiver {
             receiver.arm();
         }
-        // What came before the bell was armed did not ring it.
+        // What came before the wake-up was armed did not cause one.
         match inbox.next(self, Duration::ZERO) {
             Ok(None) => Ok(true),
             Ok(Some(segment)) => {
@@ -147,10 +148,10 @@ impl Core {
         }
     }
 
-    pub(super) fn disarm(&self) -> Outcome<()> {
+    pub(super) fn disarm(&self) -> ServerResult<()> {
         let mut sink = [0; 64];
-        let mut bell = &self.receiving()?.bell;
-        while matches!(bell.read(&mut sink), Ok(read) if read == sink.len()) {}
+        let mut reader = &self.receiving()?.wake_reader;
+        while matches!(reader.read(&mut sink), Ok(read) if read == sink.len()) {}
         Ok(())
     }
 }
@@ -167,11 +168,11 @@ impl Inbox {
 }
 
 /// A pair of descriptors: what is written to the second can be read from the first.
-fn bell() -> std::io::Result<(UnixStream, UnixStream)> {
-    let (bell, clapper) = UnixStream::pair()?;
-    bell.set_nonblocking(true)?;
-    clapper.set_nonblocking(true)?;
-    Ok((bell, clapper))
+fn wake_pair() -> std::io::Result<(UnixStream, UnixStream)> {
+    let (wake_reader, wake_writer) = UnixStream::pair()?;
+    wake_reader.set_nonblocking(true)?;
+    wake_writer.set_nonblocking(true)?;
+    Ok((wake_reader, wake_writer))
 }
 
 /// No thread that panics leaves what these hold half changed.

@@ -83,7 +83,8 @@ impl ServerCore {
     /// Forgets what a topic keeps; false if there was nothing.
     fn forget_history(&self, py: Python<'_>, topic: Str) -> PyResult<bool> {
         let handle = self.0.handle()?;
-        Ok(py.detach(|| handle.forget_history(&topic)))
+        let forgotten = py.detach(|| handle.forget_history(&topic));
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
     /// Who is on a topic: how many, and some of them.

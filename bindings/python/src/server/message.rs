@@ -1,6 +1,6 @@
 //! One thing that happened, decoded as far as it is looked at.
 
-use super::Outcome;
+use super::ServerResult;
 use super::batch::Stored;
 use super::connection::Connection;
 use crate::arguments::{Str, Word};
@@ -72,7 +72,7 @@ impl Message {
         })
     }
 
-    fn responder(&self) -> Outcome<&Responder> {
+    fn responder(&self) -> ServerResult<&Responder> {
         match self.event() {
             Event::Call(_, _, responder) => Ok(responder),
             _ => Err(argument("only a message of the kind request is replied to")),
@@ -80,7 +80,7 @@ impl Message {
     }
 
     /// The JSON text of what was said; `None` for an event without words.
-    fn text(&self) -> Outcome<Option<Cow<'_, [u8]>>> {
+    fn text(&self) -> ServerResult<Option<Cow<'_, [u8]>>> {
         let Event::Message(_, message) = self.event() else {
             return Ok(None);
         };

@@ -154,4 +154,4 @@ pub(crate) fn nearest_name(name: Str, known: Names) -> Option<String> {
 const SIGNALS_CHECKED: Duration = Duration::from_millis(100);
 
 /// For `?` in functions that return a [`PyResult`].
-type Outcome<T> = Result<T, Failure>;
+type ServerResult<T> = Result<T, Failure>;

@@ -13,7 +13,7 @@ pub(crate) struct TokenBucket {
 
 /// What became of one try.
 #[pyclass(frozen, module = "tidewire")]
-pub(crate) struct Verdict {
+pub(crate) struct RateVerdict {
     #[pyo3(get)]
     allowed: bool,
     #[pyo3(get)]
@@ -36,10 +36,10 @@ impl TokenBucket {
 
     /// Takes `n` tokens, or none.
     #[pyo3(signature = (n = Whole(1), now = None), text_signature = "($self, n=1, now=None)")]
-    fn take(&self, n: Whole, now: Option<Number>) -> PyResult<Verdict> {
+    fn take(&self, n: Whole, now: Option<Number>) -> PyResult<RateVerdict> {
         let now_ms = now.map(ms_of).transpose()?;
         let verdict = self.bucket.take(n.0, now_ms).map_err(Failure::from)?;
-        Ok(Verdict {
+        Ok(RateVerdict {
             allowed: verdict.is_allowed,
             low: verdict.is_low,
             remaining: verdict.remaining,
@@ -70,15 +70,15 @@ impl TokenBucket {
 }
 
 #[pymethods]
-impl Verdict {
+impl RateVerdict {
     fn __bool__(&self) -> bool {
         self.allowed
     }
 
     fn __repr__(&self) -> String {
         match self.retry_after {
-            Some(retry_after) => format!("Verdict(refused, retry_after={retry_after})"),
-            None => format!("Verdict(allowed, remaining={})", self.remaining),
+            Some(retry_after) => format!("RateVerdict(refused, retry_after={retry_after})"),
+            None => format!("RateVerdict(allowed, remaining={})", self.remaining),
         }
     }
 }

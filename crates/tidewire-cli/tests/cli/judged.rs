@@ -1,10 +1,11 @@
 //! `tidewire load` and what is expected of its figures.
 
-use crate::program::{Said, assert_refused, run};
+use crate::program::{Running, Said, assert_refused, run, tidewire};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 #[test]
 fn expectations_are_shown_as_kept_or_broken() {
@@ -101,6 +102,55 @@ fn a_load_is_compared_with_an_earlier_one() {
         "{}",
         other.stdout
     );
+}
+
+#[test]
+fn the_age_of_messages_is_in_every_report() {
+    let server = Running::start(tidewire(&["test-server", "--port", "0"]));
+    let url = format!("ws://{}/ws", server.address());
+    let folder = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    // The test server sends each message back, so that the age is known without a measurement.
+    let message = format!(r#"{{"at":{}}}"#, now.as_millis() - 30_000);
+    let flags = [
+        "-c",
+        "2",
+        "-n",
+        "20",
+        "--reply",
+        "order",
+        "--message",
+        &message,
+    ];
+    let reported = |field: &str| {
+        let out = [
+            "--timestamp-field",
+            field,
+            "--out",
+            folder.path().to_str().unwrap(),
+        ];
+        load(&url, &[&flags[..], &out].concat())
+    };
+    let file = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let result =
+        || serde_json::from_str::<Value>(&file("report.json")).unwrap()["results"][0].take();
+
+    let said = reported("at");
+    let age = &result()["message_age_us"];
+    assert_eq!(age["count"], 20, "{age:#}");
+    assert_eq!(age["origin"], "sent");
+    let oldest_us = (start.elapsed() + Duration::from_secs(31)).as_micros() as f64;
+    let [min, max] = ["min", "max"].map(|figure| age[figure].as_f64().unwrap());
+    assert!(min >= 30e6 * 0.99 && max <= oldest_us * 1.01, "{age:#}");
+    for text in [said.stdout, file("report.md"), file("report.html")] {
+        assert!(text.contains("message age"), "{text}");
+    }
+
+    let said = reported("created");
+    assert_eq!(result().get("message_age_us"), None);
+    let note = "No message of the server had a time in the field `/created`";
+    assert!(said.stdout.contains(note), "{}", said.stdout);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! How the others talk to the thread of a store.
 
-use super::receipts::{Receipt, WhenReceived};
+use super::job::{Job, SharedDepth, StoreEvent};
+use super::receipts::WhenReceived;
 use super::worker::Worker;
-use super::{Durable, Numbered, QueueDepth, Store};
-use crate::Error;
+use super::{Durable, QueueDepth, Store};
 use crate::config::Queue;
-use crate::event;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::error::Error;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -20,86 +20,6 @@ pub(crate) struct StoreHandle {
     /// Messages on their way to the store.
     pushing: Arc<AtomicUsize>,
     pushing_max: usize,
-}
-
-/// What the store has for the connection.
-#[derive(Debug)]
-pub(crate) enum StoreEvent {
-    /// There is something to send that was not there before.
-    Stored,
-    /// Send these.
-    Taken(Vec<Numbered>),
-    /// The store could not give any out.
-    NotTaken,
-    /// The store knows what the server has; it can be asked for messages.
-    Resumed,
-    /// What the server has was asked for again before the store knew it.
-    NotResumed,
-    /// So many messages were larger than the server takes.
-    TooLarge(usize),
-    /// It is not known whether the server took these messages.
-    Uncertain(Box<event::Uncertain>),
-    /// So many messages were too old to be sent.
-    Expired(usize),
-    /// The file or the disk has begun not to work.
-    Failed(String),
-}
-
-/// What the worker is to do.
-#[derive(Debug)]
-pub(super) enum Job {
-    Push {
-        message: Durable,
-        stored: Receipt,
-        receipt: Receipt,
-    },
-    Resume {
-        epoch: u32,
-        last: u64,
-        message_bytes_max: usize,
-    },
-    Take {
-        count_max: usize,
-        bytes_max: usize,
-    },
-    Acknowledge {
-        last: u64,
-    },
-    Rewind {
-        last: u64,
-    },
-    /// The application has been told of these uncertain messages.
-    Forget {
-        rows: Vec<u64>,
-    },
-    /// The store is let go of, and then it is told.
-    Close(oneshot::Sender<()>),
-    /// The server has taken the message with this row and refused it.
-    Refused {
-        row: u64,
-        error: Error,
-    },
-}
-
-/// How much the store holds, for everybody to look at.
-#[derive(Debug, Default)]
-pub(super) struct SharedDepth {
-    messages: AtomicUsize,
-    bytes: AtomicU64,
-}
-
-impl SharedDepth {
-    pub(super) fn set(&self, depth: QueueDepth) {
-        self.messages.store(depth.messages, Ordering::Relaxed);
-        self.bytes.store(depth.bytes, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> QueueDepth {
-        QueueDepth {
-            messages: self.messages.load(Ordering::Relaxed),
-            bytes: self.bytes.load(Ordering::Relaxed),
-        }
-    }
 }
 
 impl StoreHandle {

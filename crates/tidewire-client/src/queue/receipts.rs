@@ -1,6 +1,6 @@
 //! Those who wait until the server has taken their messages.
 
-use crate::Error;
+use crate::error::Error;
 use std::collections::{BTreeMap, HashMap};
 use tokio::sync::oneshot;
 

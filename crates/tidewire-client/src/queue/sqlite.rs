@@ -8,15 +8,16 @@
 #[cfg(test)]
 mod kill_tests;
 mod log;
+mod schema;
 
 use super::lock::{FileLock, in_use};
-use super::schema::{meta, prepare};
 use super::{Durable, Numbered, QueueDepth, Resumed, Store, StoreError, Taken, expiry};
 use crate::clock::steady_unix_ms;
 use crate::config::{Queue, Uncertain};
 use crate::priority_queue::Priority;
 use log::Place;
 use rusqlite::{Connection, Row, params};
+use schema::{meta, prepare};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]

@@ -6,12 +6,12 @@
 #[cfg(test)]
 mod tests;
 
-use super::handle::{Job, SharedDepth, StoreEvent};
+use super::job::{Job, SharedDepth, StoreEvent};
 use super::receipts::{Receipt, Receipts};
 use super::{Durable, Store, StoreError};
-use crate::Error;
 use crate::clock::steady_unix_ms;
 use crate::config::Uncertain;
+use crate::error::Error;
 use crate::event;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ pub(super) struct Worker {
     jobs: mpsc::Sender<Job>,
     uncertain: Uncertain,
     /// The application is being told of uncertain messages, and gets no further ones meanwhile.
-    is_telling: bool,
+    is_reporting: bool,
     receipts: Receipts,
     /// What the store does not know yet, in its order.
     owed: VecDeque<Job>,
@@ -55,7 +55,7 @@ impl Worker {
             events,
             jobs,
             uncertain,
-            is_telling: false,
+            is_reporting: false,
             receipts: Receipts::default(),
             owed: VecDeque::new(),
             retry_at: Instant::now(),
@@ -78,7 +78,7 @@ impl Worker {
 
     /// Works until the store is to be let go of; who waits for that.
     pub(super) fn run(&mut self, jobs: &mpsc::Receiver<Job>) -> Option<oneshot::Sender<()>> {
-        self.tell_uncertain();
+        self.report_uncertain();
         loop {
             let job = if self.owed.is_empty() {
                 Some(jobs.recv().ok()?)
@@ -170,7 +170,7 @@ impl Worker {
             _ => true,
         });
         for _ in 0..forgone {
-            self.tell(StoreEvent::NotResumed);
+            self.send_event(StoreEvent::NotResumed);
         }
     }
 
@@ -191,12 +191,12 @@ impl Worker {
             if !self.is_failing {
                 tracing::error!(%words, "the queue of unacknowledged messages failed");
                 self.is_failing = true;
-                self.tell(StoreEvent::Failed(words));
+                self.send_event(StoreEvent::Failed(words));
             }
             self.retry_at = Instant::now() + RETRY;
             if matches!(job, Job::Take { .. }) {
                 // Others may be asked for by then.
-                self.tell(StoreEvent::NotTaken);
+                self.send_event(StoreEvent::NotTaken);
             } else {
                 self.owed.push_front(job);
             }
@@ -237,7 +237,7 @@ impl Worker {
             let _ = stored.send(told);
         }
         if is_any {
-            self.tell(StoreEvent::Stored);
+            self.send_event(StoreEvent::Stored);
         }
     }
 
@@ -260,12 +260,12 @@ impl Worker {
             }
             Job::Rewind { last } => {
                 self.store.rewind(*last);
-                self.tell(StoreEvent::Resumed);
+                self.send_event(StoreEvent::Resumed);
             }
             Job::Forget { rows } => {
                 self.store.forget(rows)?;
-                self.is_telling = false;
-                self.tell_uncertain();
+                self.is_reporting = false;
+                self.report_uncertain();
             }
         }
         Ok(())
@@ -284,11 +284,11 @@ impl Worker {
         match self.uncertain {
             Uncertain::Drop => {
                 self.settle(&resumed.uncertain, &Err(Error::ConnectionLost));
-                self.tell_uncertain();
+                self.report_uncertain();
             }
-            Uncertain::Resend => self.tell_resent(resumed.resent),
+            Uncertain::Resend => self.report_resent(resumed.resent),
         }
-        self.tell(StoreEvent::Resumed);
+        self.send_event(StoreEvent::Resumed);
         Ok(())
     }
 
@@ -299,19 +299,19 @@ impl Worker {
         }
         if !taken.expired.is_empty() {
             self.settle(&taken.expired, &Err(Error::Expired));
-            self.tell(StoreEvent::Expired(taken.expired.len()));
+            self.send_event(StoreEvent::Expired(taken.expired.len()));
         }
-        self.tell(StoreEvent::Taken(taken.messages));
+        self.send_event(StoreEvent::Taken(taken.messages));
         if !taken.too_large.is_empty() {
             self.settle(&taken.too_large, &Err(Error::too_large()));
-            self.tell(StoreEvent::TooLarge(taken.too_large.len()));
+            self.send_event(StoreEvent::TooLarge(taken.too_large.len()));
         }
         Ok(())
     }
 
     /// Tells the application of uncertain messages, some at a time; they are kept until it has taken that.
-    fn tell_uncertain(&mut self) {
-        if self.is_telling {
+    fn report_uncertain(&mut self) {
+        if self.is_reporting {
             return;
         }
         let page = match self.store.uncertain(PAGE_BYTES_MAX) {
@@ -322,7 +322,7 @@ impl Worker {
                 return;
             }
         };
-        self.is_telling = true;
+        self.is_reporting = true;
         let (rows, messages): (Vec<_>, Vec<_>) = page
             .into_iter()
             .map(|(row, message)| (row, message.into()))
@@ -333,17 +333,17 @@ impl Worker {
             let _ = jobs.send(Job::Forget { rows });
         };
         let uncertain = event::Uncertain::new(messages, Some(Box::new(when_taken)));
-        self.tell(StoreEvent::Uncertain(Box::new(uncertain)));
+        self.send_event(StoreEvent::Uncertain(Box::new(uncertain)));
     }
 
     /// Tells the application which messages are sent again.
-    fn tell_resent(&self, resent: Vec<event::QueuedMessage>) {
+    fn report_resent(&self, resent: Vec<event::QueuedMessage>) {
         let mut messages = Vec::new();
         let mut bytes = 0;
         for message in resent {
             if bytes > 0 && bytes + message.payload.len() > PAGE_BYTES_MAX {
                 let page = event::Uncertain::new(std::mem::take(&mut messages), None);
-                self.tell(StoreEvent::Uncertain(Box::new(page)));
+                self.send_event(StoreEvent::Uncertain(Box::new(page)));
                 bytes = 0;
             }
             bytes += message.payload.len();
@@ -351,7 +351,7 @@ impl Worker {
         }
         if !messages.is_empty() {
             let page = event::Uncertain::new(messages, None);
-            self.tell(StoreEvent::Uncertain(Box::new(page)));
+            self.send_event(StoreEvent::Uncertain(Box::new(page)));
         }
     }
 
@@ -361,7 +361,7 @@ impl Worker {
     }
 
     /// A client that is gone needs to know nothing.
-    fn tell(&self, event: StoreEvent) {
+    fn send_event(&self, event: StoreEvent) {
         let _ = self.events.send(event);
     }
 

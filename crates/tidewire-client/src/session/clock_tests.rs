@@ -1,9 +1,10 @@
 //! A session without a socket, on clocks of the test's own.
 
-use super::{Moment, Session};
-use crate::Error;
+use super::Session;
+use crate::clock::Moment;
 use crate::command::Command;
 use crate::config::{Config, Queue};
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event};
 use crate::outbox::{Burst, Outbox};
 use crate::priority_queue::Priority;
@@ -53,9 +54,9 @@ impl Bench {
         self.session
             .handle_connected("ws://a".to_owned(), None, self.moment)
             .unwrap();
-        let hello = self.hear(json!({"t": "server_ready", "p": {"details": {"user_id": "u"}}}));
+        let hello = self.receive(json!({"t": "server_ready", "p": {"details": {"user_id": "u"}}}));
         assert_eq!(hello[0]["t"], "client_hello");
-        self.hear(json!({"t": "server_hello", "p": {"connection_id": "c", "limits": limits}}));
+        self.receive(json!({"t": "server_hello", "p": {"connection_id": "c", "limits": limits}}));
         assert!(self.session.is_established());
     }
 
@@ -76,7 +77,7 @@ impl Bench {
     }
 
     /// The server says something; what the client says to it.
-    fn hear(&mut self, message: Value) -> Vec<Value> {
+    fn receive(&mut self, message: Value) -> Vec<Value> {
         let mut frame = Vec::new();
         write_frame(
             &mut frame,
@@ -143,11 +144,11 @@ impl Bench {
             "failed_topics": [],
             "recovery": recovery,
         });
-        self.hear(json!({"t": "subscription_update", "cid": request["cid"], "p": payload}))
+        self.receive(json!({"t": "subscription_update", "cid": request["cid"], "p": payload}))
     }
 
     fn publication(&mut self, offset: u64) -> Vec<Value> {
-        self.hear(json!({"t": "n", "tp": "a", "e": "00000007", "o": offset, "p": offset}))
+        self.receive(json!({"t": "n", "tp": "a", "e": "00000007", "o": offset, "p": offset}))
     }
 
     /// The payloads of the messages so far.
@@ -187,14 +188,14 @@ fn nothing_is_sent_before_the_session_is_established() {
     assert!(!bench.session.is_established());
     assert!(!bench.session.is_accepted());
     for _ in 0..2 {
-        bench.hear(json!({"t": "server_ready", "p": {}}));
+        bench.receive(json!({"t": "server_ready", "p": {}}));
         assert!(bench.session.is_accepted() && !bench.session.is_established());
         assert!(matches!(bench.events[..], [Event::Connected(_)]));
     }
-    bench.hear(json!({"t": "server_hello", "p": {}}));
+    bench.receive(json!({"t": "server_hello", "p": {}}));
     assert!(bench.session.is_established());
     // A second hello changes nothing.
-    bench.hear(json!({"t": "server_hello", "p": {}}));
+    bench.receive(json!({"t": "server_hello", "p": {}}));
     assert_eq!((bench.events.len(), bench.session.serial()), (1, 1));
 }
 
@@ -264,7 +265,7 @@ fn what_the_server_dropped_is_not_waited_for() {
     drop(bench.subscribe("a"));
     bench.publication(1);
     let gap = json!({"topic": "a", "reason": "dropped", "count": 2, "epoch": "00000007", "from": 2, "to": 3});
-    bench.hear(json!({"t": "publication_gap", "p": gap}));
+    bench.receive(json!({"t": "publication_gap", "p": gap}));
     assert!(bench.publication(4).is_empty());
     assert_eq!(bench.payloads(), [1, 4]);
 }
@@ -282,7 +283,7 @@ fn silence_counts_by_the_steady_clock_whatever_the_other_does() {
     assert_eq!(pings[0]["t"], "ping");
     bench.moment.now.unix_ms = 99_999_999;
     bench.pass(40);
-    bench.hear(json!({"t": "PONG", "p": {"client_timestamp": 25_000, "server_timestamp": 1}}));
+    bench.receive(json!({"t": "PONG", "p": {"client_timestamp": 25_000, "server_timestamp": 1}}));
     let quality = bench.session.quality(bench.moment);
     assert_eq!((quality.answered, quality.latency_ms), (1, 40.0));
     bench.pass(59_999);
@@ -303,7 +304,7 @@ fn the_servers_limit_is_kept_and_its_words_are_heeded() {
     bench.pass(1_000);
     assert_eq!(bench.flush().len(), 9);
     let refused = json!({"code": "RATE_LIMITED", "message": "", "retry_after": 3});
-    bench.hear(json!({"t": "error", "p": refused}));
+    bench.receive(json!({"t": "error", "p": refused}));
     bench.pass(2_999);
     assert!(bench.flush().is_empty());
     assert_eq!(
@@ -343,14 +344,14 @@ fn requests_are_made_again_and_calls_are_not() {
         .session
         .handle_connected("ws://a".to_owned(), None, bench.moment)
         .unwrap();
-    bench.hear(json!({"t": "server_ready", "p": {}}));
-    let again = bench.hear(json!({"t": "server_hello", "p": {}}));
+    bench.receive(json!({"t": "server_ready", "p": {}}));
+    let again = bench.receive(json!({"t": "server_hello", "p": {}}));
     assert_eq!(again.len(), 1);
     assert_eq!(
         (&again[0]["p"], &again[0]["cid"]),
         (&first[0]["p"], &first[0]["cid"])
     );
-    bench.hear(json!({"t": "publish_response", "cid": again[0]["cid"], "p": {"topic": "a"}}));
+    bench.receive(json!({"t": "publish_response", "cid": again[0]["cid"], "p": {"topic": "a"}}));
     assert!(!published.try_recv().unwrap().unwrap().is_duplicate);
 }
 
@@ -376,7 +377,7 @@ fn the_producer_is_named_only_with_a_queue() {
         .session
         .handle_connected("ws://a".to_owned(), None, bench.moment)
         .unwrap();
-    let hello = bench.hear(json!({"t": "server_ready", "p": {}}));
+    let hello = bench.receive(json!({"t": "server_ready", "p": {}}));
     assert!(hello[0]["p"].get("producer").is_none());
     let config = Config {
         queue: Some(Queue::default()),
@@ -392,10 +393,10 @@ fn the_producer_is_named_only_with_a_queue() {
         .session
         .handle_connected("ws://a".to_owned(), None, bench.moment)
         .unwrap();
-    let hello = bench.hear(json!({"t": "server_ready", "p": {}}));
+    let hello = bench.receive(json!({"t": "server_ready", "p": {}}));
     assert_eq!(hello[0]["p"]["producer"]["id"], "me");
     // A server that keeps no producers is told to the application, and nothing is lost: it stays in the queue.
-    bench.hear(json!({"t": "server_hello", "p": {}}));
+    bench.receive(json!({"t": "server_hello", "p": {}}));
     assert!(
         bench
             .events
@@ -411,7 +412,7 @@ fn topics_that_the_server_takes_away_are_told() {
     assert!(answer.try_recv().unwrap().is_ok());
     let topics = json!(["a", "never"]);
     let payload = json!({"action": "unsubscribe", "success_topics": topics, "failed_topics": []});
-    bench.hear(json!({"t": "subscription_update", "p": payload}));
+    bench.receive(json!({"t": "subscription_update", "p": payload}));
     let lost = bench.events.iter().find_map(|event| match event {
         Event::SubscriptionLost(topics) => Some(topics.clone()),
         _ => None,

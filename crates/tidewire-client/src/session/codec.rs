@@ -1,8 +1,8 @@
 //! The layers between a message and its frames, both ways: signature, zlib, encryption, permessage-deflate.
 
-use crate::Error;
 use crate::config::{Compression, Config};
 use crate::error::Ending;
+use crate::error::Error;
 use rand::rngs::StdRng;
 use rand::{RngCore as _, SeedableRng as _};
 use tidewire_wire::close::CloseCode;

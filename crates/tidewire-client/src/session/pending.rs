@@ -1,7 +1,7 @@
 //! Requests that wait for an answer, by the correlation id that they carry.
 
-use crate::Error;
 use crate::command::Reply;
+use crate::error::Error;
 use crate::request::{
     HistoryPage, PresenceAnswer, Publication, Published, SubscribeOptions, Subscribed,
 };
@@ -50,7 +50,7 @@ pub(crate) enum Waiting {
 
 /// What was asked, and so what an answer has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     Subscription,
     Publish,
     Presence,
@@ -92,10 +92,10 @@ impl Pending {
 
     /// Takes out the request that an answer of this kind belongs to. A request of another kind goes on waiting: what
     /// answers it is still to come.
-    pub(crate) fn answer(&mut self, correlation_id: &str, kind: Asked) -> Option<Waiting> {
+    pub(crate) fn answer(&mut self, correlation_id: &str, kind: RequestKind) -> Option<Waiting> {
         let number = number(correlation_id)?;
         let waiting = self.waiting.get(&number)?;
-        (waiting.asked() == kind).then(|| self.waiting.remove(&number))?
+        (waiting.kind() == kind).then(|| self.waiting.remove(&number))?
     }
 
     /// Takes out the request that is refused, whatever it was.
@@ -141,13 +141,13 @@ impl Pending {
 }
 
 impl Waiting {
-    fn asked(&self) -> Asked {
+    fn kind(&self) -> RequestKind {
         match self {
-            Self::Subscribe { .. } | Self::Unsubscribe { .. } => Asked::Subscription,
-            Self::Publish { .. } => Asked::Publish,
-            Self::Presence { .. } => Asked::Presence,
-            Self::History { .. } => Asked::History,
-            Self::Call { .. } => Asked::Call,
+            Self::Subscribe { .. } | Self::Unsubscribe { .. } => RequestKind::Subscription,
+            Self::Publish { .. } => RequestKind::Publish,
+            Self::Presence { .. } => RequestKind::Presence,
+            Self::History { .. } => RequestKind::History,
+            Self::Call { .. } => RequestKind::Call,
         }
     }
 

@@ -1,11 +1,12 @@
 //! Publications, in the order of their topics, and what is missing of them.
 
+use super::Session;
 use super::pending::Waiting;
-use super::{Moment, Session};
+use crate::clock::Moment;
 use crate::error::Ending;
 use crate::event::{BatchBuilder, Event, HeldMessage, TopicGap};
 use crate::request::Published;
-use crate::sequencer::{Outcome, Position, Sequenced};
+use crate::sequencer::{Position, Sequenced, SequencerOutcome};
 use std::sync::Arc;
 use tidewire_wire::envelope::Outline;
 use tidewire_wire::format::Format;
@@ -48,7 +49,7 @@ impl Session {
             batch.push_message(encoding, bytes, payload);
             self.sequencer
                 .advance(&topic, position, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
             return Ok(());
         }
         if !self.subscriptions.is_gapless(&topic) {
@@ -57,7 +58,7 @@ impl Session {
                 batch.push_message(encoding, bytes, payload);
                 self.sequencer
                     .advance(&topic, position, moment.ms(), &mut sequenced);
-                self.tell_sequenced(sequenced, batch);
+                self.push_sequenced(sequenced, batch);
             }
             return Ok(());
         }
@@ -83,18 +84,18 @@ impl Session {
         let outcome =
             self.sequencer
                 .handle(topic, position, Some(held), moment.ms(), &mut sequenced);
-        if outcome == Outcome::Duplicate {
+        if outcome == SequencerOutcome::Duplicate {
             self.held_bytes -= bytes.len();
         }
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
         if self.held_bytes > self.config.inbox_bytes_max {
             // There is no room to wait any longer for anything.
             let mut sequenced = Vec::new();
             self.sequencer.handle_timeout(u64::MAX, &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         // Asking anew would undo what the application has asked for meanwhile.
-        if outcome == Outcome::Held
+        if outcome == SequencerOutcome::Held
             && !self.pending.changes(topic)
             && self.subscriptions.start_recovery(topic)
         {
@@ -104,7 +105,7 @@ impl Session {
     }
 
     /// Passes on what the sequencer lets through.
-    pub(super) fn tell_sequenced(
+    pub(super) fn push_sequenced(
         &mut self,
         sequenced: Vec<Sequenced<Option<HeldMessage>>>,
         batch: &mut BatchBuilder,
@@ -145,7 +146,7 @@ impl Session {
             let mut sequenced = Vec::new();
             self.sequencer
                 .handle(topic, position, None, moment.ms(), &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         if let Some(reply) = reply {
             let _ = reply.send(Ok(Published {
@@ -170,7 +171,7 @@ impl Session {
             let now_ms = moment.ms();
             self.sequencer
                 .skip(&gap.topic, epoch, from, to, now_ms, &mut sequenced);
-            self.tell_sequenced(sequenced, batch);
+            self.push_sequenced(sequenced, batch);
         }
         batch.push(Event::Gap(Box::new(TopicGap {
             topic: gap.topic,

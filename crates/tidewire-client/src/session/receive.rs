@@ -1,14 +1,15 @@
 //! What the server says.
 
+use super::Session;
 use super::codec::{Signed, Unreadable};
-use super::pending::{Asked, Waiting};
-use super::{Moment, Session};
-use crate::Error;
+use super::pending::{RequestKind, Waiting};
+use crate::clock::Moment;
 use crate::config::Encryption;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::{HistoryPage, PresenceAnswer};
+use crate::request::{HistoryPage, PresenceAnswer, Subscribed};
 use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
@@ -79,7 +80,7 @@ impl Session {
             Ok((encoding, bytes)) => self.handle_message(encoding, bytes, moment, out, batch),
             Err(Unreadable::Over(ending)) => Err(ending),
             Err(Unreadable::Refused(words)) => {
-                tell_unreadable(words, batch);
+                report_unreadable(words, batch);
                 Ok(())
             }
         }
@@ -112,7 +113,7 @@ impl Session {
             }
             Ok(event) => self.handle_system(event, moment, out, batch),
             Err(error) => {
-                tell_unreadable(&error.to_string(), batch);
+                report_unreadable(&error.to_string(), batch);
                 Ok(())
             }
         }
@@ -142,7 +143,7 @@ impl Session {
                     return Ok(());
                 };
                 if !link.codec.update_opening_key() {
-                    tell_unreadable("a key_update without encryption version 2", batch);
+                    report_unreadable("a key_update without encryption version 2", batch);
                     return Ok(());
                 }
                 if request {
@@ -205,13 +206,19 @@ impl Session {
             ClientEvent::SubscriptionUpdate {
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 correlation_id,
                 ..
             } => {
-                if let Some(waiting) = waiting(&correlation_id, Asked::Subscription) {
-                    let (done, failed) = (success_topics, failed_topics);
-                    self.handle_subscribed(waiting, done, failed, &recovery, moment, batch);
+                if let Some(waiting) = waiting(&correlation_id, RequestKind::Subscription) {
+                    let answer = Subscribed {
+                        topics: success_topics,
+                        failed: failed_topics,
+                        failures,
+                        positions: Vec::new(),
+                    };
+                    self.handle_subscribed(waiting, answer, &recovery, moment, batch);
                 }
             }
             ClientEvent::PublishResponse {
@@ -220,7 +227,7 @@ impl Session {
                 position,
                 correlation_id,
             } => {
-                let waiting = waiting(&correlation_id, Asked::Publish);
+                let waiting = waiting(&correlation_id, RequestKind::Publish);
                 self.handle_published(waiting, &topic, duplicate, position, moment, batch);
             }
             ClientEvent::PresenceResponse {
@@ -229,7 +236,7 @@ impl Session {
                 correlation_id,
             } => {
                 if let Some(Waiting::Presence { reply, .. }) =
-                    waiting(&correlation_id, Asked::Presence)
+                    waiting(&correlation_id, RequestKind::Presence)
                 {
                     let failed = failed_topics;
                     let _ = reply.send(Ok(PresenceAnswer { topics, failed }));
@@ -239,14 +246,14 @@ impl Session {
                 page,
                 correlation_id,
             } => {
-                let waiting = waiting(&correlation_id, Asked::History);
+                let waiting = waiting(&correlation_id, RequestKind::History);
                 self.handle_history(waiting, *page);
             }
             ClientEvent::CallResponse {
                 result,
                 correlation_id,
             } => {
-                let waiting = waiting(&Some(correlation_id), Asked::Call);
+                let waiting = waiting(&Some(correlation_id), RequestKind::Call);
                 if let Some(Waiting::Call { reply }) = waiting {
                     let _ = reply.send(result.map_err(|error| Error::Refused {
                         code: error.code,
@@ -477,7 +484,7 @@ impl Session {
     }
 }
 
-fn tell_unreadable(words: &str, batch: &mut BatchBuilder) {
+fn report_unreadable(words: &str, batch: &mut BatchBuilder) {
     batch.push(Event::Error(Box::new(ServerError {
         code: ErrorCode::InvalidMessage.as_str().to_owned(),
         message: format!("from the server: {words}"),

@@ -1,10 +1,11 @@
 //! Another token for a session whose own is about to expire.
 
+use super::Session;
 use super::codec::Signed;
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::config::Token;
 use crate::error::Ending;
+use crate::error::Error;
 
 /// A session that ends with its token unless it gets another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +105,7 @@ mod tests {
             r#"{"t":"server_ready","p":{}}"#,
             r#"{"t":"server_hello","p":{}}"#,
         ] {
-            hear(&mut session, 0, text);
+            receive(&mut session, 0, text);
         }
         session
     }
@@ -120,7 +121,7 @@ mod tests {
     }
 
     /// What a message of the server's is, some seconds into the session, to the application: 0 for nothing.
-    fn hear(session: &mut Session, seconds: u64, text: &str) -> usize {
+    fn receive(session: &mut Session, seconds: u64, text: &str) -> usize {
         let (mut out, mut batch) = (Vec::new(), BatchBuilder::default());
         let event = Event::Binary(text.as_bytes());
         let heard = session.handle_event(event, at(seconds * 1_000), &mut out, &mut batch);
@@ -130,13 +131,13 @@ mod tests {
 
     fn warn(session: &mut Session, seconds: u64) {
         let text = r#"{"t":"auth_expiry_warning","p":{"expires_in_ms":60000,"ends_in_ms":70000}}"#;
-        assert_eq!(hear(session, seconds, text), 0);
+        assert_eq!(receive(session, seconds, text), 0);
     }
 
     fn refreshed(session: &mut Session, seconds: u64, ends_in_ms: u64) {
         let payload = format!(r#"{{"expires_in_ms":0,"ends_in_ms":{ends_in_ms}}}"#);
         let text = format!(r#"{{"t":"auth_refresh_response","p":{payload}}}"#);
-        assert_eq!(hear(session, seconds, &text), 0);
+        assert_eq!(receive(session, seconds, &text), 0);
     }
 
     /// Gives a token; whether it was sent.
@@ -197,7 +198,7 @@ mod tests {
         warn(&mut session, 10);
         assert!(give(&mut session, 10, Ok("h.c.s")));
         let text = r#"{"t":"auth_refresh_response","p":{"expires_in_ms":1}}"#;
-        assert_eq!(hear(&mut session, 10, text), 0);
+        assert_eq!(receive(&mut session, 10, text), 0);
         assert_eq!(wanted_from(&session, 10), None);
     }
 

@@ -1,9 +1,10 @@
 //! What the server refuses, and how near it is to doing so.
 
+use super::Session;
 use super::pending::{Waiting, queue_row};
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, RateLimitWarning, ServerError};
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,12 +1,13 @@
 //! Requests of the application: made, made again on another connection, and answered.
 
+use super::Session;
 use super::codec::Signed;
 use super::pending::{Waiting, correlation_id};
 use super::subscriptions::is_pattern;
-use super::{Moment, Session};
-use crate::Error;
+use crate::clock::Moment;
 use crate::command::Command;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, Unrecovered};
 use crate::request::{Publication, SubscribeOptions, Subscribed, TopicPosition};
 use crate::sequencer::Position;
@@ -304,43 +305,34 @@ impl Session {
     pub(super) fn handle_subscribed(
         &mut self,
         waiting: Waiting,
-        done: Vec<String>,
-        failed: Vec<String>,
+        mut answer: Subscribed,
         recovery: &[TopicRecovery],
         moment: Moment,
         batch: &mut BatchBuilder,
     ) {
         match waiting {
             Waiting::Subscribe { options, reply, .. } => {
-                for topic in &done {
+                for topic in &answer.topics {
                     self.subscriptions.insert(topic, &options);
                 }
-                let mut positions = Vec::new();
                 for recovered in recovery {
+                    let positions = &mut answer.positions;
                     positions.extend(self.handle_position(recovered, &options, moment, batch));
                 }
                 let Some(reply) = reply else {
-                    self.lose(failed, batch);
+                    self.lose(answer.failed, batch);
                     return;
                 };
-                let _ = reply.send(Ok(Subscribed {
-                    topics: done,
-                    failed,
-                    positions,
-                }));
+                let _ = reply.send(Ok(answer));
             }
             Waiting::Unsubscribe {
                 reply: Some(reply), ..
             } => {
-                for topic in &done {
+                for topic in &answer.topics {
                     self.subscriptions.remove(topic);
                     self.forget(topic, batch);
                 }
-                let _ = reply.send(Ok(Subscribed {
-                    topics: done,
-                    failed,
-                    positions: Vec::new(),
-                }));
+                let _ = reply.send(Ok(answer));
             }
             _ => {}
         }
@@ -405,7 +397,7 @@ impl Session {
     fn forget(&mut self, topic: &str, batch: &mut BatchBuilder) {
         let mut sequenced = Vec::new();
         self.sequencer.forget(topic, &mut sequenced);
-        self.tell_sequenced(sequenced, batch);
+        self.push_sequenced(sequenced, batch);
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::codec::Signed;
 use super::pending::queue_correlation_id;
-use super::{Link, Moment, Session};
-use crate::Error;
+use super::{Link, Session};
+use crate::clock::Moment;
 use crate::command::Reply;
 use crate::error::Ending;
+use crate::error::Error;
 use crate::event::{BatchBuilder, Event, ServerError};
 use crate::outbox::{Burst, Outgoing};
 use crate::priority_queue::Priority;
@@ -38,7 +39,7 @@ impl Session {
             if tokens == 0 {
                 break;
             }
-            match burst.next(self.may_ask()) {
+            match burst.next(self.may_request()) {
                 None => break,
                 Some(Outgoing::Command(command)) => {
                     tokens -= 1;
@@ -63,13 +64,13 @@ impl Session {
     }
 
     /// Whether one more request may wait for an answer.
-    fn may_ask(&self) -> bool {
+    fn may_request(&self) -> bool {
         self.pending.len() < self.config.requests_max.max(1)
     }
 
     /// When the rate limit lets the next message through.
     pub(crate) fn next_send_ms(&self, moment: Moment) -> u64 {
-        if !self.may_ask() {
+        if !self.may_request() {
             // What waits goes on with the next answer.
             return u64::MAX;
         }

@@ -1,12 +1,14 @@
 //! What a session makes of a server's words, without a network.
 
+use super::Session;
 use super::pending::Waiting;
-use super::{Moment, Session};
+use crate::clock::Moment;
 use crate::config::{Config, Queue};
 use crate::event::BatchBuilder;
 use crate::outbox::Outbox;
 use crate::priority_queue::Priority;
-use crate::queue::handle::{StoreEvent, StoreHandle};
+use crate::queue::handle::StoreHandle;
+use crate::queue::job::StoreEvent;
 use crate::queue::{Durable, Numbered};
 use crate::request::SubscribeOptions;
 use rand::SeedableRng as _;
@@ -33,7 +35,7 @@ fn connect(session: &mut Session) {
 }
 
 /// Takes a message of the server's; what the application is told counts for so much.
-fn hear(session: &mut Session, text: &str) -> usize {
+fn receive(session: &mut Session, text: &str) -> usize {
     let (mut out, mut batch) = (Vec::new(), BatchBuilder::default());
     session
         .handle_event(
@@ -49,10 +51,10 @@ fn hear(session: &mut Session, text: &str) -> usize {
 #[test]
 fn offsets_and_limits_at_the_end_of_the_numbers() {
     let mut session = session();
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
     let limits =
         r#"{"rate_limit_capacity":1e300,"rate_limit_refill":1e300,"max_message_size":1e300}"#;
-    hear(
+    receive(
         &mut session,
         &format!(r#"{{"t":"server_hello","p":{{"limits":{limits}}}}}"#),
     );
@@ -62,17 +64,17 @@ fn offsets_and_limits_at_the_end_of_the_numbers() {
         r#"{{"t":"x","tp":"a","e":"00000001","o":{},"p":1}}"#,
         u64::MAX
     );
-    assert!(hear(&mut session, &last) > 0);
-    assert_eq!(hear(&mut session, &last), 0, "it has come before");
+    assert!(receive(&mut session, &last) > 0);
+    assert_eq!(receive(&mut session, &last), 0, "it has come before");
 }
 
 #[test]
 fn a_rate_of_one_is_a_limit() {
     let mut session = session();
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
     let hello =
         r#"{"t":"server_hello","p":{"limits":{"rate_limit_capacity":1,"rate_limit_refill":1}}}"#;
-    hear(&mut session, hello);
+    receive(&mut session, hello);
     assert_eq!(session.rate.take(10, 0), 1);
 }
 
@@ -81,10 +83,10 @@ fn requests_that_the_rate_limit_refused_are_made_again() {
     let mut session = session();
     let options = Arc::new(SubscribeOptions::default());
     session.subscriptions.insert("a", &options);
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
-    hear(&mut session, r#"{"t":"server_hello","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_hello","p":{}}"#);
     let refusal = r#"{"t":"error","p":{"code":"RATE_LIMITED","retry_after":1,"refused":1}}"#;
-    hear(&mut session, refusal);
+    receive(&mut session, refusal);
     let mut later = |monotonic_ms| {
         let mut moment = Moment::default();
         moment.now.monotonic_ms = monotonic_ms;
@@ -102,8 +104,8 @@ fn requests_that_the_rate_limit_refused_are_made_again() {
 #[test]
 fn what_the_application_is_told_counts_for_its_size() {
     let mut session = session();
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
-    hear(&mut session, r#"{"t":"server_hello","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_hello","p":{}}"#);
     let long = "x".repeat(10_000);
     for text in [
         format!(r#"{{"t":"call_request","cid":"1","p":{{"type":"a","payload":"{long}"}}}}"#),
@@ -112,7 +114,7 @@ fn what_the_application_is_told_counts_for_its_size() {
             r#"{{"t":"presence_join","p":{{"topic":"a","user_id":"b","data":{{"a":"{long}"}}}}}}"#
         ),
     ] {
-        let bytes = hear(&mut session, &text);
+        let bytes = receive(&mut session, &text);
         assert!(bytes >= long.len(), "{bytes}: {}", &text[..60]);
     }
 }
@@ -120,8 +122,8 @@ fn what_the_application_is_told_counts_for_its_size() {
 #[test]
 fn what_waits_for_its_turn_has_no_more_bytes_than_the_inbox() {
     let mut session = session();
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
-    hear(&mut session, r#"{"t":"server_hello","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_hello","p":{}}"#);
     let options = Arc::new(SubscribeOptions::default());
     session.subscriptions.insert("a", &options);
     let long = "x".repeat(1024 * 1024);
@@ -130,7 +132,7 @@ fn what_waits_for_its_turn_has_no_more_bytes_than_the_inbox() {
     // Every other one is missing.
     for offset in (0..count).map(|index| 2 * index + 1) {
         let text = format!(r#"{{"t":"x","tp":"a","e":"00000001","o":{offset},"p":"{long}"}}"#);
-        told_bytes += hear(&mut session, &text);
+        told_bytes += receive(&mut session, &text);
     }
     let kept_bytes = (count * long.len()).saturating_sub(told_bytes);
     assert!(kept_bytes <= session.config.inbox_bytes_max, "{kept_bytes}");
@@ -139,8 +141,8 @@ fn what_waits_for_its_turn_has_no_more_bytes_than_the_inbox() {
 #[test]
 fn a_topic_that_is_being_unsubscribed_is_not_recovered() {
     let mut session = session();
-    hear(&mut session, r#"{"t":"server_ready","p":{}}"#);
-    hear(&mut session, r#"{"t":"server_hello","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_ready","p":{}}"#);
+    receive(&mut session, r#"{"t":"server_hello","p":{}}"#);
     let options = Arc::new(SubscribeOptions::default());
     session.subscriptions.insert("a", &options);
     let (reply, _answer) = oneshot::channel();
@@ -152,7 +154,7 @@ fn a_topic_that_is_being_unsubscribed_is_not_recovered() {
     session.pending.insert(unsubscribe);
     for offset in [1, 5] {
         let text = format!(r#"{{"t":"x","tp":"a","e":"00000001","o":{offset},"p":1}}"#);
-        hear(&mut session, &text);
+        receive(&mut session, &text);
     }
     assert_eq!(session.pending.len(), 1, "it would be subscribed again");
 }

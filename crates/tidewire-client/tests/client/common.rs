@@ -1,6 +1,7 @@
 //! A server with an application that remembers what it got, and a client's events as they are waited for.
 
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_client::{Client, Config, Event, Events};
@@ -106,10 +107,52 @@ pub(crate) fn server_config() -> ServerConfig {
     }
 }
 
-pub(crate) fn start(config: ServerConfig) -> (Server, Recorder) {
+/// A server that stops on another thread, because the clients of a test have to answer meanwhile: without their
+/// answers the end of a connection takes seconds.
+pub(crate) struct TestServer(Option<Server>);
+
+impl TestServer {
+    pub(crate) fn start<A: Application>(
+        config: ServerConfig,
+        mut application: impl FnMut() -> A,
+    ) -> Self {
+        let server = Server::start(config, |_| application());
+        Self(Some(server.expect("a free port")))
+    }
+
+    /// The server itself, for a test that ends it in another way.
+    pub(crate) fn into_inner(mut self) -> Server {
+        self.0.take().expect("it is there until it stops")
+    }
+
+    /// Returns when the server has stopped.
+    pub(crate) async fn stop(mut self) {
+        let server = self.0.take();
+        let stopping = tokio::task::spawn_blocking(move || drop(server));
+        stopping.await.expect("a server that stops");
+    }
+}
+
+impl Deref for TestServer {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        self.0.as_ref().expect("it is there until it stops")
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(server) = self.0.take() {
+            std::thread::spawn(move || drop(server));
+        }
+    }
+}
+
+pub(crate) fn start(config: ServerConfig) -> (TestServer, Recorder) {
     let recorder = Recorder::default();
     let application = recorder.clone();
-    let server = Server::start(config, move |_| application.clone()).expect("a free port");
+    let server = TestServer::start(config, || application.clone());
     (server, recorder)
 }
 

@@ -3,11 +3,13 @@
 use crate::common::{
     DEADLINE, config, connect_with, find, payloads, publish, server_config, start, wait_until,
 };
+use crate::websocket::{accept, next as next_said};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tidewire_client::{Client, Error, Event};
+use tidewire_testkit::websocket::{Incoming, Said};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -133,7 +135,7 @@ async fn liar(answer: &'static [u8]) -> SocketAddr {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {
-                upgrade(&mut stream).await;
+                let _ = accept(&mut stream).await;
                 let _ = stream.write_all(answer).await;
                 // The client ends it.
                 let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -149,7 +151,7 @@ async fn flood(bytes: Vec<u8>, times: usize) -> SocketAddr {
     let address = listener.local_addr().expect("it listens");
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            upgrade(&mut stream).await;
+            let _ = accept(&mut stream).await;
             for _ in 0..times {
                 if stream.write_all(&bytes).await.is_err() {
                     break;
@@ -158,41 +160,6 @@ async fn flood(bytes: Vec<u8>, times: usize) -> SocketAddr {
         }
     });
     address
-}
-
-async fn upgrade(stream: &mut TcpStream) {
-    let mut head = vec![0; 4_096];
-    let read = stream.read(&mut head).await.unwrap_or_default();
-    let head = String::from_utf8_lossy(&head[..read]).into_owned();
-    let key = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
-    let accept = accept_value(key.unwrap_or_default());
-    let upgrade = format!(
-        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Accept: {accept}\r\n\r\n"
-    );
-    let _ = stream.write_all(upgrade.as_bytes()).await;
-}
-
-fn accept_value(key: &str) -> String {
-    // The engine writes the answer to the same key.
-    let mut request = format!(
-        "GET /ws HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
-    )
-    .into_bytes();
-    let limits = tidewire_wire::handshake::server::Limits::default();
-    let parsed = tidewire_wire::handshake::server::parse_request(&request, &limits);
-    let mut answer = Vec::new();
-    let parsed = parsed.expect("a good request").expect("a whole request");
-    tidewire_wire::handshake::server::write_accept(parsed.key(), None, &[], &mut answer);
-    request.clear();
-    let answer = String::from_utf8(answer).expect("a head is ASCII");
-    let line = answer
-        .lines()
-        .find_map(|line| line.strip_prefix("Sec-WebSocket-Accept: "));
-    line.expect("an accepted request has it").to_owned()
 }
 
 #[tokio::test]
@@ -251,7 +218,7 @@ async fn a_publication_whose_answer_was_cut_off_is_there_once() {
         (0..200).collect::<Vec<_>>()
     );
     wait_until("connected", || {
-        client.state() == tidewire_client::State::Connected
+        client.state() == tidewire_client::ClientState::Connected
     })
     .await;
 }
@@ -291,47 +258,55 @@ async fn a_server_that_asks_without_end_and_never_reads_is_given_up() {
     assert!(error.contains("silent"), "{error}");
 }
 
-/// Takes the next frame off, shorter than 64 KiB: its opcode and its payload.
-async fn next_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
-    let mut head = [0; 2];
-    stream.read_exact(&mut head).await.expect("a frame");
-    let length = match head[1] & 0x7f {
-        126 => stream.read_u16().await.expect("a length").into(),
-        length => usize::from(length),
-    };
-    let mut masked = vec![0; 4 + length];
-    stream.read_exact(&mut masked).await.expect("a whole frame");
-    let (mask, payload) = masked.split_at(4);
-    let bytes = payload.iter().zip(mask.iter().cycle());
-    (
-        head[0] & 0x0f,
-        bytes.map(|(byte, mask)| byte ^ mask).collect(),
-    )
+/// The server's side of a connection.
+struct Peer {
+    stream: TcpStream,
+    incoming: Incoming,
+}
+
+impl Peer {
+    async fn next(&mut self) -> Said {
+        let said = next_said(&mut self.stream, &mut self.incoming).await;
+        said.expect("a client that is still there")
+    }
+
+    /// The text of the next message.
+    async fn next_text(&mut self) -> String {
+        match self.next().await {
+            Said::Text(text) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn write(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.expect("it is open");
+    }
 }
 
 const READY: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_ready\",\"p\":{}}";
 const HELLO: &[u8] = b"\x81\x25{\"c\":\"WSE\",\"t\":\"server_hello\",\"p\":{}}";
 
 /// A client that a server has let in, and the server's side of the connection.
-async fn let_in() -> (Client, TcpStream) {
+async fn let_in() -> (Client, Peer) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it listens");
     let connecting = tokio::spawn(Client::connect(config(format!("ws://{address}/ws"))));
     let (mut stream, _) = listener.accept().await.expect("a connection");
-    upgrade(&mut stream).await;
-    stream.write_all(READY).await.expect("it is open");
+    let _ = accept(&mut stream).await;
+    let incoming = Incoming::of_client();
+    let mut peer = Peer { stream, incoming };
+    peer.write(READY).await;
     let client = connecting.await.expect("no panic");
-    (client.expect("let in"), stream)
+    (client.expect("let in"), peer)
 }
 
 #[tokio::test]
 async fn closing_before_the_servers_hello_is_a_close() {
-    let (client, mut stream) = let_in().await;
+    let (client, mut peer) = let_in().await;
     let closing = tokio::spawn(async move { client.close_with(4_001, "").await });
-    next_frame(&mut stream).await;
-    let (opcode, code) = next_frame(&mut stream).await;
-    assert_eq!((opcode, &code[..2]), (8, &4_001u16.to_be_bytes()[..]));
-    stream.write_all(b"\x88\x02\x0f\xa1").await.unwrap();
+    assert!(peer.next_text().await.contains("client_hello"));
+    assert!(matches!(peer.next().await, Said::Close(Some(4_001), _)));
+    peer.write(b"\x88\x02\x0f\xa1").await;
     closing.await.unwrap();
 }
 
@@ -354,8 +329,8 @@ async fn one_that_is_closed_as_soon_as_it_is_let_in_is_not_connected() {
 
 #[tokio::test]
 async fn a_close_waits_for_what_a_slow_server_has_not_taken() {
-    let (client, mut stream) = let_in().await;
-    stream.write_all(HELLO).await.unwrap();
+    let (client, mut peer) = let_in().await;
+    peer.write(HELLO).await;
     let large = format!("\"{}\"", "x".repeat(60_000));
     for _ in 0..500 {
         client.send("large", &large).await.unwrap();
@@ -366,35 +341,27 @@ async fn a_close_waits_for_what_a_slow_server_has_not_taken() {
     client.send("last", "17").await.unwrap();
     let closing = tokio::spawn(async move { client.close().await });
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let mut before = Vec::new();
-    loop {
-        let (opcode, payload) = next_frame(&mut stream).await;
-        if opcode == 8 {
-            break;
-        }
-        before = payload;
+    let mut last = String::new();
+    while let Said::Text(text) = peer.next().await {
+        last = text;
     }
-    let last = String::from_utf8(before).unwrap();
     assert!(last.contains("\"last\""), "{last}");
-    stream.write_all(b"\x88\x02\x03\xe8").await.unwrap();
+    peer.write(b"\x88\x02\x03\xe8").await;
     closing.await.unwrap();
 }
 
 #[tokio::test]
 async fn what_is_said_before_the_servers_hello_waits_for_it_and_so_does_the_close() {
-    let (client, mut stream) = let_in().await;
+    let (client, mut peer) = let_in().await;
     client.send("order", "17").await.unwrap();
     let closing = tokio::spawn(async move { client.close().await });
-    let (_, hello) = next_frame(&mut stream).await;
-    assert!(String::from_utf8(hello).unwrap().contains("client_hello"));
-    let early = tokio::time::timeout(Duration::from_millis(50), next_frame(&mut stream));
+    assert!(peer.next_text().await.contains("client_hello"));
+    let early = tokio::time::timeout(Duration::from_millis(50), peer.next());
     assert!(early.await.is_err(), "nothing comes before the hello");
-    stream.write_all(HELLO).await.unwrap();
-    let (opcode, order) = next_frame(&mut stream).await;
-    let order = String::from_utf8(order).unwrap();
-    assert!(opcode == 1 && order.contains("\"order\""), "{order}");
-    let (opcode, code) = next_frame(&mut stream).await;
-    assert_eq!((opcode, &code[..2]), (8, &1_000u16.to_be_bytes()[..]));
-    stream.write_all(b"\x88\x02\x03\xe8").await.unwrap();
+    peer.write(HELLO).await;
+    let order = peer.next_text().await;
+    assert!(order.contains("\"order\""), "{order}");
+    assert!(matches!(peer.next().await, Said::Close(Some(1_000), _)));
+    peer.write(b"\x88\x02\x03\xe8").await;
     closing.await.unwrap();
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tidewire_client::{Client, Config, Error, State};
+use tidewire_client::{Client, ClientState, Config, Error};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ struct Case {
 }
 
 fn is_connected(client: &Client) -> bool {
-    client.state() == State::Connected
+    client.state() == ClientState::Connected
 }
 
 fn cases() -> Vec<Case> {
@@ -34,7 +34,7 @@ fn cases() -> Vec<Case> {
         at_once: 16,
     };
     let anything = |_: &Client| true;
-    let is_waiting = |client: &Client| client.state() == State::Waiting;
+    let is_waiting = |client: &Client| client.state() == ClientState::Waiting;
     let flood = json!({"text": {"t": "flood", "p": "x".repeat(2_000)}});
     vec![
         fast("no server", None, anything),
@@ -124,7 +124,7 @@ async fn one_life(name: &str, url: String, is_there: fn(&Client) -> bool, round:
     ended
         .unwrap_or_else(|_| panic!("{name}: the close hangs"))
         .expect("a close does not panic");
-    assert!(matches!(client.state(), State::Closed(_)));
+    assert!(matches!(client.state(), ClientState::Closed(_)));
     while !calls.is_empty() {
         let call = timeout(DEADLINE, calls.join_next()).await;
         let call = call.unwrap_or_else(|_| panic!("{name}: a call outlives its client"));

@@ -5,7 +5,7 @@ use crate::common::{
 };
 use std::time::Duration;
 use tidewire_client::config::Queue;
-use tidewire_client::{Client, Config, Error, Event, Publication, State};
+use tidewire_client::{Client, ClientState, Config, Error, Event, Publication};
 
 #[tokio::test]
 async fn what_is_too_large_for_the_server_is_told_and_ends_nothing() {
@@ -43,7 +43,7 @@ async fn what_is_too_large_for_the_server_is_told_and_ends_nothing() {
         .unwrap();
     next.wait().await.unwrap();
     assert_eq!(recorder.numbers(), [2]);
-    assert_eq!(client.state(), State::Connected);
+    assert_eq!(client.state(), ClientState::Connected);
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ async fn what_waits_goes_by_priority() {
     let (server, _) = start(server_config());
     let address = server.address();
     let config = with_queue(&server);
-    server.stop();
+    server.stop().await;
     let client = Client::start(config).unwrap();
     let mut last = None;
     for number in 0..10 {
@@ -142,7 +142,7 @@ async fn a_server_that_forgot_makes_what_was_sent_uncertain() {
         .await
         .unwrap();
     first.wait().await.unwrap();
-    server.stop();
+    server.stop().await;
     let second = client
         .send_acknowledged("count", "2", Default::default())
         .await

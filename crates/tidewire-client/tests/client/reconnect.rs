@@ -1,18 +1,18 @@
 //! Lost connections, servers that restart, and what is told about it.
 
 use crate::common::{
-    Recorder, config, connect, connect_with, find, next, payloads, publish, server_config, start,
-    url, wait_until,
+    Recorder, TestServer, config, connect, connect_with, find, next, payloads, publish,
+    server_config, start, url, wait_until,
 };
 use std::net::SocketAddr;
 use std::time::Duration;
 use tidewire_client::endpoints::{Choice, Endpoint};
 use tidewire_client::event::Disconnected;
-use tidewire_client::{Client, CloseCode, Error, Event, Events, Publication, State};
+use tidewire_client::{Client, ClientState, CloseCode, Error, Event, Events, Publication};
 use tidewire_engine::{Config as ServerConfig, Server};
 
 /// A server on an address that another had before.
-fn start_again(address: SocketAddr) -> (Server, Recorder) {
+fn start_again(address: SocketAddr) -> (TestServer, Recorder) {
     start(ServerConfig {
         listen: address,
         ..server_config()
@@ -77,7 +77,7 @@ async fn a_new_epoch_is_told_and_gone_on_from() {
     client.subscribe(["kept.a"]).await.unwrap();
     publish(&server, "kept.a", 1);
     assert_eq!(payloads(&mut events, 1).await, [1]);
-    server.stop();
+    server.stop().await;
     disconnected(&mut events).await;
     let (server, _) = start_again(address);
     let unrecovered = find(&mut events, |event| match event {
@@ -99,7 +99,7 @@ async fn what_waits_while_there_is_no_server_is_sent_later() {
     let (server, _) = start(server_config());
     let address = server.address();
     let (client, mut events) = connect(&server).await;
-    server.stop();
+    server.stop().await;
     disconnected(&mut events).await;
     let publishing = tokio::spawn({
         let client = client.clone();
@@ -141,7 +141,7 @@ async fn close_codes_say_whether_to_come_back() {
             assert_eq!(connected(&mut events).await, 2);
         } else {
             assert!(events.next().await.is_none());
-            assert!(matches!(client.state(), State::Closed(_)));
+            assert!(matches!(client.state(), ClientState::Closed(_)));
         }
     }
 }
@@ -152,6 +152,7 @@ async fn a_server_that_drains_gives_each_client_its_time() {
     config.drain.reconnect_spread_ms = 3_000;
     let (server, _) = start(config);
     let (_client, mut events) = connect(&server).await;
+    let server = server.into_inner();
     let draining = tokio::task::spawn_blocking(move || server.drain(Duration::from_secs(5)));
     let ended = disconnected(&mut events).await;
     assert_eq!(ended.code, Some(4300));
@@ -224,7 +225,7 @@ async fn another_endpoint_takes_over() {
     let client = Client::connect(config).await.unwrap();
     let mut events = client.events();
     connected(&mut events).await;
-    first.stop();
+    first.stop().await;
     disconnected(&mut events).await;
     let place = find(&mut events, |event| match event {
         Event::Connected(connected) => Some(connected.url),
@@ -242,7 +243,7 @@ async fn the_first_endpoint_that_works_is_enough() {
     config.choice = Choice::RoundRobin;
     config.endpoints.push(Endpoint::new(url(&server)));
     let client = Client::connect(config).await.unwrap();
-    assert_eq!(client.state(), State::Connected);
+    assert_eq!(client.state(), ClientState::Connected);
 }
 
 #[tokio::test]
@@ -274,7 +275,7 @@ async fn a_thousand_clients_come_back_and_spread() {
         let events = client.events();
         clients.push((client, events));
     }
-    server.stop();
+    server.stop().await;
     let mut waits_ms = Vec::new();
     for (_, events) in &mut clients {
         let retry_in = disconnected(events).await.retry_in.unwrap();
@@ -316,7 +317,7 @@ async fn a_topic_that_is_not_given_again_is_told() {
     let address = server.address();
     let (client, mut events) = connect(&server).await;
     client.subscribe(["kept.a"]).await.unwrap();
-    server.stop();
+    server.stop().await;
     let mut closed = server_config();
     closed.topics.access = tidewire_engine::AccessRules::closed();
     let (_server, _) = start(ServerConfig {

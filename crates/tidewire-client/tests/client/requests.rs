@@ -8,14 +8,14 @@ use std::time::Duration;
 use tidewire_client::event::PresenceChange;
 use tidewire_client::request::{Overload, SubscribeOptions};
 use tidewire_client::sequencer::Position;
-use tidewire_client::{Client, Error, Event, Priority, Publication, State};
+use tidewire_client::{Client, ClientState, Error, Event, Priority, Publication};
 use tidewire_engine::NewCall;
 
 #[tokio::test]
 async fn messages_there_and_back() {
     let (server, recorder) = start(server_config());
     let (client, mut events) = connect(&server).await;
-    assert_eq!(client.state(), State::Connected);
+    assert_eq!(client.state(), ClientState::Connected);
     client.send("echo", r#"{"a":"é"}"#).await.unwrap();
     client.try_send("echo", "2", Priority::Critical).unwrap();
     client.try_send_envelope(r#"{"t":"echo","p":3}"#).unwrap();

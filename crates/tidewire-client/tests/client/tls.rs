@@ -1,14 +1,14 @@
 //! Servers whose TLS is not what it should be. What is cut or corrupted on the way is in `proxies`.
 
-use crate::common::{DEADLINE, config, find, server_config, start, wait_until};
+use crate::common::{DEADLINE, TestServer, config, find, server_config, start, wait_until};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tidewire_client::config::{Config, Tls};
-use tidewire_client::{Client, Error, Event, State};
-use tidewire_engine::{Config as ServerConfig, Server, TlsFiles};
+use tidewire_client::{Client, ClientState, Error, Event};
+use tidewire_engine::{Config as ServerConfig, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -36,7 +36,7 @@ impl Certificate {
         self.folder.path().join("cert.pem")
     }
 
-    fn server(&self, listen: SocketAddr) -> Server {
+    fn server(&self, listen: SocketAddr) -> TestServer {
         let tls = TlsFiles {
             certificate: self.path(),
             key: self.folder.path().join("key.pem"),
@@ -102,7 +102,7 @@ async fn a_client_goes_on_until_the_certificate_is_right() {
         _ => None,
     });
     assert!(reason.await.contains("certificate"));
-    server.stop();
+    server.stop().await;
     let _server = good.server(address);
     timeout(DEADLINE, client.connected())
         .await
@@ -139,5 +139,8 @@ async fn a_handshake_that_stalls_is_given_up_and_can_be_closed() {
     let client = Client::start(config).unwrap();
     let (_stream, _) = listener.accept().await.unwrap();
     timeout(DEADLINE, client.close()).await.unwrap();
-    wait_until("the end", || matches!(client.state(), State::Closed(_))).await;
+    wait_until("the end", || {
+        matches!(client.state(), ClientState::Closed(_))
+    })
+    .await;
 }

@@ -42,8 +42,8 @@ pub struct Tally {
     pub first_byte: Recorder,
     /// Latency of failures with a response.
     pub failed_latency: Recorder,
-    /// Age of the server's messages that contain the time of their creation.
-    pub stamped: Recorder,
+    /// From the creation time that a message of the server contains to its arrival.
+    pub message_age: Recorder,
     /// The delay with which requests left although a connection was free; only at given times.
     pub late: Recorder,
     /// From the start of a connection to its readiness.
@@ -141,7 +141,7 @@ impl Tally {
             service: Recorder::new(),
             first_byte: Recorder::new(),
             failed_latency: Recorder::new(),
-            stamped: Recorder::new(),
+            message_age: Recorder::new(),
             late: Recorder::new(),
             connect: Recorder::new(),
             opened: 0,
@@ -286,7 +286,7 @@ impl Tally {
         self.service.merge(&other.service);
         self.first_byte.merge(&other.first_byte);
         self.failed_latency.merge(&other.failed_latency);
-        self.stamped.merge(&other.stamped);
+        self.message_age.merge(&other.message_age);
         self.late.merge(&other.late);
         self.connect.merge(&other.connect);
         self.opened += other.opened;

@@ -1,8 +1,9 @@
 //! The threads of a fleet, each with an event loop, and the channels to them.
 
 use std::io;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use tidewire_net::{Handler, Mailbox, Shard, ShardConfig};
 
@@ -12,8 +13,29 @@ use super::FleetError;
 #[derive(Debug)]
 pub(super) struct Crew<C: Send + 'static> {
     threads: Vec<Thread<C>>,
-    /// The command that ends a thread.
-    quit: fn() -> C,
+    endings: Endings<C>,
+}
+
+/// The commands that end something.
+#[derive(Debug)]
+pub(super) struct Endings<C> {
+    /// Ends the current order early, as if its time were over.
+    pub(super) stop: fn() -> C,
+    /// Ends it at once, whatever is in flight.
+    pub(super) abandon: fn() -> C,
+    /// Ends a thread.
+    pub(super) quit: fn() -> C,
+}
+
+/// The decision of the observer of a phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// The phase continues.
+    GoOn,
+    /// The phase ends as planned.
+    Stop,
+    /// The phase ends at once, after a short time for messages in flight.
+    Interrupt,
 }
 
 #[derive(Debug)]
@@ -24,10 +46,10 @@ struct Thread<C> {
 
 impl<C: Send + 'static> Crew<C> {
     /// No threads.
-    pub(super) fn new(quit: fn() -> C) -> Self {
+    pub(super) fn new(endings: Endings<C>) -> Self {
         Self {
             threads: Vec::new(),
-            quit,
+            endings,
         }
     }
 
@@ -82,6 +104,53 @@ impl<C: Send + 'static> Crew<C> {
         Ok(())
     }
 
+    /// Waits for one report of each thread, and returns whether the phase was interrupted. `watch` is called after each
+    /// `tick`. This thread sleeps between the ticks, because it may share a core with a worker.
+    ///
+    /// # Errors
+    /// [`FleetError::Gone`], and the errors of `take`.
+    pub(super) fn wait<R>(
+        &self,
+        reports: &Receiver<(usize, R)>,
+        tick: Duration,
+        mut watch: impl FnMut() -> Wish,
+        mut take: impl FnMut(R) -> Result<(), FleetError>,
+    ) -> Result<bool, FleetError> {
+        let mut missing = self.len();
+        let mut is_stopped = false;
+        let mut interrupted_at: Option<Instant> = None;
+        let mut is_abandoned = false;
+        let mut next_tick = Instant::now() + tick;
+        while missing > 0 {
+            let wait = next_tick.saturating_duration_since(Instant::now());
+            match reports.recv_timeout(wait) {
+                Ok((_, report)) => {
+                    take(report)?;
+                    missing -= 1;
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
+                Err(RecvTimeoutError::Timeout) => {
+                    next_tick = (next_tick + tick).max(Instant::now())
+                }
+            }
+            let wish = watch();
+            if wish != Wish::GoOn && !is_stopped {
+                is_stopped = true;
+                self.order(|_| (self.endings.stop)())?;
+            }
+            if wish == Wish::Interrupt {
+                let at = *interrupted_at.get_or_insert_with(Instant::now);
+                if !is_abandoned && at.elapsed() >= GRACE {
+                    is_abandoned = true;
+                    self.order(|_| (self.endings.abandon)())?;
+                }
+            }
+            self.check_alive()?;
+        }
+        Ok(interrupted_at.is_some())
+    }
+
     /// Checks that no thread has ended.
     ///
     /// # Errors
@@ -102,7 +171,7 @@ impl<C: Send + 'static> Drop for Crew<C> {
     fn drop(&mut self) {
         for mailbox in self.mailboxes() {
             // A thread that has ended needs no command.
-            let _ = mailbox.send((self.quit)());
+            let _ = mailbox.send((self.endings.quit)());
         }
         for thread in &mut self.threads {
             if let Some(handle) = thread.handle.take() {
@@ -112,3 +181,6 @@ impl<C: Send + 'static> Drop for Crew<C> {
         }
     }
 }
+
+/// After an interruption, messages in flight have this time.
+const GRACE: Duration = Duration::from_millis(250);

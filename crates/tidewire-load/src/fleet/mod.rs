@@ -10,16 +10,16 @@ mod unconfirmed;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use tidewire_net::ShardConfig;
 
 use crate::accounting::live::{self, Live, LiveCell};
 use crate::accounting::outcome::{Opened, Ran};
-use crate::worker::order::{Activity, Command, OpenOrder, Outcome, PhaseOrder, Setup};
+use crate::worker::order::{Activity, Command, ConnectOrder, PhaseOrder, Setup, WorkerReport};
 use crate::worker::websocket::Worker;
-use crew::Crew;
+use crew::{Crew, Endings, Wish};
 use pulse::Pulse;
 use stop::StopRule;
 
@@ -28,7 +28,7 @@ use stop::StopRule;
 pub struct Fleet {
     setup: Arc<Setup>,
     workers: Crew<Command>,
-    outcomes: Receiver<(usize, Outcome)>,
+    outcomes: Receiver<(usize, WorkerReport)>,
     cells: Vec<Arc<LiveCell>>,
     next_number: usize,
     pulse: Pulse,
@@ -86,7 +86,11 @@ impl Fleet {
         let (sender, outcomes) = channel();
         let mut fleet = Self {
             setup,
-            workers: Crew::new(|| Command::Quit),
+            workers: Crew::new(Endings {
+                stop: || Command::Stop,
+                abandon: || Command::Abandon,
+                quit: || Command::Quit,
+            }),
             outcomes,
             cells: Vec::new(),
             next_number: 0,
@@ -101,7 +105,11 @@ impl Fleet {
         Ok(fleet)
     }
 
-    fn start_worker(&mut self, index: usize, sender: &Sender<(usize, Outcome)>) -> io::Result<()> {
+    fn start_worker(
+        &mut self,
+        index: usize,
+        sender: &Sender<(usize, WorkerReport)>,
+    ) -> io::Result<()> {
         let cell = Arc::new(LiveCell::default());
         let worker = Worker::new(
             Arc::clone(&self.setup),
@@ -111,7 +119,7 @@ impl Fleet {
         );
         let config = ShardConfig::default();
         self.workers
-            .start(&config, worker, sender.clone(), Outcome::Died)?;
+            .start(&config, worker, sender.clone(), WorkerReport::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -147,14 +155,14 @@ impl Fleet {
         self.next_number = end;
         self.workers.order(|index| {
             let numbers = ((first + index).min(end)..end).step_by(workers);
-            Command::Open(OpenOrder {
+            Command::Connect(ConnectOrder {
                 numbers,
                 in_flight_max,
             })
         })?;
         let mut opened = Opened::default();
         let was_interrupted = self.wait(watch, StopRule::Count(0), |outcome| {
-            if let Outcome::Opened(one) = outcome {
+            if let WorkerReport::Opened(one) = outcome {
                 opened.merge(&one);
             }
         })?;
@@ -192,7 +200,7 @@ impl Fleet {
                 (&order.activity, self.workers.mailboxes().next())
             {
                 // The publisher is opened separately, which assigns it to the first worker.
-                fan_out.set_waker(first);
+                fan_out.set_waker(first.waker());
             }
             mailbox
                 .send(Command::Run(Box::new(order)))
@@ -204,7 +212,7 @@ impl Fleet {
             ..Ran::default()
         };
         ran.interrupted = self.wait(watch, stop, |outcome| {
-            if let Outcome::Ran(one) = outcome {
+            if let WorkerReport::Ran(one) = outcome {
                 ran.merge(&one);
             }
         })?;
@@ -233,56 +241,33 @@ impl Fleet {
         Ok(())
     }
 
-    /// Waits for one outcome of each worker; returns whether it was interrupted. This thread sleeps
-    /// between the ticks, because it may share a core with a worker.
+    /// Waits for one report of each worker; returns whether the phase was interrupted.
     fn wait(
         &self,
         watch: &mut Watch<'_>,
         stop: StopRule,
-        mut take: impl FnMut(Outcome),
+        mut take: impl FnMut(WorkerReport),
     ) -> Result<bool, FleetError> {
         let mut samples = Samples::new();
-        let mut missing = self.workers.len();
-        let mut stopped = false;
-        let mut interrupted_at: Option<Instant> = None;
-        let mut is_abandoned = false;
-        let mut next_tick = Instant::now() + TICK;
-        while missing > 0 {
-            let wait = next_tick.saturating_duration_since(Instant::now());
-            match self.outcomes.recv_timeout(wait) {
-                Ok((_, Outcome::Died(error))) => return Err(FleetError::Loop(error)),
-                Ok((_, outcome)) => {
-                    take(outcome);
-                    missing -= 1;
-                }
-                Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
-                Err(RecvTimeoutError::Timeout) => {
-                    next_tick += TICK;
-                    let live = samples.add(live::sum(&self.cells));
-                    (watch.tick)(&live);
-                    let is_met = stop.is_met(live.elapsed, &samples.rates);
-                    let is_interrupted = watch.stop.load(Ordering::Relaxed);
-                    if !stopped && (is_met || is_interrupted) {
-                        stopped = true;
-                        self.send_all(|| Command::Stop);
-                    }
-                    if is_interrupted {
-                        let at = *interrupted_at.get_or_insert_with(Instant::now);
-                        if !is_abandoned && at.elapsed() >= GRACE {
-                            is_abandoned = true;
-                            self.send_all(|| Command::Abandon);
-                        }
-                    }
-                    self.workers.check_alive()?;
-                }
+        let look = || {
+            let live = samples.add(live::sum(&self.cells));
+            (watch.tick)(&live);
+            if watch.stop.load(Ordering::Relaxed) {
+                Wish::Interrupt
+            } else if stop.is_met(live.elapsed, &samples.rates) {
+                Wish::Stop
+            } else {
+                Wish::GoOn
             }
-        }
-        Ok(interrupted_at.is_some())
-    }
-
-    fn send_all(&self, command: impl Fn() -> Command) {
-        // The missing answer reveals a worker that has ended.
-        let _ = self.workers.order(|_| command());
+        };
+        self.workers
+            .wait(&self.outcomes, TICK, look, |report| match report {
+                WorkerReport::Died(error) => Err(FleetError::Loop(error)),
+                report => {
+                    take(report);
+                    Ok(())
+                }
+            })
     }
 }
 
@@ -328,10 +313,6 @@ fn rate(before: (Duration, u64), now: (Duration, u64)) -> f64 {
         0.0
     }
 }
-
-/// After an interruption, messages in flight have this time; closing the connections has the same
-/// time again.
-const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(100);
 const TICKS_PER_S: usize = 10;

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use tidewire_net::ShardConfig;
 
-use super::crew::Crew;
+pub use super::crew::Wish;
+use super::crew::{Crew, Endings};
 use super::pulse::Pulse;
 use super::{FleetError, preflight};
 use crate::accounting::live::{self, ServiceCell, ServiceLive};
@@ -16,7 +17,7 @@ use crate::worker::http::Http;
 use crate::worker::messages::Messages;
 use crate::worker::pace::{Pace, Share};
 use crate::worker::service::order::{
-    Budget, DialogueKind, ServiceCommand, ServiceOutcome, ServicePhase, ServiceSetup, Tempo,
+    Budget, DialogueKind, ServiceCommand, ServicePhase, ServiceReport, ServiceSetup, Tempo,
 };
 use crate::worker::service::{Dialogue, ServiceWorker};
 
@@ -25,7 +26,7 @@ use crate::worker::service::{Dialogue, ServiceWorker};
 pub struct ServiceFleet {
     setup: Arc<ServiceSetup>,
     workers: Crew<ServiceCommand>,
-    outcomes: Receiver<(usize, ServiceOutcome)>,
+    outcomes: Receiver<(usize, ServiceReport)>,
     cells: Vec<Arc<ServiceCell>>,
     pulse: Pulse,
 }
@@ -60,17 +61,6 @@ pub struct PhasePlan {
     pub requests: Option<u64>,
 }
 
-/// The decision of the observer of a phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
-    /// The phase continues.
-    GoOn,
-    /// The phase ends as planned.
-    Stop,
-    /// The phase ends at once, after a short time for requests in flight.
-    Interrupt,
-}
-
 impl ServiceFleet {
     /// Starts the workers, without connections.
     ///
@@ -81,7 +71,11 @@ impl ServiceFleet {
         let (sender, outcomes) = channel();
         let mut fleet = Self {
             setup,
-            workers: Crew::new(|| ServiceCommand::Quit),
+            workers: Crew::new(Endings {
+                stop: || ServiceCommand::Stop,
+                abandon: || ServiceCommand::Abandon,
+                quit: || ServiceCommand::Quit,
+            }),
             outcomes,
             cells: Vec::new(),
             pulse: Pulse::start(),
@@ -105,7 +99,7 @@ impl ServiceFleet {
         &mut self,
         index: usize,
         dialogue: D,
-        sender: &Sender<(usize, ServiceOutcome)>,
+        sender: &Sender<(usize, ServiceReport)>,
     ) -> io::Result<()> {
         let cell = Arc::new(ServiceCell::default());
         let worker = ServiceWorker::new(
@@ -122,7 +116,7 @@ impl ServiceFleet {
             ..ShardConfig::default()
         };
         self.workers
-            .start(&config, worker, sender.clone(), ServiceOutcome::Died)?;
+            .start(&config, worker, sender.clone(), ServiceReport::Died)?;
         self.cells.push(cell);
         Ok(())
     }
@@ -199,52 +193,23 @@ impl ServiceFleet {
     /// Waits for one outcome of each worker.
     fn wait(&self, watch: &mut dyn FnMut(&ServiceLive) -> Wish) -> Result<Tally, FleetError> {
         let mut all: Option<Tally> = None;
-        let mut missing = self.workers.len();
-        let mut is_stopped = false;
-        let mut interrupted_at: Option<Instant> = None;
-        let mut is_abandoned = false;
-        let mut next_tick = Instant::now() + TICK;
-        while missing > 0 {
-            let wait = next_tick.saturating_duration_since(Instant::now());
-            match self.outcomes.recv_timeout(wait) {
-                Ok((_, ServiceOutcome::Died(error))) => return Err(FleetError::Loop(error)),
-                Ok((
-                    _,
-                    ServiceOutcome::Connected(tally)
-                    | ServiceOutcome::Done(tally)
-                    | ServiceOutcome::Closed(tally),
-                )) => {
-                    missing -= 1;
+        let look = || watch(&live::sum_service(&self.cells));
+        self.workers
+            .wait(&self.outcomes, TICK, look, |report| match report {
+                ServiceReport::Died(error) => Err(FleetError::Loop(error)),
+                ServiceReport::Connected(tally)
+                | ServiceReport::Done(tally)
+                | ServiceReport::Closed(tally) => {
                     match &mut all {
                         Some(all) => all.merge(&tally),
                         None => all = Some(*tally),
                     }
+                    Ok(())
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
-                Err(RecvTimeoutError::Timeout) => {
-                    next_tick = Instant::now() + TICK;
-                    let wish = watch(&live::sum_service(&self.cells));
-                    if wish != Wish::GoOn && !is_stopped {
-                        is_stopped = true;
-                        self.workers.order(|_| ServiceCommand::Stop)?;
-                    }
-                    if wish == Wish::Interrupt {
-                        let at = *interrupted_at.get_or_insert_with(Instant::now);
-                        if !is_abandoned && at.elapsed() >= GRACE {
-                            is_abandoned = true;
-                            self.workers.order(|_| ServiceCommand::Abandon)?;
-                        }
-                    }
-                    self.workers.check_alive()?;
-                }
-            }
-        }
+            })?;
         all.ok_or(FleetError::Gone)
     }
 }
-
-/// After an interruption, requests in flight have this time.
-const GRACE: Duration = Duration::from_millis(250);
 
 const TICK: Duration = Duration::from_millis(50);
 

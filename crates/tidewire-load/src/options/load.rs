@@ -376,7 +376,7 @@ impl LoadOptions {
             },
             token_place: TokenPlace::Bearer,
             profile: messages.profile.unwrap_or(Profile::Raw),
-            openings: messages.openings()?,
+            first_messages: messages.first_messages()?,
             is_binary: messages.is_binary,
             layer: match messages.deflate {
                 true => Layer::Deflate,

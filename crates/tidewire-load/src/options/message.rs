@@ -80,7 +80,7 @@ impl MessageOptions {
     ///
     /// # Errors
     /// A template is wrong.
-    pub fn openings(&self) -> Result<Vec<Template>, OptionError> {
+    pub fn first_messages(&self) -> Result<Vec<Template>, OptionError> {
         let texts = self.subscribe.iter();
         texts
             .map(|text| template(text.as_bytes(), &Names::default()))

@@ -1,209 +1,20 @@
 //! A complete run: checks first, then the tests, then the report.
 
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tidewire_wire::timestamp::write_rfc3339_ms;
 
-use crate::accounting::live::Live;
 use crate::accounting::resources;
-use crate::accounting::server::{ServerPidError, ServerWatch};
-use crate::accounting::stats::StatsSource;
-use crate::fleet::FleetError;
+use crate::accounting::server::ServerWatch;
 use crate::fleet::preflight::{self, Shortage};
+pub use crate::plan::bench::options::{BenchOptions, DURATION, PAYLOAD_BYTES, Progress, RunError};
 use crate::plan::bench::{Bench, TestKind};
 use crate::report::model::IMPOSSIBLE;
 use crate::report::{self, Plan, Report, TestResult, Verdict};
-use crate::worker::order::Timeouts;
 use crate::worker::pace::RATE_PER_S;
-use crate::worker::target::Target;
 use crate::worker::websocket::layer::Layer;
-use crate::worker::websocket::payload::{Content, PAYLOAD_BYTES_MIN, Payload};
 use crate::worker::websocket::profile::Profile;
-
-/// The measurements of a run and their parameters.
-#[derive(Debug, Clone)]
-pub struct BenchOptions {
-    /// The server.
-    pub target: Target,
-    /// The protocol of a session. Default [`Profile::V1`].
-    pub profile: Profile,
-    /// The layer of the messages. Default [`Layer::Plain`].
-    pub layer: Layer,
-    /// The tests, in order. Default the seven of the report format.
-    pub tests: Vec<TestKind>,
-    /// Numbers of connections that each test runs with. Default 100 and 1,000.
-    pub tiers: Vec<usize>,
-    /// JSON payload sizes of the size matrix, in bytes. Default 64 B to 64 KiB.
-    pub sizes: Vec<usize>,
-    /// JSON payload sizes of the echo test, in bytes. Default 175.
-    pub echo_sizes: Vec<usize>,
-    /// JSON sizes of the publications of the fan-out test, in bytes; at least 80. Default 95.
-    pub fan_out_sizes: Vec<usize>,
-    /// The content of the messages of the size matrix and of the echo test. Default one trade, and
-    /// several with [`Layer::Deflate`], whose messages must be compressible.
-    pub content: Option<Content>,
-    /// How long one measurement sends. Default 5 s.
-    pub duration: Duration,
-    /// How long a hold lasts. Default 30 s.
-    pub hold: Duration,
-    /// Milliseconds between two pings of a held connection. Default 5,000.
-    pub hold_ping_every_ms: u64,
-    /// Pings of each connection in the ping test. Default 50.
-    pub pings_per_connection: u64,
-    /// Messages in flight on each connection of the echo test. Default 64.
-    pub in_flight: u32,
-    /// Publications of the fan-out test that may be ahead of the slowest subscriber at full speed.
-    /// Default the number that fits into 64 KiB.
-    pub fan_out_in_flight: Option<u32>,
-    /// Messages per second, over all connections, instead of as many as possible; for the tests
-    /// that send messages. In the fan-out test, publications. Default none: that test then runs at
-    /// full speed, with 1,000 subscribers or more also at 100/s, with 10,000 or more at 20/s.
-    pub rate_per_s: Option<f64>,
-    /// Whether a given rate has random gaps. Default false: even ones.
-    pub poisson: bool,
-    /// If given, a sending test continues after its duration until half the width of the 95 %
-    /// confidence interval of its rate is at most this share of the mean, such as 0.02, for up to
-    /// ten times the duration. Default none.
-    pub confidence: Option<f64>,
-    /// Where the search for the largest number of connections ends, unless open files end it before.
-    /// Default 1,000,000.
-    pub connections_max: usize,
-    /// Threads of the generator. Default half of the machine's cores, at least one.
-    pub threads: usize,
-    /// Connections being opened at once. Default 256.
-    pub handshakes_in_flight_max: usize,
-    /// Timeouts.
-    pub timeouts: Timeouts,
-    /// The source of the server's own counters. Default none.
-    pub stats: Option<StatsSource>,
-    /// The server's process, if its listening port does not identify it.
-    pub server_pid: Option<u32>,
-    /// Whether this program has started the server itself. Default false.
-    pub embedded: bool,
-    /// The seed of masks, messages and arrival times. Default 1.
-    pub seed: u64,
-    /// The command line, for the report.
-    pub command: Option<String>,
-}
-
-impl BenchOptions {
-    /// The defaults for a target.
-    #[must_use]
-    pub fn new(target: Target) -> Self {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
-            target,
-            profile: Profile::default(),
-            layer: Layer::default(),
-            tests: TestKind::DEFAULT.to_vec(),
-            tiers: vec![100, 1_000],
-            sizes: vec![64, 256, 1_024, 4_096, 16_384, 65_536],
-            echo_sizes: vec![Payload::TRADE.json_bytes],
-            fan_out_sizes: vec![95],
-            content: None,
-            duration: Duration::from_secs(5),
-            hold: Duration::from_secs(30),
-            hold_ping_every_ms: 5_000,
-            pings_per_connection: 50,
-            in_flight: 64,
-            fan_out_in_flight: None,
-            rate_per_s: None,
-            poisson: false,
-            confidence: None,
-            connections_max: 1_000_000,
-            threads: (cores / 2).max(1),
-            handshakes_in_flight_max: 256,
-            timeouts: Timeouts::default(),
-            stats: None,
-            server_pid: None,
-            embedded: false,
-            seed: 1,
-            command: None,
-        }
-    }
-
-    /// The largest number of connections of any test.
-    fn connections_most(&self) -> usize {
-        let tiers = self.tiers.iter().copied().max().unwrap_or(1);
-        // Plus one for the publisher.
-        let tiers = tiers + usize::from(self.tests.contains(&TestKind::FanOut));
-        if self.tests.contains(&TestKind::ConnectionLimit) {
-            tiers.max(self.connections_max.min(preflight::connections_room()))
-        } else {
-            tiers
-        }
-    }
-
-    fn sources(&self) -> Arc<[IpAddr]> {
-        let IpAddr::V4(address) = self.target.address.ip() else {
-            return Arc::new([]);
-        };
-        if !address.is_loopback() {
-            return Arc::new([]);
-        }
-        let wanted = self.connections_most() as u64;
-        let sources = preflight::source_addresses(wanted, &preflight::port_range());
-        if sources.len() < 2 {
-            return Arc::new([]);
-        }
-        sources.into_iter().map(IpAddr::V4).collect()
-    }
-}
-
-/// Observer of a run. Every method may do nothing.
-pub trait Progress {
-    /// A measurement begins: the test's name, its parameters, and its approximate duration.
-    fn test_started(&mut self, name: &str, detail: &str, expected: Duration) {
-        let (_, _, _) = (name, detail, expected);
-    }
-
-    /// The current figures, about ten times per second.
-    fn tick(&mut self, live: &Live) {
-        let _ = live;
-    }
-
-    /// A measurement has ended.
-    fn test_finished(&mut self, result: &TestResult) {
-        let _ = result;
-    }
-}
-
-/// An observer that does nothing.
-impl Progress for () {}
-
-/// The reason for which there is no report.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The options request nothing.
-    #[error("nothing to do: no {0} given")]
-    Nothing(&'static str),
-    /// A number that the lab cannot keep.
-    #[error("{name} of {given} is out of bounds: {bounds}")]
-    OutOfBounds {
-        /// The name of the option.
-        name: &'static str,
-        /// The given value.
-        given: String,
-        /// The possible values.
-        bounds: String,
-    },
-    /// The process that was named as the server's does not serve the target.
-    #[error(transparent)]
-    ServerPid(#[from] ServerPidError),
-    /// The options request encryption from a plain WebSocket server.
-    #[error("only protocol version 1 has encryption: remove the other profile")]
-    NothingToEncryptWith,
-    /// No test can have its number of connections.
-    #[error("{0}")]
-    Impossible(Shortage),
-    /// The generator itself failed.
-    #[error(transparent)]
-    Fleet(#[from] FleetError),
-}
 
 /// Runs the tests and reports. When `stop` is set, the run ends soon with a partial report.
 ///
@@ -360,13 +171,6 @@ fn plan(options: &BenchOptions, sources: usize) -> Plan {
         command: options.command.clone(),
     }
 }
-
-/// Durations of a measurement: at most 30 days.
-pub const DURATION: RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(30 * 24 * 3600);
-
-/// Sizes of a message, in bytes of its JSON form: from one trade with its fields to what a connection reads.
-pub const PAYLOAD_BYTES: RangeInclusive<usize> = PAYLOAD_BYTES_MIN..=15 * 1024 * 1024;
 
 pub(super) fn now_rfc3339() -> String {
     let since_1970 = SystemTime::now()

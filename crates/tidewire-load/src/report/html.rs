@@ -3,9 +3,11 @@
 
 use std::fmt::{Arguments, Write};
 
+use super::chart::Figure;
+use super::escape::escape;
 use super::load_tables;
 use super::model::Report;
-use super::plots::{self, Figure};
+use super::plots;
 use super::summary;
 use super::table::Section;
 
@@ -41,23 +43,6 @@ pub fn render(report: &Report) -> String {
         escape(&report.schema),
     ));
     page.finish(&format!("Load report: {}", report.target.url))
-}
-
-/// Text in the form of HTML, also inside quoted attributes. Control characters become spaces.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            control if control.is_control() => escaped.push(' '),
-            other => escaped.push(other),
-        }
-    }
-    escaped
 }
 
 /// The body of a page under construction.

@@ -1,8 +1,8 @@
 //! The charts that only a load has: everything over time on one axis, and latency by its size and
 //! by the rate.
 
+use super::chart::{Figure, in_decades, legend, linear, logarithmic, usable};
 use super::model::{LatencyOverTime, RateStep, ResourceSample, TestResult};
-use super::plots::{Figure, in_decades, legend, linear, logarithmic, usable};
 use super::svg::{self, Axis, Series};
 use super::{number, table};
 

@@ -225,6 +225,7 @@ fn times(result: &TestResult) -> Block {
         .and_then(|connecting| connecting.latency_us.as_ref());
     let all = [
         ("connect", connect),
+        ("message age", load.message_age_us.as_ref()),
         ("first byte", load.first_byte_us.as_ref()),
         ("failed requests", load.failed_latency_us.as_ref()),
     ];

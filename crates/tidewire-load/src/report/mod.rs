@@ -11,6 +11,8 @@ pub mod model;
 pub mod number;
 
 pub(crate) mod buckets;
+mod chart;
+mod escape;
 mod load_plots;
 mod load_tables;
 mod plots;

@@ -6,7 +6,7 @@
 
 use std::fmt::{Arguments, Write};
 
-use super::html::escape;
+use super::escape::escape;
 
 /// A named line or a named bar in each group; the style sheet has [`SERIES_MAX`] colours.
 pub(super) struct Series {

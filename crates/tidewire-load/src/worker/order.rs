@@ -172,7 +172,7 @@ impl Activity {
 /// A command to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Open(OpenOrder),
+    Connect(ConnectOrder),
     Run(Box<PhaseOrder>),
     /// Ends the current activity early, as if its time were over.
     Stop,
@@ -183,7 +183,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug)]
-pub(crate) struct OpenOrder {
+pub(crate) struct ConnectOrder {
     /// Numbers of the connections to open, in steps of the number of workers. It is not a list,
     /// which would take memory for each connection of a plan that no machine can carry out.
     pub(crate) numbers: StepBy<Range<usize>>,
@@ -201,7 +201,7 @@ pub(crate) struct PhaseOrder {
 
 /// The report of a worker about a completed command.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WorkerReport {
     Opened(Box<Opened>),
     Ran(Box<Ran>),
     Closed,

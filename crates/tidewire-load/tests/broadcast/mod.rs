@@ -7,11 +7,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
-use tidewire_net::{
-    Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
-};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId, tls};
+use tidewire_testkit::shard::{LOOPBACK, ShardThread};
 use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept};
 use tidewire_wire::message::{Event, Input, MessageReader};
@@ -47,9 +45,7 @@ pub(crate) struct Broadcaster {
     pub(crate) address: SocketAddr,
     /// Where its counters are.
     pub(crate) stats: SocketAddr,
-    is_secure: bool,
-    mailbox: Mailbox<()>,
-    thread: Option<JoinHandle<()>>,
+    shard: ShardThread,
 }
 
 impl Broadcaster {
@@ -66,7 +62,6 @@ impl Broadcaster {
     }
 
     fn start_with(manner: Manner, is_v1: bool, tls: Option<Arc<tls::ServerConfig>>) -> Self {
-        let is_secure = tls.is_some();
         let deliveries = Arc::new(AtomicU64::new(u64::from(manner == Manner::Lying)));
         let stats = serve_stats(Arc::clone(&deliveries));
         let app = App {
@@ -77,33 +72,16 @@ impl Broadcaster {
             kept: None,
             peers: Vec::new(),
         };
-        let (mut shard, mailbox) = Shard::new(&ShardConfig::default(), app).unwrap();
-        let address = "127.0.0.1:0".parse().unwrap();
-        let listener = tidewire_net::bind(address, 1, 4096).unwrap().remove(0);
-        let address = listener.local_addr().unwrap();
-        shard.listen(listener, tls).unwrap();
-        let thread = std::thread::spawn(move || drop(shard.run().unwrap()));
+        let shard = ShardThread::start(app, LOOPBACK, tls);
         Self {
-            address,
+            address: shard.address,
             stats,
-            is_secure,
-            mailbox,
-            thread: Some(thread),
+            shard,
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.is_secure { "wss" } else { "ws" };
-        format!("{scheme}://{}/ws", self.address)
-    }
-}
-
-impl Drop for Broadcaster {
-    fn drop(&mut self) {
-        let _ = self.mailbox.send(());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.shard.url()
     }
 }
 
@@ -169,7 +147,7 @@ impl Handler for App {
         }
         let used = head_bytes + input.consumed();
         for message in said {
-            self.hear(io, id, &message);
+            self.receive(io, id, &message);
         }
         used
     }
@@ -184,7 +162,7 @@ impl Handler for App {
 }
 
 impl App {
-    fn hear(&mut self, io: &mut Io, id: ConnectionId, message: &str) {
+    fn receive(&mut self, io: &mut Io, id: ConnectionId, message: &str) {
         if !self.is_v1 {
             return self.publish(io, id, message.to_owned());
         }

@@ -10,7 +10,6 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tidewire_load::plan::bench::TestKind;
@@ -19,9 +18,8 @@ use tidewire_load::worker::order::Timeouts;
 use tidewire_load::worker::target::Target;
 use tidewire_load::worker::websocket::layer::Layer;
 use tidewire_load::worker::websocket::profile::Profile;
-use tidewire_net::{
-    Closed, ConnectionId, Handler, Io, ListenerId, Mailbox, Shard, ShardConfig, tls,
-};
+use tidewire_net::{Closed, ConnectionId, Handler, Io, ListenerId, tls};
+use tidewire_testkit::shard::{LOOPBACK, ShardThread};
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::frame::{OpCode, Role, write_close, write_frame};
 use tidewire_wire::handshake::server::{Limits, parse_request, write_accept, write_rejection};
@@ -38,18 +36,16 @@ pub(crate) struct Server {
     pub(crate) received: Arc<AtomicU64>,
     /// The bearer token of each upgrade.
     pub(crate) tokens: Arc<Mutex<Vec<String>>>,
-    is_secure: bool,
-    mailbox: Mailbox<()>,
-    thread: Option<JoinHandle<()>>,
+    shard: ShardThread,
 }
 
 impl Server {
     pub(crate) fn raw(conduct: Conduct) -> Self {
-        Self::start(conduct, false, "127.0.0.1:0".parse().unwrap())
+        Self::start(conduct, false, LOOPBACK)
     }
 
     pub(crate) fn v1(conduct: Conduct) -> Self {
-        Self::start(conduct, true, "127.0.0.1:0".parse().unwrap())
+        Self::start(conduct, true, LOOPBACK)
     }
 
     pub(crate) fn start(conduct: Conduct, is_v1: bool, address: SocketAddr) -> Self {
@@ -58,8 +54,7 @@ impl Server {
 
     /// One that compresses or encrypts.
     pub(crate) fn skilled(conduct: Conduct, is_v1: bool, skill: Skill) -> Self {
-        let address = "127.0.0.1:0".parse().unwrap();
-        Self::start_with(conduct, is_v1, address, None, skill)
+        Self::start_with(conduct, is_v1, LOOPBACK, None, skill)
     }
 
     /// Under TLS, with a certificate of its own.
@@ -67,8 +62,7 @@ impl Server {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = made.signing_key.serialize_der().try_into().unwrap();
         let tls = tls::server_config_from(vec![made.cert.der().clone()], key).unwrap();
-        let address = "127.0.0.1:0".parse().unwrap();
-        Self::start_with(conduct, is_v1, address, Some(tls), Skill::PLAIN)
+        Self::start_with(conduct, is_v1, LOOPBACK, Some(tls), Skill::PLAIN)
     }
 
     fn start_with(
@@ -78,7 +72,6 @@ impl Server {
         tls: Option<Arc<tls::ServerConfig>>,
         skill: Skill,
     ) -> Self {
-        let is_secure = tls.is_some();
         let received = Arc::new(AtomicU64::new(0));
         let tokens = Arc::default();
         let app = App {
@@ -91,37 +84,21 @@ impl Server {
             open: 0,
             peers: Vec::new(),
         };
-        let (mut shard, mailbox) = Shard::new(&ShardConfig::default(), app).unwrap();
-        let listener = tidewire_net::bind(address, 1, 4096).unwrap().remove(0);
-        let address = listener.local_addr().unwrap();
-        shard.listen(listener, tls).unwrap();
-        let thread = std::thread::spawn(move || drop(shard.run().unwrap()));
+        let shard = ShardThread::start(app, address, tls);
         Self {
-            address,
+            address: shard.address,
             received,
             tokens,
-            is_secure,
-            mailbox,
-            thread: Some(thread),
+            shard,
         }
     }
 
     pub(crate) fn url(&self) -> String {
-        let scheme = if self.is_secure { "wss" } else { "ws" };
-        format!("{scheme}://{}/ws", self.address)
+        self.shard.url()
     }
 
-    pub(crate) fn wait(mut self) {
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.mailbox.send(());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+    pub(crate) fn wait(self) {
+        self.shard.wait();
     }
 }
 

@@ -73,7 +73,7 @@ impl<H: Handler> Shard<H> {
                 }
                 Err(error) if is_of_one_connection(&error) => {}
                 // Most likely the process is out of descriptors.
-                Err(_) if self.handler.make_room(&mut self.io) => self.tell_closed(),
+                Err(_) if self.handler.make_room(&mut self.io) => self.notify_closed(),
                 Err(error) => {
                     tracing::warn!(%error, "no connection can be accepted; trying again");
                     listener.retry_ms = self.io.now().monotonic_ms + ACCEPT_RETRY_MS;
@@ -108,7 +108,7 @@ impl<H: Handler> Shard<H> {
             Ok(id) => {
                 self.io.accepted = Some((id, address));
                 self.call_current(id, |handler, io| handler.handle_accept(io, id, listener));
-                self.tell_closed();
+                self.notify_closed();
             }
             Err(error) => tracing::error!(%error, "a connection cannot be watched"),
         }

@@ -1,4 +1,4 @@
-//! What is between the clients and the shards: pieces on their way, in the order of their arrival.
+//! The simulated network: pieces between clients and shards, in the order of their arrival.
 
 use super::Faults;
 use super::client::ClientEnd;
@@ -24,13 +24,13 @@ pub struct Network {
     sent: u64,
     touched: Vec<usize>,
     news: Vec<usize>,
-    /// What the shards have to be told.
+    /// Events of sockets that the shards have not received yet.
     pub(super) reports: Vec<Report>,
     /// Connections that have come to a shard.
     pub(super) opened: Vec<(usize, SimulatedSocket)>,
 }
 
-/// What the kernel would report to a shard.
+/// A socket event that the kernel would report to a shard.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) shard: usize,
@@ -44,11 +44,11 @@ struct Arrival {
     due_ms: u64,
     sequence: u64,
     number: usize,
-    what: What,
+    event: NetworkEvent,
 }
 
 #[derive(Debug)]
-enum What {
+enum NetworkEvent {
     Connection(SimulatedSocket),
     Bytes(Way, Vec<u8>),
     End(Way),
@@ -106,17 +106,17 @@ impl Network {
         let wire = Arc::new(Mutex::new(wire));
         self.wires.push(Some(Arc::clone(&wire)));
         let socket = SimulatedSocket(Arc::clone(&wire));
-        self.send(due_ms, number, What::Connection(socket));
+        self.send(due_ms, number, NetworkEvent::Connection(socket));
         ClientEnd::new(number, wire)
     }
 
-    /// What happens to what is sent from now on. The seed is not looked at again.
+    /// Sets the faults of everything that is sent from now on. The seed is not used again.
     pub fn set_faults(&mut self, faults: Faults) {
         lock(&self.common.faults).clone_from(&faults);
         self.faults = faults;
     }
 
-    /// What happens to what is sent.
+    /// The faults of everything that is sent.
     #[must_use]
     pub fn faults(&self) -> &Faults {
         &self.faults
@@ -186,7 +186,7 @@ impl Network {
             Blocked::Fault => {
                 wire.blocked = Blocked::FaultUntil;
                 let due_ms = self.now_ms + self.random.within(&self.faults.delay_ms);
-                self.send(due_ms, wire.number, What::Room);
+                self.send(due_ms, wire.number, NetworkEvent::Room);
             }
             _ => {}
         }
@@ -217,11 +217,11 @@ impl Network {
             }
             let piece = direction.waiting.drain(..bytes).collect();
             direction.under_way_bytes += bytes;
-            self.send_after(direction, number, What::Bytes(way, piece));
+            self.send_after(direction, number, NetworkEvent::Bytes(way, piece));
         }
         if direction.end == End::Written && direction.waiting.is_empty() {
             direction.end = End::UnderWay;
-            self.send_after(direction, number, What::End(way));
+            self.send_after(direction, number, NetworkEvent::End(way));
         }
     }
 
@@ -236,23 +236,23 @@ impl Network {
 
     fn send_reset(&mut self, wire: &mut Wire, way: Way) {
         let number = wire.number;
-        self.send_after(way.of(wire), number, What::Reset(way));
+        self.send_after(way.of(wire), number, NetworkEvent::Reset(way));
     }
 
     /// Sends behind what was sent before in this direction.
-    fn send_after(&mut self, direction: &mut Direction, number: usize, what: What) {
+    fn send_after(&mut self, direction: &mut Direction, number: usize, event: NetworkEvent) {
         let due_ms = self.now_ms + self.random.within(&self.faults.delay_ms);
         direction.last_due_ms = direction.last_due_ms.max(due_ms);
-        self.send(direction.last_due_ms, number, what);
+        self.send(direction.last_due_ms, number, event);
     }
 
-    fn send(&mut self, due_ms: u64, number: usize, what: What) {
+    fn send(&mut self, due_ms: u64, number: usize, event: NetworkEvent) {
         self.sent += 1;
         self.under_way.push(Reverse(Arrival {
             due_ms,
             sequence: self.sent,
             number,
-            what,
+            event,
         }));
     }
 
@@ -267,10 +267,10 @@ impl Network {
             };
             let wire = Arc::clone(wire);
             let mut wire = lock(&wire);
-            match arrival.what {
-                What::Connection(socket) => self.opened.push((wire.shard, socket)),
-                What::Bytes(way, piece) => self.deliver_bytes(&mut wire, way, piece),
-                What::End(way) => {
+            match arrival.event {
+                NetworkEvent::Connection(socket) => self.opened.push((wire.shard, socket)),
+                NetworkEvent::Bytes(way, piece) => self.deliver_bytes(&mut wire, way, piece),
+                NetworkEvent::End(way) => {
                     way.of(&mut wire).end = End::Arrived;
                     match way {
                         Way::Up => {
@@ -280,12 +280,12 @@ impl Network {
                         Way::Down => self.news.push(arrival.number),
                     }
                 }
-                What::Reset(Way::Up) => wire.reset_shard(),
-                What::Reset(Way::Down) => {
+                NetworkEvent::Reset(Way::Up) => wire.reset_shard(),
+                NetworkEvent::Reset(Way::Down) => {
                     wire.reset_client();
                     self.news.push(arrival.number);
                 }
-                What::Room => {
+                NetworkEvent::Room => {
                     wire.blocked = Blocked::No;
                     wire.report.writable = true;
                 }

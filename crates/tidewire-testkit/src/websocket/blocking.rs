@@ -211,7 +211,7 @@ impl Opening {
             received.drain(..response.head_bytes);
             return Client {
                 stream,
-                incoming: Incoming::new(response.deflate, received),
+                incoming: Incoming::of_server(response.deflate, received),
                 protocol: response.protocol,
                 deflate: response.deflate,
             };
@@ -315,7 +315,7 @@ impl Client {
             let mut part = [0; 64 * 1024];
             match self.stream.read(&mut part) {
                 Ok(0) => return Said::End,
-                Ok(bytes) => self.incoming.bytes.extend_from_slice(&part[..bytes]),
+                Ok(bytes) => self.incoming.push(&part[..bytes]),
                 Err(error) if is_reset(&error) => return Said::Reset,
                 Err(error) => panic!("the server sends nothing: {error}"),
             }

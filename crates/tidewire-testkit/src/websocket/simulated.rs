@@ -46,7 +46,7 @@ impl SimulatedClient {
         let bytes = self.end.receive();
         self.bytes_received += bytes.len() as u64;
         match &mut self.incoming {
-            Some(incoming) => incoming.bytes.extend_from_slice(&bytes),
+            Some(incoming) => incoming.push(&bytes),
             None => self.read_head(&bytes),
         }
         let incoming = self.incoming.as_mut();
@@ -60,7 +60,7 @@ impl SimulatedClient {
         let response = parse_response(&self.head, &OFFER, 4096).expect("an upgrade");
         if let Some(response) = response {
             let behind = self.head.split_off(response.head_bytes);
-            self.incoming = Some(Incoming::new(None, behind));
+            self.incoming = Some(Incoming::of_server(None, behind));
         }
     }
 

@@ -241,7 +241,7 @@ fn split_outside_quotes(value: &str, separator: char) -> impl Iterator<Item = &s
             is_quoted ^= character == '"';
             character == separator && !is_quoted
         })
-        .map(crate::handshake::trim)
+        .map(crate::header::trim)
 }
 
 /// The name of the extension in `Sec-WebSocket-Extensions`.

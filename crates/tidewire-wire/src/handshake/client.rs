@@ -1,37 +1,35 @@
-//! The client's side: writing the request, reading the answer.
+//! The client's side: writes the request and reads the response.
 
-use super::{
-    HEADERS_MAX, accept_value, has_bare_line_feed, is_header_value, is_token, is_visible, list_has,
-    trim, write_header,
-};
+use super::{HEADERS_MAX, accept_value, has_bare_line_feed};
 use crate::deflate::{DeflateError, DeflateParameters};
+use crate::header::{is_header_value, is_token, is_visible, list_has, write_header};
 use base64::Engine as _;
 
-/// What a client asks for.
+/// The request of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestHead<'a> {
     /// `Host`, with the port unless it is the scheme's default.
     pub host: &'a str,
     /// Path and query, percent-encoded; starts with `/`.
     pub target: &'a str,
-    /// What the server's answer has to fit.
+    /// The offer, which the response of the server has to match.
     pub offer: Offer<'a>,
     /// Further headers.
     pub headers: &'a [(&'a str, &'a str)],
 }
 
-/// The part of a request that the answer refers to.
+/// The part of a request that the response refers to.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer<'a> {
     /// 16 random bytes, sent as `Sec-WebSocket-Key`.
     pub key: &'a [u8; 16],
-    /// Subprotocols offered, the preferred one first.
+    /// The offered subprotocols, the preferred one first.
     pub protocols: &'a [&'a str],
     /// permessage-deflate, if it is offered.
     pub deflate: Option<DeflateParameters>,
 }
 
-/// Part of a [`RequestHead`] that would break the request. The caller's fault.
+/// A part of a [`RequestHead`] that would make the request invalid: the caller's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} has characters that a request cannot carry")]
 pub struct InvalidHeader {
@@ -39,12 +37,17 @@ pub struct InvalidHeader {
     pub what: String,
 }
 
+fn behind(detail: &Option<String>) -> String {
+    let detail = detail.as_ref();
+    detail.map_or_else(String::new, |detail| format!(": {detail}"))
+}
+
 impl RequestHead<'_> {
     /// Appends the request.
     ///
     /// # Errors
-    /// A host, target, subprotocol or header that holds a line end or another character which is not
-    /// allowed in its place; `out` is then as it was before.
+    /// A host, target, subprotocol or header has a line end or another character that is not allowed there; `out`
+    /// is unchanged.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), InvalidHeader> {
         self.check()?;
         out.extend_from_slice(b"GET ");
@@ -101,35 +104,36 @@ impl RequestHead<'_> {
     }
 }
 
-/// The server's consent.
+/// A response that accepts the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Bytes of the head, with the empty line. What follows them are frames.
+    /// The length of the head with the empty line, in bytes. Frames follow it.
     pub head_bytes: usize,
-    /// The subprotocol chosen; one of those offered.
+    /// The selected subprotocol, one of those offered.
     pub protocol: Option<String>,
-    /// How both sides compress, if the server agreed to do so.
+    /// The parameters of the compression, if the server accepted it.
     pub deflate: Option<DeflateParameters>,
-    /// `Server`, if it says what it is.
+    /// The header `Server`, if the response has one.
     pub server: Option<String>,
 }
 
-/// Why the connection is not a WebSocket connection.
+/// The reason why the response does not accept the upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
-    /// The server answered with a status other than 101. Whether a retry helps is for the status to
-    /// say.
-    #[error("the server refused the connection: {status} {reason}")]
+    /// The server answered with a status other than 101, which determines whether a retry helps.
+    #[error("the server refused the connection: {status} {reason}{}", behind(.detail))]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// The words behind it.
+        /// The reason phrase.
         reason: String,
+        /// Of status 401: what is wrong with the token, from `WWW-Authenticate` (RFC 6750, section 3).
+        detail: Option<String>,
         /// `Retry-After` in seconds, if it was given as a number.
         retry_after: Option<u64>,
-        /// `Retry-After` as it stands, if it was not: an HTTP date, if it is anything.
+        /// `Retry-After` unchanged, if it is not a number: usually an HTTP date.
         retry_at: Option<String>,
-        /// `Date` as it stands: when the server says it is now, by the clock that `retry_at` is meant by.
+        /// `Date` unchanged: the current time by the clock of `retry_at`.
         date: Option<String>,
     },
     /// Not HTTP/1.1.
@@ -138,19 +142,18 @@ pub enum ResponseError {
     /// More bytes than allowed, or more lines than [`HEADERS_MAX`].
     #[error("the head of the answer is too large")]
     HeadTooLarge,
-    /// 101, but not for this request (RFC 6455, section 4.1).
+    /// 101, but not a response to this request (RFC 6455, section 4.1).
     #[error("the answer does not accept a WebSocket connection: {0}")]
     NotAccepted(&'static str),
-    /// 101 with extensions that do not fit the offer.
+    /// 101 with extensions that do not match the offer.
     #[error("the answer does not accept a WebSocket connection: {0}")]
     Extensions(#[from] DeflateError),
 }
 
-/// Reads the answer to a request with this offer from the bytes received so far; `Ok(None)` if its end is
-/// not among them.
+/// Reads the response to a request with this offer from the bytes received so far; `Ok(None)` if it is incomplete.
 ///
 /// # Errors
-/// As soon as the bytes cannot become an acceptance any more, or fill `head_bytes_max`.
+/// As soon as the bytes cannot be an acceptance, or fill `head_bytes_max`.
 pub fn parse_response(
     bytes: &[u8],
     offer: &Offer<'_>,
@@ -183,6 +186,7 @@ pub fn parse_response(
         return Err(ResponseError::Refused {
             status,
             reason: parsed.reason.unwrap_or_default().to_owned(),
+            detail: (status == 401).then(|| headers.token_problem()).flatten(),
             retry_after,
             retry_at: retry.filter(|_| retry_after.is_none()).map(str::to_owned),
             date: headers.first("date").map(str::to_owned),
@@ -249,6 +253,21 @@ impl<'a> Headers<'_, 'a> {
         }
     }
 
+    /// What a challenge for a bearer token says; without an error it means that there was no token.
+    fn token_problem(&self) -> Option<String> {
+        let challenge = self.first("www-authenticate")?;
+        let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let Some((_, description)) = parameters.split_once("error_description=\"") else {
+            let is_missing = !parameters.contains("error=");
+            return is_missing.then(|| "a token is needed".to_owned());
+        };
+        let (description, _) = description.split_once('"')?;
+        Some(description.to_owned())
+    }
+
     fn first(&self, name: &str) -> Option<&'a str> {
         self.all(name).next()
     }
@@ -258,7 +277,7 @@ impl<'a> Headers<'_, 'a> {
             .iter()
             .filter(move |header| header.name.eq_ignore_ascii_case(name))
             .filter_map(|header| std::str::from_utf8(header.value).ok())
-            .map(trim)
+            .map(crate::header::trim)
     }
 }
 
@@ -338,11 +357,31 @@ mod tests {
         let expected = ResponseError::Refused {
             status: 503,
             reason,
+            detail: None,
             retry_after: Some(7),
             retry_at: None,
             date: None,
         };
         assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_wrong_with_the_token() {
+        let detail = |challenge: &str| {
+            let mut answer = Vec::new();
+            write_rejection(401, &[("WWW-Authenticate", challenge)], "", &mut answer);
+            match parse_response(&answer, &OFFER, 1000) {
+                Err(ResponseError::Refused { detail, .. }) => detail,
+                other => panic!("{other:?}"),
+            }
+        };
+        let expired =
+            "bearer error=\"invalid_token\", error_description=\"it has expired\", x=\"y\"";
+        assert_eq!(detail(expired).as_deref(), Some("it has expired"));
+        assert_eq!(detail("Bearer").as_deref(), Some("a token is needed"));
+        assert_eq!(detail("Bearer error=\"invalid_token\""), None);
+        assert_eq!(detail("Bearer error_description=\"open"), None);
+        assert_eq!(detail("Basic realm=\"a\""), None);
     }
 
     #[test]

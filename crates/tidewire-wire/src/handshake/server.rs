@@ -1,12 +1,13 @@
-//! The server's side: reading the request, writing the answer.
+//! The server's side: reads the request and writes the response.
 
 mod request;
 
 pub use request::{Request, parse_request};
 
-use super::{accept_value, is_header_value, is_token, write_header};
+use super::accept_value;
+use crate::header::{is_header_value, is_token, write_header};
 
-/// What a request may cost.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the request line and all header lines, with the empty line; 16,384 by default. The
@@ -22,7 +23,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a request is not an opening handshake. Always the peer's fault; the same request fails again.
+/// The reason why a request is not an opening handshake: the peer's fault. The same request fails again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// 400: not HTTP, or HTTP that different servers could read differently.
@@ -63,7 +64,7 @@ impl RequestError {
         }
     }
 
-    /// The headers that this status calls for.
+    /// The headers that this status requires.
     pub fn headers(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::MethodNotAllowed => &[("Allow", "GET")],
@@ -75,13 +76,13 @@ impl RequestError {
         }
     }
 
-    /// Appends the whole rejection: status, headers, and the error's words as the body.
+    /// Appends the whole rejection: status, headers, and the text of the error as the body.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_rejection(self.status(), self.headers(), &format!("{self}\n"), out);
     }
 }
 
-/// Appends the answer 101 to a request with the key `key`. Allocates nothing but room in `out`.
+/// Appends the response 101 to a request with the key `key`. It allocates only in `out`.
 ///
 /// `protocol` is one of those the request offered, or none. A header whose name or value would break
 /// the line structure is left out.
@@ -106,7 +107,7 @@ pub fn write_accept(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends an answer that refuses the upgrade and ends the connection, with `body` as plain text.
+/// Appends a response that rejects the upgrade and ends the connection, with `body` as plain text.
 ///
 /// A header whose name or value would break the line structure is left out.
 pub fn write_rejection(status: u16, headers: &[(&str, &str)], body: &str, out: &mut Vec<u8>) {
@@ -134,7 +135,7 @@ pub fn write_rejection(status: u16, headers: &[(&str, &str)], body: &str, out: &
     out.extend_from_slice(body.as_bytes());
 }
 
-/// The words that go with a status; `Error` for one that this project never sends.
+/// The reason phrase of a status; `Error` for one that this project never sends.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         101 => "Switching Protocols",

@@ -23,7 +23,7 @@ struct Group {
     nonces: HashSet<[u8; 16]>,
 }
 
-/// Why a nonce is not accepted.
+/// The reason why a nonce is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NonceError {
     /// The peer's fault: it has been used.
@@ -32,7 +32,7 @@ pub enum NonceError {
     /// The peer's fault: the signature is too old, or too far in the future, for its nonce to be known.
     #[error("the signature is stale")]
     Stale,
-    /// Ours: there is no room for it; a new signature after a while has a chance.
+    /// Ours: the window is full; a new signature may succeed later.
     #[error("too many signatures in a short time")]
     Full,
 }
@@ -48,8 +48,8 @@ impl NonceWindow {
         }
     }
 
-    /// Accepts the nonce of a signature made at `signed_at_unix_s`, once. The signature must have been
-    /// checked before, so that only those who can sign fill the window.
+    /// Accepts the nonce of a signature of the time `signed_at_unix_s` once. The caller has verified the signature
+    /// before, so that only peers with the key fill the window.
     ///
     /// # Errors
     /// [`NonceError`]. A clock that goes back makes signatures stale whose nonces have been forgotten.
@@ -89,12 +89,12 @@ impl NonceWindow {
         Ok(())
     }
 
-    /// Nonces in the window.
+    /// The number of nonces in the window.
     pub fn len(&self) -> usize {
         self.remembered
     }
 
-    /// Whether there are none.
+    /// Whether the window is empty.
     pub fn is_empty(&self) -> bool {
         self.remembered == 0
     }
@@ -117,13 +117,13 @@ impl Default for NonceWindow {
     }
 }
 
-/// Seconds that a signature may be old, or ahead.
+/// The maximum age of a signature, in seconds, into the past and into the future.
 pub const SIGNATURE_AGE_S_MAX: u64 = 300;
 
-/// Nonces that a window remembers unless the caller says otherwise.
+/// The default number of nonces in a window.
 pub const NONCES_DEFAULT_MAX: usize = 1_000_000;
 
-/// Seconds of signatures that are forgotten together.
+/// The seconds of signatures that are forgotten together.
 const GROUP_S: u64 = 100;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `sig`: who vouches for a message, and that it counts once.
+//! Signatures (`sig`) of messages, with protection against replays.
 
 use super::identity::IdentityKey;
 use super::{NonceError, NonceWindow, SIGNATURE_AGE_S_MAX, SignedMessage};
@@ -11,16 +11,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::fmt;
 
-/// What a signature covers, and how it is spelled.
+/// The version of a signature: its covered fields and its form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignatureVersion {
-    /// The payload alone; HMAC.
+    /// Only the payload; HMAC.
     One,
     /// Payload, type, id, topic and correlation id; HMAC or ECDSA.
     Two,
 }
 
-/// What makes signatures: HMAC-SHA256 (`hs256`, both versions) or ECDSA P-256 with SHA-256 (`es256`,
+/// A key that creates signatures: HMAC-SHA256 (`hs256`, both versions) or ECDSA P-256 with SHA-256 (`es256`,
 /// version 2 only). The provider wipes it when it is dropped.
 pub struct SigningKey(Signing);
 
@@ -29,7 +29,7 @@ enum Signing {
     Ecdsa(Box<IdentityKey>),
 }
 
-/// What checks the signatures of a [`SigningKey`].
+/// A key that verifies the signatures of a [`SigningKey`].
 pub struct VerifyingKey(Verifying);
 
 enum Verifying {
@@ -37,24 +37,24 @@ enum Verifying {
     Ecdsa(ParsedPublicKey),
 }
 
-/// Why there is no key: the caller's fault.
+/// The reason why a key is invalid: the caller's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SigningKeyError {
     /// An HMAC secret of less than [`HMAC_SECRET_BYTES_MIN`] bytes.
     #[error("the secret has less than {HMAC_SECRET_BYTES_MIN} bytes")]
     TooShort,
-    /// No uncompressed point of P-256.
+    /// Not an uncompressed point of P-256.
     #[error("not a P-256 public key")]
     NotP256,
 }
 
-/// Why nothing was signed: the caller's fault, but for the last.
+/// The reason why a message was not signed: the caller's fault, except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignError {
-    /// Version 1 knows no ECDSA.
+    /// Version 1 has no ECDSA.
     #[error("version 1 has no ECDSA signatures")]
     Version,
-    /// One of the texts that are signed has more than one line.
+    /// A signed text has more than one line.
     #[error("a signed text has a line break")]
     LineBreak,
     /// Ours: the provider failed.
@@ -62,16 +62,16 @@ pub enum SignError {
     Provider,
 }
 
-/// Why a signature is not accepted: the peer's fault, but for the last. Told to it as `INVALID_MESSAGE`.
+/// The reason why a signature is rejected: the peer's fault, except the last. The peer receives `INVALID_MESSAGE`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// The message is no envelope.
+    /// The message is not an envelope.
     #[error("{0}")]
     Envelope(#[from] EnvelopeError),
-    /// A field that is signed comes twice, or its text has a line break.
+    /// A signed field is there twice, or its text has a line break.
     #[error("a signed field comes twice or has a line break")]
     Ambiguous,
-    /// There is no `sig`.
+    /// The message has no `sig`.
     #[error("the message is not signed")]
     Missing,
     /// `sig` has none of the known forms.
@@ -86,12 +86,12 @@ pub enum SignatureError {
     /// The message has been accepted before.
     #[error("the signature has been used")]
     Replayed,
-    /// Ours: too many signatures to remember; signing anew after a while may help.
+    /// Ours: the window of nonces is full; a new signature may succeed later.
     #[error("too many signatures in a short time")]
     Full,
 }
 
-/// A signature that is right and fresh, but perhaps not new: see [`Self::accept`].
+/// A valid and recent signature, which may be a replay: see [`Self::accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct CheckedSignature {
@@ -102,7 +102,7 @@ pub struct CheckedSignature {
 }
 
 impl SigningKey {
-    /// The HMAC key with this secret of at least [`HMAC_SECRET_BYTES_MIN`] bytes, which stays the caller's
+    /// The HMAC key with this secret of at least [`HMAC_SECRET_BYTES_MIN`] bytes, which the caller has
     /// to wipe.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl SigningKey {
         Self(Signing::Ecdsa(Box::new(key)))
     }
 
-    /// What checks this key's signatures.
+    /// The key that verifies the signatures of this key.
     ///
     /// # Errors
     /// [`SigningKeyError::NotP256`]: the provider does not take back the public key that it gave.
@@ -127,7 +127,7 @@ impl SigningKey {
         }
     }
 
-    /// The value of `sig` for `message`, whose own signature does not count. `nonce` is 16 random bytes.
+    /// The value of `sig` for `message`, whose own signature is ignored. `nonce` is 16 random bytes.
     ///
     /// # Errors
     /// [`SignError`].
@@ -185,7 +185,7 @@ impl VerifyingKey {
             .map_err(|_| SigningKeyError::NotP256)
     }
 
-    /// Checks the signature of `message` and that it is new; which version it has.
+    /// Verifies the signature of `message` and that it is new. Returns its version.
     ///
     /// # Errors
     /// [`SignatureError`].
@@ -198,7 +198,7 @@ impl VerifyingKey {
         self.check(message, now_unix_s)?.accept(nonces)
     }
 
-    /// The first half of [`Self::verify`], for those who share one window among threads.
+    /// The first half of [`Self::verify`], for callers that share one window among threads.
     ///
     /// # Errors
     /// [`SignatureError`], but neither `Replayed` nor `Full`.
@@ -231,7 +231,7 @@ impl VerifyingKey {
         })
     }
 
-    /// Checks `hash:time:nonce:mac`; the time and the nonce.
+    /// Verifies `hash:time:nonce:mac`. Returns the time and the nonce.
     fn check_one<'t>(
         &self,
         message: &SignedMessage<'_>,
@@ -251,7 +251,7 @@ impl VerifyingKey {
         Ok((time, nonce))
     }
 
-    /// Checks `algorithm:time:nonce:signature`; the time and the nonce.
+    /// Verifies `algorithm:time:nonce:signature`. Returns the time and the nonce.
     fn check_two<'t>(
         &self,
         message: &SignedMessage<'_>,
@@ -282,12 +282,12 @@ impl VerifyingKey {
 }
 
 impl CheckedSignature {
-    /// Which version the signature has.
+    /// The version of the signature.
     pub fn version(&self) -> SignatureVersion {
         self.version
     }
 
-    /// Accepts the message if its nonce is new; which version its signature has.
+    /// Accepts the message if its nonce is new. Returns the version of its signature.
     ///
     /// # Errors
     /// [`SignatureError`]: `Replayed`, `Full` or, if the clock went back, `Stale`.
@@ -321,7 +321,7 @@ impl fmt::Debug for VerifyingKey {
     }
 }
 
-/// HMAC-SHA256 (RFC 2104) of `message`, by itself. The key may have any length.
+/// HMAC-SHA256 (RFC 2104) of `message`. The key may have any length.
 #[must_use]
 pub fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), message);
@@ -337,7 +337,7 @@ fn hmac_key(secret: &[u8]) -> Result<Box<hmac::Key>, SigningKeyError> {
     Ok(Box::new(hmac::Key::new(hmac::HMAC_SHA256, secret)))
 }
 
-/// What version 2 signs; `None` if a line would have a line break.
+/// The signed text of version 2; `None` if a line would have a line break.
 fn signed_lines(message: &SignedMessage<'_>, time: &str, nonce: &str) -> Option<Vec<u8>> {
     let hash = hash(message.payload);
     let lines = [
@@ -382,7 +382,7 @@ fn unix_s(text: &str) -> Result<u64, SignatureError> {
     text.parse().map_err(|_| SignatureError::Malformed)
 }
 
-/// Ours have 32 digits; other peers may draw more or less.
+/// Nonces of this crate have 32 digits; those of other peers may be longer or shorter.
 fn check_nonce(text: &str) -> Result<(), SignatureError> {
     let hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if hex && NONCE_DIGITS.contains(&text.len()) {
@@ -392,7 +392,7 @@ fn check_nonce(text: &str) -> Result<(), SignatureError> {
     }
 }
 
-/// What is remembered of a nonce: itself if it has our length, else the start of its hash.
+/// The stored form of a nonce: itself if it has the length of ours, otherwise the start of its hash.
 fn nonce_key(text: &str) -> [u8; NONCE_BYTES] {
     unhex(text).unwrap_or_else(|| {
         let hash = digest::digest(&digest::SHA256, text.as_bytes());
@@ -428,13 +428,13 @@ const HS256: &str = "hs256";
 const ES256: &str = "es256";
 const SIGNED_LABEL: &str = "tidewire signature 2";
 
-/// Bytes of the nonces that this crate writes.
+/// The length of the nonces of this crate, in bytes.
 pub const NONCE_BYTES: usize = 16;
 
-/// An HMAC secret may not be shorter.
+/// The minimum length of an HMAC secret, in bytes.
 pub const HMAC_SECRET_BYTES_MIN: usize = 32;
 
-/// Hex digits of a nonce that is taken.
+/// The lengths of accepted nonces, in hex digits.
 const NONCE_DIGITS: std::ops::RangeInclusive<usize> = 16..=128;
 
 /// Enough for the year 30,000.

@@ -1,4 +1,4 @@
-//! The messages inside a `batch`, both ways.
+//! Batches: the messages inside a `batch`, read and written.
 
 use super::{Now, Object, op_code};
 use crate::envelope::{
@@ -10,8 +10,7 @@ use crate::frame::OpCode;
 use crate::json::fields::{Fields, elements};
 use crate::uuid::Uuid;
 
-/// The messages of a batch in its own encoding, as they stand in it. Each is known to have a type; the rest
-/// of it has not been looked at, as with any message.
+/// The encoded messages of a batch. Each has a type; the rest of a message is not checked.
 pub(super) fn unpack(encoding: Format, bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     match encoding {
         Format::Json => unpack_json(bytes),
@@ -19,7 +18,7 @@ pub(super) fn unpack(encoding: Format, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Env
     }
 }
 
-/// Appends a batch of JSON envelopes in `format`; on an error `out` is as it was before.
+/// Appends a batch of JSON envelopes in `format`; on an error `out` is unchanged.
 pub(super) fn write(
     messages: &[&[u8]],
     format: Format,
@@ -51,7 +50,7 @@ pub(super) fn write(
     Ok(op_code(format))
 }
 
-/// Appends one `batch` of messages that goes to many clients, and therefore has no `seq`. Each of
+/// Appends one `batch` for many clients, which therefore has no `seq`. Each of
 /// `messages` is an envelope in `format`, without the prefix of MessagePack; none of them is checked,
 /// none may be a batch, and there may be at most [`BATCH_MESSAGES_MAX`].
 pub fn write_shared_batch(
@@ -155,8 +154,8 @@ fn unpack_msgpack(bytes: &[u8]) -> Result<Vec<Vec<u8>>, EnvelopeError> {
     Ok(messages)
 }
 
-/// Whether a message may not stand in a batch: what comes after a hello or a key update is encrypted in another
-/// way, so that they come alone.
+/// Whether a message may not be in a batch: a hello and a key update change the encryption of the messages after
+/// them, so they are sent alone.
 fn comes_alone(kind: Kind) -> bool {
     matches!(
         kind,
@@ -164,8 +163,8 @@ fn comes_alone(kind: Kind) -> bool {
     )
 }
 
-/// The levels that a batch puts around a message: itself, its payload, its array.
+/// The levels of a batch around a message: the batch, its payload, its array.
 const LEVELS: usize = 3;
 
-/// Messages that one `batch` may hold.
+/// The maximum number of messages in a `batch`.
 pub const BATCH_MESSAGES_MAX: usize = 1000;

@@ -1,8 +1,8 @@
-//! `call_request` and `call_response`: questions of either side that the other side's application answers.
+//! `call_request` and `call_response`: calls of either side, which the application of the other side answers.
 
 use super::Object;
+use super::objection::Objection;
 use super::publish::{KEY_BYTES_MAX, TYPE_BYTES_MAX};
-use super::request::Objection;
 use super::walk::{Unusable, as_json, bounded, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
@@ -10,26 +10,26 @@ use crate::format::Format;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// What is asked.
+/// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// `type`: 1 to [`TYPE_BYTES_MAX`] bytes, the application's.
+    /// `type`: 1 to [`TYPE_BYTES_MAX`] bytes, defined by the application.
     pub t: String,
-    /// One JSON value, checked as a whole; `null` if it is missing.
+    /// One validated JSON value; `null` if it is missing.
     pub payload: Vec<u8>,
-    /// How long the caller waits, in milliseconds.
+    /// The time for which the caller waits, in milliseconds.
     pub timeout_ms: Option<u64>,
 }
 
-/// What is answered: one JSON value, or what went wrong.
+/// The answer to a call: one JSON value, or an error.
 pub type CallResult = Result<Vec<u8>, CallError>;
 
-/// Why there is no answer.
+/// The error of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// One of the protocol's error codes, or the application's own word.
+    /// An error code of the protocol or of the application.
     pub code: String,
-    /// The same in words.
+    /// The explanation in words.
     pub message: String,
 }
 

@@ -22,7 +22,7 @@ use crate::frame::OpCode;
 use crate::uuid::Uuid;
 use serde_json::Value;
 
-/// One connection's session, as a client sees it.
+/// The session of one connection, on the side of the client.
 #[derive(Clone, Debug)]
 pub struct ClientSession {
     seq: u64,
@@ -35,24 +35,24 @@ pub struct ClientSession {
     key_offered: bool,
 }
 
-/// What a client says of itself.
+/// The content of a `client_hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientHello<'a> {
     /// Name and version.
     pub client_version: &'a str,
-    /// What the client can do.
+    /// The features of the client.
     ///
-    /// `encryption` does not count: it is said to be so if a key is offered.
+    /// `encryption` is ignored: the hello announces encryption if it has a key.
     pub features: Features,
-    /// A public key, to ask for encryption.
+    /// A public key, which requests encryption.
     pub encryption: Option<KeyOffer>,
-    /// A producer's id of 1 to [`PRODUCER_ID_BYTES_MAX`](super::PRODUCER_ID_BYTES_MAX) bytes, to have
-    /// messages that are numbered acknowledged.
+    /// The id of a producer, 1 to [`PRODUCER_ID_BYTES_MAX`](super::PRODUCER_ID_BYTES_MAX) bytes, whose numbered
+    /// messages the server acknowledges.
     pub producer: Option<&'a str>,
 }
 
 impl ClientSession {
-    /// The session of a connection that has just been upgraded, asking for messages in `format`.
+    /// The session of a connection after its upgrade, which requests messages in `format`.
     pub fn new(format: Format, now: Now) -> Self {
         Self {
             seq: 0,
@@ -66,24 +66,24 @@ impl ClientSession {
         }
     }
 
-    /// The same, giving the server up after so long a silence; 60,000 by default, 0 for never.
+    /// Sets the idle timeout in milliseconds; 60,000 by default, 0 for none.
     #[must_use]
     pub fn with_idle_timeout_ms(mut self, idle_timeout_ms: u64) -> Self {
         self.idle_timeout_ms = idle_timeout_ms;
         self
     }
 
-    /// How this client encodes its messages.
+    /// The encoding of the messages of this client.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether `server_ready` has come.
+    /// Whether `server_ready` was received.
     pub fn is_ready(&self) -> bool {
         self.ready
     }
 
-    /// Whether `server_hello` has come.
+    /// Whether `server_hello` was received.
     pub fn is_established(&self) -> bool {
         self.established
     }
@@ -98,30 +98,30 @@ impl ClientSession {
         }
     }
 
-    /// Takes note that anything has come from the server.
+    /// Records that bytes of the server were received.
     #[inline]
     pub fn handle_heard(&mut self, now_ms: u64) {
         self.liveness.handle_heard(now_ms);
     }
 
-    /// When [`Self::handle_timeout`] wants to be called, on the monotonic clock. It changes with what is
-    /// heard and with `server_hello`.
+    /// The time of the next call of [`Self::handle_timeout`], on the monotonic clock. It changes when bytes or
+    /// `server_hello` are received.
     pub fn poll_deadline_ms(&self) -> u64 {
         self.liveness
             .poll_deadline_ms(self.ping_interval_ms(), self.idle_timeout_ms)
     }
 
-    /// Says what the time calls for; the ping is [`Self::write_ping`]'s. One asked for counts as sent.
+    /// The action that is due now. [`Self::write_ping`] writes a ping. A requested ping counts as sent.
     pub fn handle_timeout(&mut self, now: Now) -> TimeoutAction {
         let ping_interval_ms = self.ping_interval_ms();
         self.liveness
             .handle_timeout(ping_interval_ms, self.idle_timeout_ms, now.monotonic_ms)
     }
 
-    /// Takes a message from the server: JSON text, or MessagePack without the prefix `M:`.
+    /// Receives a message of the server: JSON text, or MessagePack without the prefix `M:`.
     ///
     /// # Errors
-    /// It is no envelope, or a system message that cannot be read: the server's fault.
+    /// It is not an envelope, or an invalid system message: the server's fault.
     pub fn handle_message(
         &mut self,
         encoding: Format,
@@ -172,7 +172,7 @@ impl ClientSession {
         }
     }
 
-    /// Appends `client_hello` and says which kind of frame it goes into.
+    /// Appends `client_hello`, and returns the opcode of its frame.
     pub fn write_hello(
         &mut self,
         hello: &ClientHello<'_>,
@@ -205,8 +205,8 @@ impl ClientSession {
         })
     }
 
-    /// Appends `key_update`, after which the caller encrypts with its next key, and says which kind of
-    /// frame it goes into. `request` asks the server to do the same.
+    /// Appends `key_update`, and returns the opcode of its frame. The caller encrypts later messages with its next
+    /// key. With `request` the server changes its key, too.
     pub fn write_key_update(
         &mut self,
         request: bool,
@@ -220,8 +220,8 @@ impl ClientSession {
     }
 
     /// Appends one `batch` with `messages`, each a JSON envelope that is not checked and none of them a
-    /// batch, at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); says which kind of frame it
-    /// goes into. `id` becomes the batch's id.
+    /// batch, at most [`BATCH_MESSAGES_MAX`](super::BATCH_MESSAGES_MAX); returns the opcode of its
+    /// frame. `id` is the id of the batch.
     ///
     /// # Errors
     /// Only in MessagePack: a message that is not JSON or, with the two levels that the batch adds, is
@@ -238,7 +238,7 @@ impl ClientSession {
         Ok(op_code)
     }
 
-    /// Appends `ping` with the time `now` and says which kind of frame it goes into.
+    /// Appends `ping` with the time `now`, and returns the opcode of its frame.
     pub fn write_ping(&mut self, id: Uuid, now: Now, out: &mut Vec<u8>) -> OpCode {
         self.write(SystemType::Ping, id, now, out, |out| {
             let mut object = Object::open(out);
@@ -247,7 +247,7 @@ impl ClientSession {
         })
     }
 
-    /// Appends the answer to a ping of the server's and says which kind of frame it goes into.
+    /// Appends the answer to a `ping` of the server, and returns the opcode of its frame.
     pub fn write_pong(
         &mut self,
         server_timestamp_ms: Option<u64>,
@@ -311,7 +311,7 @@ impl ClientSession {
         ClientEvent::read(system, envelope)
     }
 
-    /// A key counts in the first answer to ours alone: a second hello never replaces what it settled.
+    /// Only the first answer to our hello has a valid key: a second hello never replaces it.
     fn handle_hello(&mut self, payload: &Value) -> Result<ClientEvent, EnvelopeError> {
         let encryption = if self.key_offered {
             HelloEncryption::read(payload)?.map(Box::new)
@@ -340,13 +340,13 @@ impl ClientSession {
     }
 }
 
-/// Time between two pings until the server says otherwise.
+/// The interval of pings before the server sets one.
 const PING_INTERVAL_MS: u64 = 25_000;
 
-/// A server cannot make its clients ping more often.
+/// The minimum interval of pings that a server can set.
 const PING_INTERVAL_MS_MIN: u64 = 1_000;
 
-/// Silence after which the server is given up, unless the caller says otherwise.
+/// The default idle timeout.
 const IDLE_TIMEOUT_MS: u64 = 60_000;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What the two hellos say about encryption, as bytes; the cryptography is `secure`'s.
+//! The fields of both hellos about encryption, as bytes. The cryptography is in `secure`.
 
 use super::Object;
-use super::request::Objection;
+use super::objection::Objection;
 use crate::codes::ErrorCode;
 use crate::envelope::EnvelopeError;
 use base64::Engine as _;
@@ -9,10 +9,10 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
-/// How a connection is encrypted.
+/// The version of the encryption of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum EncryptionVersion {
-    /// One key for both directions; any IV. What every version 1 peer speaks.
+    /// One key for both directions; any IV. Every version 1 peer supports it.
     #[default]
     One,
     /// A key for each direction, bound to the connection; counted IVs, rotation, a server identity.
@@ -28,7 +28,7 @@ impl EncryptionVersion {
         }
     }
 
-    /// The newest version that this crate and a peer up to `number` both speak; `None` for 0.
+    /// The newest version that this crate and a peer with version `number` both support; `None` for 0.
     pub const fn agreed(number: u64) -> Option<Self> {
         match number {
             0 => None,
@@ -44,7 +44,7 @@ pub struct KeyOffer {
     /// `encryption_public_key`: an uncompressed P-256 point. Only its length and its first byte have
     /// been checked.
     pub public_key: [u8; PUBLIC_KEY_BYTES],
-    /// `encryption_version`: the newest that both sides speak.
+    /// `encryption_version`: the newest version that both sides support.
     pub version: EncryptionVersion,
 }
 
@@ -54,13 +54,13 @@ pub struct HelloEncryption {
     /// `encryption_public_key`: an uncompressed P-256 point. Only its length and its first byte have
     /// been checked.
     pub public_key: [u8; PUBLIC_KEY_BYTES],
-    /// `encryption_version`: what is spoken from now on.
+    /// `encryption_version`: the version of the connection.
     pub version: EncryptionVersion,
-    /// Who the server is; only with [`EncryptionVersion::Two`].
+    /// The identity of the server; only with [`EncryptionVersion::Two`].
     pub identity: Option<HelloIdentity>,
 }
 
-/// A server's proof that the key exchange is its own.
+/// The proof of a server that it made its side of the key exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HelloIdentity {
     /// `identity_public_key`: an uncompressed P-256 point.
@@ -124,7 +124,7 @@ impl HelloEncryption {
     }
 }
 
-/// Version 1 knows no `encryption_version`, so that it stays unsaid.
+/// Version 1 has no `encryption_version`, so the field is left out.
 fn write_key(object: &mut Object<'_>, public_key: &[u8], version: EncryptionVersion) {
     write_base64(object, "encryption_public_key", public_key);
     if version != EncryptionVersion::One {
@@ -169,7 +169,7 @@ pub const SIGNATURE_BYTES: usize = 64;
 /// The first byte of an uncompressed point (SEC 1, section 2.3.3).
 const UNCOMPRESSED: u8 = 4;
 
-/// Some peers leave the padding out.
+/// Some peers omit the padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

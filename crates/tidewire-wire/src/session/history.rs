@@ -1,7 +1,7 @@
-//! `history_request` and `history_response`: what is kept of a topic, read without a subscription.
+//! `history_request` and `history_response`: reading the history of a topic without a subscription.
 
 use super::Object;
-use super::request::{Objection, parse_number};
+use super::objection::{Objection, parse_number};
 use super::walk::{as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{EnvelopeError, epoch_text, parse_epoch};
@@ -9,23 +9,23 @@ use crate::format::Format;
 use crate::json::fields::elements;
 use serde_json::{Map, Value};
 
-/// Which part of a topic's history a client asks for.
+/// The requested part of the history of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryQuery {
-    /// The topic, not empty; whether it is a topic's name has not been checked.
+    /// The topic, not empty; it may be an invalid name.
     pub topic: String,
-    /// Only publications after this position or, with the newest first, before it.
+    /// The answer has publications after this position or, with the newest first, before it.
     pub since: Option<HistoryPosition>,
-    /// Publications at most: 1 to [`HISTORY_LIMIT_MAX`].
+    /// The maximum number of publications: 1 to [`HISTORY_LIMIT_MAX`].
     pub limit: u64,
-    /// From the newest backwards, instead of from the oldest on.
+    /// Whether the answer starts with the newest publication.
     pub newest_first: bool,
 }
 
-/// A position that a client names.
+/// A position in a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryPosition {
-    /// The epoch, as the client spells it.
+    /// The epoch, as the client wrote it.
     pub epoch: String,
     /// The offset.
     pub offset: u64,
@@ -40,18 +40,18 @@ pub struct HistoryPage {
     pub epoch: u32,
     /// The offset of the newest publication; 0 if there was none.
     pub offset: u64,
-    /// The offset of the oldest publication that is kept; that of the next one if none is.
+    /// The offset of the oldest stored publication; without any, the offset of the next one.
     pub oldest: u64,
-    /// The publications in the order that was asked for: envelopes in JSON, not checked by the writer.
+    /// The publications in the requested order: JSON envelopes, which the writer does not check.
     pub publications: Vec<Vec<u8>>,
-    /// Whether more of the kept publications follow in this direction.
+    /// Whether more stored publications follow in this direction.
     pub more: bool,
     /// Whether no publication is missing between the requested position and the returned publications.
     pub complete: bool,
 }
 
 impl HistoryQuery {
-    /// The oldest publications that are kept of `topic`, [`HISTORY_LIMIT`] at most.
+    /// A query for the oldest stored publications of `topic`, at most [`HISTORY_LIMIT`].
     #[must_use]
     pub fn new(topic: impl Into<String>) -> Self {
         Self {
@@ -185,13 +185,13 @@ pub(super) fn read_page(
     Ok((page, correlation_id.map(std::borrow::Cow::into_owned)))
 }
 
-/// Publications of an answer, where the client does not say how many it wants.
+/// The default limit of publications in an answer.
 pub const HISTORY_LIMIT: u64 = 100;
 
-/// Publications that one answer has at most.
+/// The maximum number of publications in an answer.
 pub const HISTORY_LIMIT_MAX: u64 = 1000;
 
-/// Levels of nesting that the payload of a publication in an answer may have: the answer takes four of the 64.
+/// The maximum nesting of the payload of a publication in an answer: the answer itself needs four of the 64 levels.
 pub const HISTORY_PAYLOAD_LEVELS_MAX: usize = 60;
 
 const OLDEST: &str = "oldest";

@@ -1,17 +1,17 @@
-//! When to ping and when to give up, the same for both sides.
+//! Liveness: the times of pings and of the idle timeout, equal for both sides.
 
-/// What the time calls for.
+/// The action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutAction {
-    /// Nothing yet.
+    /// None yet.
     None,
     /// Encode a ping and send it; a server sends a ping of RFC 6455 directly after it.
     SendPing,
-    /// Close the connection: its peer has been silent for too long.
+    /// Close the connection: its idle timeout is over.
     CloseIdle,
 }
 
-/// When the peer was last heard and last asked, on the monotonic clock.
+/// The times of the last received bytes and of the last ping, on the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Liveness {
     last_heard_ms: u64,
@@ -37,7 +37,7 @@ impl Liveness {
         ping_ms.min(deadline_ms(self.last_heard_ms, idle_timeout_ms))
     }
 
-    /// A ping asked for counts as sent.
+    /// A requested ping counts as sent.
     pub(super) fn handle_timeout(
         &mut self,
         ping_interval_ms: u64,

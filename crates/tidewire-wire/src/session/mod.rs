@@ -11,6 +11,7 @@ mod history;
 mod liveness;
 mod numbers;
 mod object;
+mod objection;
 mod payload;
 mod publish;
 mod reply;
@@ -32,9 +33,10 @@ pub use history::{
 pub use liveness::TimeoutAction;
 pub use payload::write_gap_event;
 pub use publish::{KEY_BYTES_MAX, PublishRequest, TYPE_BYTES_MAX};
-pub use reply::{
-    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, Reply, TopicPresence,
-    TopicRecovery,
+pub use reply::Reply;
+pub use reply::values::{
+    GapRange, GapReason, PresenceMember, ProducerState, PublicationGap, TopicFailure,
+    TopicPresence, TopicRecovery,
 };
 pub use request::{
     DELIVERIES_PER_ACK_MAX, PresenceQuery, Request, RequestKind, Sync, TOKEN_BYTES_MAX,

@@ -1,39 +1,38 @@
-//! `publish_request`: a client's publication, read without a copy and written.
+//! `publish_request`: a publication of a client, read without a copy, and written.
 
 use super::Object;
-use super::request::Objection;
+use super::objection::Objection;
 use super::walk::{Refusal, Unusable, as_json, bounded, flag, unsigned, walk};
 use crate::codes::ErrorCode;
 use crate::envelope::{Category, Priority, SystemType};
 use crate::format::Format;
 use std::borrow::Cow;
 
-/// A publication that a client asks for.
+/// A publication in a request of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishRequest<'a> {
-    /// The topic, not empty; whether it is a topic's name has not been checked.
+    /// The topic, not empty; it may be an invalid name.
     pub topic: Cow<'a, str>,
-    /// `type`, the publication's own type: 1 to [`TYPE_BYTES_MAX`] bytes, and none of the protocol's.
+    /// `type`, the type of the publication: 1 to [`TYPE_BYTES_MAX`] bytes, and not a type of the protocol.
     pub t: Cow<'a, str>,
-    /// The payload: one JSON value in UTF-8, checked as a whole, with its white space. `{}` if it is
-    /// missing.
+    /// The payload: one validated JSON value in UTF-8, with its white space. `{}` if it is missing.
     pub payload: Cow<'a, [u8]>,
     /// [`Category::Update`] if it is missing; never [`Category::System`].
     pub category: Category,
-    /// The priority, if one is asked for.
+    /// The priority, if the request has one.
     pub priority: Option<Priority>,
     /// The idempotency key: 1 to [`KEY_BYTES_MAX`] bytes.
     pub id: Option<Cow<'a, str>>,
     /// The conflation key: 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Option<Cow<'a, str>>,
-    /// For how long it is of use, in milliseconds, from 1 on.
+    /// The time to live in milliseconds, at least 1.
     pub ttl_ms: Option<u64>,
-    /// Whether the publisher's own subscriptions are left out.
+    /// Whether the publisher's own subscriptions do not receive it.
     pub exclude_self: bool,
 }
 
 impl<'a> PublishRequest<'a> {
-    /// A publication of type `t` with nothing but a topic and a payload, which is one JSON value.
+    /// A publication of `payload`, which is one JSON value, with the default of each other field.
     #[must_use]
     pub fn new(topic: &'a str, t: &'a str, payload: &'a [u8]) -> Self {
         Self {
@@ -50,12 +49,12 @@ impl<'a> PublishRequest<'a> {
     }
 
     /// Reads a message that classification found to be a `publish_request`: JSON text in UTF-8, or MessagePack
-    /// without the prefix `M:`, which is turned into JSON in `scratch`. Beside it comes the
-    /// correlation id, without which the request is not answered.
+    /// without the prefix `M:`, which is converted to JSON in `scratch`. Also returns the
+    /// correlation id; a request without one is not answered.
     ///
     /// # Errors
-    /// `INVALID_MESSAGE` for a message that is not valid as a whole or nested too deep, and for a field that is
-    /// missing, of a wrong type or out of range.
+    /// `INVALID_MESSAGE` for a message that is invalid or nested too deep, and for a field that is missing, of a
+    /// wrong type or out of range.
     pub fn parse(
         encoding: Format,
         bytes: &'a [u8],
@@ -162,8 +161,8 @@ impl<'a> PublishRequest<'a> {
     }
 }
 
-/// Bytes that the type of a publication or of a call may have.
+/// The maximum length of the type of a publication or of a call, in bytes.
 pub const TYPE_BYTES_MAX: usize = 128;
 
-/// Bytes that an idempotency key, a conflation key or the correlation id of a call may have.
+/// The maximum length of an idempotency key, a conflation key or the correlation id of a call, in bytes.
 pub const KEY_BYTES_MAX: usize = 128;

@@ -1,4 +1,6 @@
-//! What a server says of its own accord or in answer to a system message.
+//! Messages of a server: answers to system messages, and messages without a request.
+
+pub(super) mod values;
 
 use super::call::{self, Call, CallResult};
 use super::payload::{
@@ -12,29 +14,30 @@ use crate::envelope::SystemType;
 use crate::uuid::Uuid;
 use serde_json::Value;
 use std::borrow::Cow;
+use values::{ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery};
 
-/// A message of the server's own. `correlation_id` is that of the request it answers, if any.
+/// A system message of the server. `correlation_id` is that of the answered request, if any.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// `server_ready`, the first message. The session remembers `connection_id`.
     Ready {
-        /// The connection's id.
+        /// The id of the connection.
         connection_id: Uuid,
-        /// The user that the token named.
+        /// The user in the token.
         user_id: Option<String>,
     },
-    /// `server_hello`, from what the session has negotiated.
+    /// `server_hello`, with the negotiated features of the session.
     Hello {
         /// `cid`.
         correlation_id: Option<String>,
         /// The answer to a [`SystemEvent::KeyExchange`](super::SystemEvent::KeyExchange).
         encryption: Option<Box<HelloEncryption>>,
-        /// Where the producer stands that the client said it is, if the server keeps it.
+        /// The state of the producer in the `client_hello`, if the server stores it.
         producer: Option<ProducerState>,
     },
-    /// `key_update`: what this side sends after it is encrypted with the next key.
+    /// `key_update`: this side encrypts later messages with its next key.
     KeyUpdate {
-        /// Whether the client shall change its key too.
+        /// Whether the client has to change its key, too.
         request: bool,
     },
     /// `PONG`.
@@ -46,26 +49,28 @@ pub enum Reply {
     Ping,
     /// `error`.
     Error {
-        /// What went wrong.
+        /// The error code.
         code: ErrorCode,
-        /// The same in words.
+        /// The explanation in words.
         message: Cow<'static, str>,
-        /// Seconds after which another try makes sense.
+        /// The number of seconds after which a retry may succeed.
         retry_after_s: Option<u64>,
-        /// How many messages it answers, if not one: those refused since the last error of this kind.
+        /// The number of rejected messages since the last error of this kind, if it is not one.
         refused: Option<u64>,
         /// `cid`.
         correlation_id: Option<String>,
     },
     /// `subscription_update`.
     SubscriptionUpdate {
-        /// What was asked for.
+        /// The requested action.
         action: Action,
-        /// Topics for which it was done.
+        /// The topics for which it succeeded.
         success_topics: Vec<String>,
-        /// Topics for which it was not.
+        /// The topics for which it failed.
         failed_topics: Vec<String>,
-        /// Where each topic of the answer that has history stands, recovery asked for or not.
+        /// The reason for each of `failed_topics`; empty to tell no reasons.
+        failures: Vec<TopicFailure>,
+        /// The positions of the topics with history, also without a request for recovery.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
         correlation_id: Option<String>,
@@ -93,21 +98,20 @@ pub enum Reply {
     },
     /// `rate_limit_warning`.
     RateLimitWarning {
-        /// Messages of the limit that are used up.
+        /// The number of used messages of the limit.
         current_rate: u64,
-        /// Messages that may come at once.
+        /// The number of messages that the limit allows at once.
         limit: u64,
-        /// Messages left of them.
+        /// The number of messages that are left.
         remaining: u64,
-        /// Seconds until there are more.
+        /// The number of seconds until more are allowed.
         retry_after_s: u64,
     },
     /// `publish_response`.
     PublishResponse {
         /// The topic.
         topic: String,
-        /// Whether a publication with the same idempotency key had been taken before, so that this one
-        /// was not.
+        /// Whether the server rejected it because it had accepted one with the same idempotency key before.
         duplicate: bool,
         /// The epoch and the offset; only with history.
         position: Option<(u32, u64)>,
@@ -174,113 +178,6 @@ pub enum Reply {
         /// `cid`.
         correlation_id: Option<String>,
     },
-}
-
-/// A producer and how far its messages have been taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProducerState {
-    /// The id that the client gave itself.
-    pub id: String,
-    /// Drawn when the server first heard of the producer: another one than last time means that the
-    /// producer was forgotten, and its numbers begin with 1 again.
-    pub epoch: u32,
-    /// The last number taken; 0 for none.
-    pub last: u64,
-}
-
-/// Who is on a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicPresence {
-    /// The topic.
-    pub topic: String,
-    /// How many users.
-    pub users: u64,
-    /// On how many connections.
-    pub connections: u64,
-    /// Whether there are more members than are named.
-    pub truncated: bool,
-    /// The members; `None` if only the counts were asked for.
-    pub members: Option<Vec<PresenceMember>>,
-}
-
-/// A user on a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PresenceMember {
-    /// Who.
-    pub user: String,
-    /// On how many connections.
-    pub connections: u64,
-    /// The subscriber's `presence`, as JSON that is not checked.
-    pub data: Option<String>,
-}
-
-/// Publications of a topic that a subscriber does not get.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublicationGap {
-    /// The topic.
-    pub topic: String,
-    /// Why.
-    pub reason: GapReason,
-    /// How many.
-    pub count: u64,
-    /// Which; only with history.
-    pub range: Option<GapRange>,
-}
-
-/// Why publications are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GapReason {
-    /// `dropped`: the subscriber did not read them in time.
-    Dropped,
-    /// `conflated`: a newer one of the same key took their place.
-    Conflated,
-    /// `expired`: their time to live ended before they could be sent.
-    Expired,
-}
-
-/// The publications of a gap: all of them lie between two offsets of one epoch, though not all
-/// between them need be missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GapRange {
-    /// The epoch of the topic's history.
-    pub epoch: u32,
-    /// The offset of the first one.
-    pub from: u64,
-    /// The offset of the last one.
-    pub to: u64,
-}
-
-impl GapReason {
-    /// The spelling on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Dropped => "dropped",
-            Self::Conflated => "conflated",
-            Self::Expired => "expired",
-        }
-    }
-
-    /// The reason with this spelling.
-    pub fn parse(spelling: &str) -> Option<Self> {
-        [Self::Dropped, Self::Conflated, Self::Expired]
-            .into_iter()
-            .find(|reason| reason.as_str() == spelling)
-    }
-}
-
-/// Where a subscription stands after recovery.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TopicRecovery {
-    /// The topic.
-    pub topic: String,
-    /// The epoch of its history.
-    pub epoch: String,
-    /// The offset of its newest message.
-    pub offset: u64,
-    /// Whether nothing was missed.
-    pub recovered: bool,
-    /// Messages sent again.
-    pub count: u64,
 }
 
 impl Reply {
@@ -378,9 +275,13 @@ impl Reply {
                 action,
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 ..
-            } => write_subscription(*action, success_topics, failed_topics, recovery, out),
+            } => {
+                let failed = (failed_topics.as_slice(), failures.as_slice());
+                write_subscription(*action, success_topics, failed, recovery, out);
+            }
             Self::ConfigResponse { payload, .. }
             | Self::HealthCheckResponse { payload, .. }
             | Self::MetricsResponse { payload, .. } => {

@@ -2,6 +2,7 @@
 
 use super::call::{Call, CallResult, Either};
 use super::history::{HistoryQuery, parse_query};
+use super::objection::{Objection, parse_flag, parse_number};
 use super::subscription::{Subscription, TOPICS_PER_REQUEST_MAX, parse_subscription, parse_topics};
 use crate::codes::ErrorCode;
 use crate::envelope::SystemType;
@@ -85,9 +86,6 @@ pub struct Sync {
     pub last_sequence: Option<u64>,
 }
 
-/// An error code, and words for it.
-pub(super) type Objection = (ErrorCode, &'static str);
-
 /// Reads a request's payload. Fields that may be missing may also be null.
 pub(super) fn parse(system: SystemType, payload: Value) -> Result<RequestKind, Objection> {
     let fields = match payload {
@@ -120,14 +118,6 @@ fn parse_sync(fields: &Map<String, Value>) -> Result<Sync, Objection> {
         include_snapshots: parse_flag(fields.get("include_snapshots"), words)?,
         last_sequence,
     })
-}
-
-pub(super) fn parse_flag(value: Option<&Value>, words: &'static str) -> Result<bool, Objection> {
-    match value {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(flag)) => Ok(*flag),
-        Some(_) => Err((ErrorCode::InvalidSubscription, words)),
-    }
 }
 
 fn parse_presence(fields: &Map<String, Value>) -> Result<PresenceQuery, Objection> {
@@ -165,19 +155,6 @@ fn parse_token(mut fields: Map<String, Value>) -> Result<Token, Objection> {
             ErrorCode::InvalidMessage,
             "token is not a text of 1 to 8192 bytes",
         )),
-    }
-}
-
-pub(super) fn parse_number(
-    value: Option<&Value>,
-    words: &'static str,
-) -> Result<Option<u64>, Objection> {
-    match value {
-        None | Some(Value::Null) => Ok(None),
-        Some(number) => match number.as_u64() {
-            Some(number) => Ok(Some(number)),
-            None => Err((ErrorCode::InvalidSubscription, words)),
-        },
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::liveness::{Liveness, TimeoutAction};
 use super::numbers::payload_numbers;
+use super::objection::Objection;
 use super::payload::{Context, pack_pong};
 use super::reply::Reply;
-use super::request::{self, Objection, Request};
+use super::request::{self, Request};
 use super::{Features, KeyOffer, Now, PROTOCOL_VERSION, Refusal, batch, call};
 use super::{op_code, write_message};
 use crate::codes::ErrorCode;

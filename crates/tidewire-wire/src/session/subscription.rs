@@ -1,6 +1,6 @@
 //! `subscription_update` as a client sends it.
 
-use super::request::{Objection, parse_flag, parse_number};
+use super::objection::{Objection, parse_flag, parse_number};
 use crate::codes::ErrorCode;
 use serde_json::{Map, Value};
 

@@ -1,6 +1,6 @@
 //! Reading a system message in one pass, with the payload's fields as the bytes that they came in.
 
-use super::request::Objection;
+use super::objection::Objection;
 use crate::codes::ErrorCode;
 use crate::envelope::field::Field;
 use crate::envelope::{EnvelopeError, classify_msgpack, strip_category};

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::figures::Figures;
 use super::flags::{BASELINE, EXPECT, FAIL_IF_SLOWER, Flag, JSON, Meaning, OUT, flag, timeout};
-use super::lines::Figures;
 
 pub(super) const FLAGS: &[Flag] = &[
     flag(&["-c", "--connections"], Meaning::Value("-c")),

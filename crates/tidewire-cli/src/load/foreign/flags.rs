@@ -1,6 +1,5 @@
-//! Translation of the flags of other load generators into those of `tidewire load`.
+//! Flags of other load generators: their spellings, and their meaning for `tidewire load`.
 
-use super::{Tool, autocannon, hey};
 use tidewire_load::options::quantity;
 
 /// A flag of another tool.
@@ -35,184 +34,10 @@ impl Flag {
     }
 }
 
-/// The flags of a tool, and the flags of `tidewire load` that it may be combined with.
-pub(super) fn of(tool: Tool) -> &'static [Flag] {
-    match tool {
-        Tool::Ab => AB,
-        Tool::Wrk => WRK,
-        Tool::Loadtest => LOADTEST,
-        Tool::Autocannon => autocannon::FLAGS,
-        Tool::Hey => hey::FLAGS,
-    }
-}
-
-/// The defaults of the tool.
-pub(super) fn add_defaults(tool: Tool, seen: &[&str], words: &mut Vec<String>) {
-    let has = |name: &str| seen.contains(&name);
-    let mut add = |ours: &[&str]| words.extend(ours.iter().map(|&word| word.to_owned()));
-    match tool {
-        Tool::Ab => {
-            // Neither tool fails a response because of its status, and ab has one thread.
-            add(&["-t", "1", "--expect-status", "any"]);
-            if !has("-k") {
-                add(&["--no-keepalive"]);
-            }
-            match (has("-n"), has("-t")) {
-                (true, _) => {}
-                (false, true) => add(&["-n", "50000"]),
-                (false, false) => add(&["-n", "1"]),
-            }
-            if !has("-c") {
-                add(&["-c", "1"]);
-            }
-        }
-        Tool::Wrk => {
-            add(&["--expect-status", "any"]);
-            for (name, usual) in [("-c", "10"), ("-d", "10s"), ("-t", "2")] {
-                if !has(name) {
-                    add(&[name, usual]);
-                }
-            }
-        }
-        Tool::Loadtest => {
-            if !has("-k") && !has("--tcp") {
-                add(&["--no-keepalive"]);
-            }
-            if !has("-c") {
-                add(&["-c", "10"]);
-            }
-        }
-        Tool::Autocannon => add(&autocannon::defaults(&has)),
-        Tool::Hey => add(&hey::defaults(&has)),
-    }
-}
-
+/// A flag with these spellings.
 pub(super) const fn flag(names: &'static [&'static str], meaning: Meaning) -> Flag {
     Flag { names, meaning }
 }
-
-const AB: &[Flag] = &[
-    flag(&["-n"], Meaning::Value("-n")),
-    flag(&["-c"], Meaning::Value("-c")),
-    flag(&["-t"], Meaning::Value("-d")),
-    flag(&["-s"], Meaning::Made(timeout)),
-    flag(&["-k"], Meaning::Nothing),
-    flag(&["-i"], Meaning::Words(&["-m", "HEAD"])),
-    flag(&["-m"], Meaning::Value("-m")),
-    flag(&["-p"], Meaning::Made(|file| body_file("POST", file))),
-    flag(&["-u"], Meaning::Made(|file| body_file("PUT", file))),
-    flag(&["-T"], Meaning::Made(content_type)),
-    flag(&["-C"], Meaning::Value("--cookie")),
-    flag(&["-H"], Meaning::Value("-H")),
-    flag(
-        &["-X"],
-        Meaning::Made(|proxy| Ok(vec!["--proxy".to_owned(), format!("http://{proxy}")])),
-    ),
-    flag(&["-B"], Meaning::Value("--source-address")),
-    flag(&["-q"], Meaning::Words(&["--quiet"])),
-    flag(&["-l"], Meaning::Nothing),
-    flag(&["-r"], Meaning::Nothing),
-    flag(&["-d"], Meaning::Nothing),
-    flag(&["-S"], Meaning::Nothing),
-    flag(&["-v"], Meaning::NothingWithValue),
-    flag(&["-b"], Meaning::NothingWithValue),
-    flag(
-        &["-A", "-P"],
-        Meaning::Missing("write -H 'Authorization: Basic …' or -H 'Proxy-Authorization: Basic …'"),
-    ),
-    flag(&["-g"], Meaning::Missing(SERIES)),
-    flag(&["-e"], Meaning::Missing(SERIES)),
-    flag(&["-w"], Meaning::Missing("write --out DIR for a page")),
-    OUT,
-    EXPECT,
-    BASELINE,
-    FAIL_IF_SLOWER,
-    JSON,
-];
-
-const WRK: &[Flag] = &[
-    flag(&["-c", "--connections"], Meaning::Value("-c")),
-    flag(&["-d", "--duration"], Meaning::Value("-d")),
-    flag(&["-t", "--threads"], Meaning::Value("-t")),
-    flag(&["-H", "--header"], Meaning::Value("-H")),
-    flag(&["-R", "--rate"], Meaning::Value("--rate-per-s")),
-    flag(&["-T", "--timeout"], Meaning::Made(timeout)),
-    flag(&["-L", "--latency"], Meaning::Nothing),
-    flag(&["-U", "--u_latency"], Meaning::Nothing),
-    flag(
-        &["-s", "--script"],
-        Meaning::Missing("there is no Lua; write a --scenario of `tidewire load`"),
-    ),
-    OUT,
-    EXPECT,
-    BASELINE,
-    FAIL_IF_SLOWER,
-    JSON,
-];
-
-const LOADTEST: &[Flag] = &[
-    flag(&["-n", "--maxRequests"], Meaning::Value("-n")),
-    flag(&["-t", "--maxSeconds"], Meaning::Value("-d")),
-    flag(&["-c", "--concurrency"], Meaning::Value("-c")),
-    flag(&["-d", "--timeout"], Meaning::Value("--timeout-ms")),
-    flag(&["-k", "--keepalive"], Meaning::Nothing),
-    flag(&["--tcp"], Meaning::Nothing),
-    flag(&["-C", "--cookies", "--cookie"], Meaning::Value("--cookie")),
-    flag(&["-H", "--headers", "--header"], Meaning::Value("-H")),
-    flag(&["-T", "--contentType"], Meaning::Made(content_type)),
-    flag(
-        &["-P", "--postBody"],
-        Meaning::Made(|body| inline("POST", body)),
-    ),
-    flag(
-        &["-A", "--patchBody"],
-        Meaning::Made(|body| inline("PATCH", body)),
-    ),
-    flag(
-        &["-p", "--postFile"],
-        Meaning::Made(|file| body_file("POST", file)),
-    ),
-    flag(
-        &["-u", "--putFile"],
-        Meaning::Made(|file| body_file("PUT", file)),
-    ),
-    flag(
-        &["-a", "--patchFile"],
-        Meaning::Made(|file| body_file("PATCH", file)),
-    ),
-    flag(&["--data"], Meaning::Value("--body")),
-    flag(&["-m", "--method"], Meaning::Value("-m")),
-    flag(
-        &["--rps", "--requestsPerSecond"],
-        Meaning::Value("--rate-per-s"),
-    ),
-    flag(&["--cores"], Meaning::Value("-t")),
-    flag(&["--insecure"], Meaning::Words(&["--insecure"])),
-    flag(&["--cert"], Meaning::Value("--cert")),
-    flag(&["--key"], Meaning::Value("--key")),
-    flag(&["--proxy"], Meaning::Value("--proxy")),
-    flag(&["--quiet"], Meaning::Words(&["--quiet"])),
-    flag(&["-r", "--recover"], Meaning::Nothing),
-    flag(&["--agent"], Meaning::Nothing),
-    flag(&["--debug"], Meaning::Nothing),
-    flag(
-        &["-s", "--secureProtocol"],
-        Meaning::Missing("the server chooses TLS 1.2 or 1.3"),
-    ),
-    flag(
-        &["-R", "--requestGenerator"],
-        Meaning::Missing("write a --scenario of `tidewire load`"),
-    ),
-    flag(
-        &["--index"],
-        Meaning::Missing("write a --scenario of `tidewire load` with a counter"),
-    ),
-    OUT,
-    EXPECT,
-    BASELINE,
-    FAIL_IF_SLOWER,
-    JSON,
-];
 
 pub(super) const OUT: Flag = flag(&["--out"], Meaning::Value("--out"));
 pub(super) const EXPECT: Flag = flag(&["--expect"], Meaning::Value("--expect"));
@@ -220,8 +45,6 @@ pub(super) const BASELINE: Flag = flag(&["--baseline"], Meaning::Value("--baseli
 pub(super) const FAIL_IF_SLOWER: Flag =
     flag(&["--fail-if-slower"], Meaning::Words(&["--fail-if-slower"]));
 pub(super) const JSON: Flag = flag(&["--json"], Meaning::Words(&["--json"]));
-const SERIES: &str = "write --out DIR, and read the series in report.json";
-
 /// A time in seconds, or with its unit.
 pub(super) fn timeout(text: &str) -> Result<Vec<String>, String> {
     let time = quantity::duration(text).map_err(|error| error.to_string())?;
@@ -229,18 +52,4 @@ pub(super) fn timeout(text: &str) -> Result<Vec<String>, String> {
         "--timeout-ms".to_owned(),
         time.as_millis().max(1).to_string(),
     ])
-}
-
-fn content_type(value: &str) -> Result<Vec<String>, String> {
-    Ok(vec!["-H".to_owned(), format!("content-type: {value}")])
-}
-
-fn body_file(method: &str, file: &str) -> Result<Vec<String>, String> {
-    Ok(["--body-file", file, "-m", method]
-        .map(str::to_owned)
-        .to_vec())
-}
-
-fn inline(method: &str, body: &str) -> Result<Vec<String>, String> {
-    Ok(["--body", body, "-m", method].map(str::to_owned).to_vec())
 }

@@ -5,9 +5,11 @@
 //! measurement.
 
 mod autocannon;
+mod figures;
 mod flags;
 mod hey;
 mod lines;
+mod tools;
 
 use crate::failure::Failure;
 use clap::ValueEnum;
@@ -87,7 +89,7 @@ struct Translation {
 
 impl Translation {
     fn of(tool: Tool, theirs: &[String]) -> Result<Self, String> {
-        let known = flags::of(tool);
+        let known = tools::of(tool);
         let mut words = Vec::new();
         let mut seen = Vec::new();
         let mut rest = theirs.iter();
@@ -115,7 +117,7 @@ impl Translation {
                 }
             }
         }
-        flags::add_defaults(tool, &seen, &mut words);
+        tools::add_defaults(tool, &seen, &mut words);
         Ok(Self { words })
     }
 }

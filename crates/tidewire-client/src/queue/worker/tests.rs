@@ -1,10 +1,11 @@
 //! A worker whose store does not work when it should.
 
-use crate::Error;
 use crate::config::{Queue, Uncertain};
+use crate::error::Error;
 use crate::event;
 use crate::priority_queue::Priority;
-use crate::queue::handle::{StoreEvent, StoreHandle};
+use crate::queue::handle::StoreHandle;
+use crate::queue::job::StoreEvent;
 use crate::queue::memory::MemoryStore;
 use crate::queue::receipts::WhenReceived;
 use crate::queue::{Durable, QueueDepth, Resumed, Store, StoreError, Taken};

@@ -3,7 +3,7 @@
 mod proxy;
 mod work;
 
-use crate::common::{config, server_config};
+use crate::common::{TestServer, config, server_config};
 use crate::scenarios::folder;
 use proxy::{Plan, Proxy};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 use tidewire_client::config::{Config, Queue, Tls};
-use tidewire_engine::{Config as ServerConfig, Server, TlsFiles};
+use tidewire_engine::{Config as ServerConfig, TlsFiles};
 use tokio::task::JoinSet;
 use work::{Ledger, work};
 
@@ -52,7 +52,7 @@ async fn run(spec: Value, seed: u64) {
         tls: is_secure.then(|| files.tls()),
         ..server_config()
     };
-    let server = Server::start(config, move |_| application.clone()).expect("a free port");
+    let server = TestServer::start(config, || application.clone());
     let plans = (0..spec["connections"].as_u64().expect("a number"))
         .map(|connection| Plan::new(seed, connection, &spec["kinds"]));
     let proxy = Proxy::start(server.address(), plans.collect()).await;

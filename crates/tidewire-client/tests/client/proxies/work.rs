@@ -4,7 +4,7 @@ use super::proxy::Proxy;
 use crate::common::{publish, wait_until};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tidewire_client::{Client, Config, Event, Publication, State};
+use tidewire_client::{Client, ClientState, Config, Event, Publication};
 use tidewire_engine::{Application, Call, Context, Message, Responder, Server};
 use tokio::task::JoinHandle;
 
@@ -105,7 +105,7 @@ pub(super) async fn work(
 }
 
 fn is_closed(client: &Client) -> bool {
-    matches!(client.state(), State::Closed(_))
+    matches!(client.state(), ClientState::Closed(_))
 }
 
 /// What was asked of the client, and what came of it.

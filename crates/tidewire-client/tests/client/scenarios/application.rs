@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use tidewire_client::{Client, Config, Error, Event, Publication, QueueOptions, State};
+use tidewire_client::{Client, ClientState, Config, Error, Event, Publication, QueueOptions};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -238,12 +238,12 @@ fn check(step: &Value, given: Given) {
     }
 }
 
-fn name(state: &State) -> &'static str {
+fn name(state: &ClientState) -> &'static str {
     match state {
-        State::Connecting => "connecting",
-        State::Connected => "connected",
-        State::Waiting => "waiting",
-        State::Closed(_) => "closed",
+        ClientState::Connecting => "connecting",
+        ClientState::Connected => "connected",
+        ClientState::Waiting => "waiting",
+        ClientState::Closed(_) => "closed",
     }
 }
 

@@ -1,12 +1,14 @@
 //! The server's side of a scenario: an interpreter of its steps, byte by byte.
 
 use crate::common::DEADLINE;
-use crate::websocket::{accept, read_frame, read_head};
+use crate::websocket::{accept, frame, next, read_head};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
+use tidewire_testkit::websocket::{Incoming, Said};
+use tidewire_wire::frame::OpCode;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -53,6 +55,7 @@ pub(crate) async fn start(scripts: Vec<Value>, seen: Seen, tasks: &mut JoinSet<(
             index += 1;
             let mut connection = Connection {
                 stream: Some(stream),
+                incoming: Incoming::of_client(),
                 seen: seen.clone(),
                 cid: String::new(),
                 has_closed: false,
@@ -75,6 +78,7 @@ struct Gone;
 struct Connection {
     /// `None` after a cut.
     stream: Option<TcpStream>,
+    incoming: Incoming,
     seen: Seen,
     /// The last correlation id that was read.
     cid: String,
@@ -110,7 +114,7 @@ impl Connection {
                     other => other.to_string(),
                 };
                 let text = text.replace("$cid", &self.cid);
-                self.frame(1, text.as_bytes()).await
+                self.frame(OpCode::Text, text.as_bytes()).await
             }
             "frames" => {
                 let bytes = from_hex(value.as_str().expect("frames are hex"));
@@ -128,7 +132,7 @@ impl Connection {
                 if let Some(reason) = list.get(1) {
                     payload.extend_from_slice(reason.as_str().expect("a reason").as_bytes());
                 }
-                self.frame(8, &payload).await
+                self.frame(OpCode::Close, &payload).await
             }
             "repeat" => {
                 for _ in 0..value[0].as_u64().expect("how often") {
@@ -143,17 +147,17 @@ impl Connection {
     async fn word(&mut self, word: &str) -> Result<(), Gone> {
         match word {
             "accept" => accept(self.stream()?).await.ok_or(Gone),
-            "ready" => self.frame(1, READY.as_bytes()).await,
-            "hello" => self.frame(1, HELLO.as_bytes()).await,
+            "ready" => self.frame(OpCode::Text, READY.as_bytes()).await,
+            "hello" => self.frame(OpCode::Text, HELLO.as_bytes()).await,
             "let_in" => {
                 accept(self.stream()?).await.ok_or(Gone)?;
-                self.frame(1, READY.as_bytes()).await
+                self.frame(OpCode::Text, READY.as_bytes()).await
             }
             "welcome" => {
                 accept(self.stream()?).await.ok_or(Gone)?;
-                self.frame(1, READY.as_bytes()).await?;
+                self.frame(OpCode::Text, READY.as_bytes()).await?;
                 self.read("client_hello").await?;
-                self.frame(1, HELLO.as_bytes()).await
+                self.frame(OpCode::Text, HELLO.as_bytes()).await
             }
             "cut" => {
                 self.stream = None;
@@ -176,21 +180,8 @@ impl Connection {
         self.stream()?.write_all(bytes).await.map_err(|_| Gone)
     }
 
-    async fn frame(&mut self, opcode: u8, payload: &[u8]) -> Result<(), Gone> {
-        let mut bytes = vec![0x80 | opcode];
-        match payload.len() {
-            length @ 0..126 => bytes.push(length as u8),
-            length @ 126..65_536 => {
-                bytes.push(126);
-                bytes.extend_from_slice(&(length as u16).to_be_bytes());
-            }
-            length => {
-                bytes.push(127);
-                bytes.extend_from_slice(&(length as u64).to_be_bytes());
-            }
-        }
-        bytes.extend_from_slice(payload);
-        self.write(&bytes).await
+    async fn frame(&mut self, opcode: OpCode, payload: &[u8]) -> Result<(), Gone> {
+        self.write(&frame(opcode, payload)).await
     }
 
     /// Reads up to a message of this type.
@@ -204,11 +195,10 @@ impl Connection {
 
     /// The type of the next message, `close` for a close frame, nothing for other frames.
     async fn next(&mut self) -> Result<String, Gone> {
-        let (opcode, payload) = read_frame(self.stream()?).await.ok_or(Gone)?;
-        let t = match opcode {
-            8 => "close".to_owned(),
-            1 => {
-                let text = String::from_utf8_lossy(&payload);
+        let stream = self.stream.as_mut().ok_or(Gone)?;
+        let t = match next(stream, &mut self.incoming).await.ok_or(Gone)? {
+            Said::Close(..) => "close".to_owned(),
+            Said::Text(text) => {
                 // Older types carry the category in front of the envelope.
                 let envelope = text.find('{').map_or("", |start| &text[start..]);
                 let envelope: Value = serde_json::from_str(envelope).unwrap_or_default();
@@ -228,7 +218,7 @@ impl Connection {
         while let Ok(t) = self.next().await {
             if t == "close" {
                 if !self.has_closed {
-                    let _ = self.frame(8, &1_000u16.to_be_bytes()).await;
+                    let _ = self.frame(OpCode::Close, &1_000u16.to_be_bytes()).await;
                 }
                 self.stream = None;
             }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::accounting::failure::{Failure, Failures};
 use crate::fleet::Part;
 use crate::fleet::preflight::connections_room;
 use crate::fleet::stop::StopRule;
-use crate::plan::run::RunError;
 use crate::report::model::CONNECTION_LIMIT;
 use crate::report::{ConnectionLimit, StoppedBy, TestResult, Verdict};
 use crate::verdict::Doubt;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::accounting::generator::Moment;
 use crate::accounting::outcome::{Opened, Ran};
 use crate::accounting::recorder::Recorder;
-use crate::plan::run::RunError;
 use crate::plan::sides::both_sides;
 use crate::report::model::CONNECTION_STORM;
 use crate::report::{LatencyOrigin, TestResult};

@@ -2,8 +2,8 @@
 //! server that sends every message back.
 
 use super::measure::Bench;
+use super::options::RunError;
 use super::throughput::{Sending, send_each};
-use crate::plan::run::RunError;
 use crate::report::TestResult;
 use crate::worker::websocket::payload::Payload;
 

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::accounting::failure::Failures;
 use crate::accounting::fan_out::FanOutCounts;
 use crate::accounting::outcome::Opened;
 use crate::accounting::recorder::Recorder;
 use crate::fleet::stop::StopRule;
 use crate::fleet::{Fleet, Part};
-use crate::plan::run::RunError;
 use crate::report::model::FAN_OUT;
 use crate::report::{FanOut, LatencyOrigin, TestResult};
 use crate::verdict::evidence::Aim;

@@ -1,8 +1,8 @@
 //! `format-comparison`: the same message as JSON, MessagePack and zlib.
 
 use super::measure::Bench;
+use super::options::RunError;
 use super::throughput::{Sending, send_each};
-use crate::plan::run::RunError;
 use crate::report::TestResult;
 use crate::report::model::FORMAT_COMPARISON;
 use crate::worker::websocket::payload::{Encoding, Payload};

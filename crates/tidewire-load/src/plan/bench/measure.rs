@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::conclude::Measured;
+use super::measured::Measured;
+use super::options::{BenchOptions, Progress, RunError};
 use crate::accounting::generator::{GeneratorCores, Moment};
 use crate::accounting::live::Live;
 use crate::accounting::outcome::ServerFacts;
@@ -14,7 +15,6 @@ use crate::accounting::server::ServerWatch;
 use crate::accounting::stats::ServerCounts;
 use crate::fleet::stop::{Confidence, StopRule};
 use crate::fleet::{Fleet, Part, Watch};
-use crate::plan::run::{BenchOptions, Progress, RunError};
 use crate::report::model::{CONNECTION_STORM, SUSTAINED_HOLD};
 use crate::report::number;
 use crate::report::{self, LoopKind, Memory, TestResult};

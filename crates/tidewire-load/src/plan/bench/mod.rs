@@ -7,6 +7,8 @@ mod echo;
 mod fan_out;
 mod format_comparison;
 mod measure;
+mod measured;
+pub mod options;
 mod ping_latency;
 mod size_matrix;
 mod sustained_hold;
@@ -14,8 +16,8 @@ mod throughput;
 
 pub(crate) use measure::Bench;
 
-use crate::plan::run::RunError;
 use crate::report::{TestResult, model};
+use options::RunError;
 
 /// A test by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

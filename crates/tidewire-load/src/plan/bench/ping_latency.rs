@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
-use crate::plan::run::RunError;
 use crate::report::TestResult;
 use crate::report::model::PING_LATENCY;
 use crate::verdict::evidence::Aim;

@@ -1,8 +1,8 @@
 //! `size-matrix`: throughput for each payload size, on the same connections.
 
 use super::measure::Bench;
+use super::options::RunError;
 use super::throughput::{Sending, send_each};
-use crate::plan::run::RunError;
 use crate::report::TestResult;
 use crate::report::model::SIZE_MATRIX;
 use crate::worker::websocket::payload::Payload;

@@ -1,9 +1,9 @@
 //! `sustained-hold`: connections held for a while, with a slow ping on each.
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::fleet::Part;
 use crate::fleet::stop::StopRule;
-use crate::plan::run::RunError;
 use crate::report::model::SUSTAINED_HOLD;
 use crate::report::{Memory, Survival, TestResult};
 use crate::verdict::evidence::Aim;

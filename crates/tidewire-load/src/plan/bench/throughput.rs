@@ -1,9 +1,9 @@
 //! `throughput`: messages sent as fast as the server takes them, confirmed by pings between them.
 
 use super::measure::Bench;
+use super::options::RunError;
 use crate::accounting::outcome::Opened;
 use crate::fleet::Fleet;
-use crate::plan::run::RunError;
 use crate::report::TestResult;
 use crate::report::model::THROUGHPUT;
 use crate::verdict::evidence::Aim;

@@ -112,6 +112,7 @@ impl Loading<'_> {
             per_s: tally.received as f64 / duration_s.max(f64::MIN_POSITIVE),
             unsolicited: tally.unsolicited,
         });
+        load.message_age_us = tally.message_age.summary(LatencyOrigin::Sent);
         load.first_byte_us = tally.first_byte.summary(LatencyOrigin::Sent);
         load.failed_latency_us = tally.failed_latency.summary(origin);
         load.windows = tally.series.spread(sending);
@@ -244,6 +245,16 @@ impl Loading<'_> {
             notes.push(format!(
                 "{} requests were sent again, because their connection was closed before the first byte of the response.",
                 number::grouped(requests.retried)
+            ));
+        }
+        if let DialogueKind::Messages(messages) = &self.plan.setup.dialogue
+            && let Some(field) = &messages.stamp
+            && seen.tally.received > 0
+            && seen.tally.message_age.count() == 0
+        {
+            notes.push(format!(
+                "No message of the server had a time in the field `{field}`, so that their age is not known. \
+                 Give --timestamp-field a field with seconds, milliseconds, microseconds or nanoseconds since 1970."
             ));
         }
         if seen.tally.starved > 0 {

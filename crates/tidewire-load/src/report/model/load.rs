@@ -34,6 +34,9 @@ pub struct LoadFigures {
     /// Messages from the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<Received>,
+    /// From the creation time that a message contains to its arrival; the origin is `sent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_age_us: Option<Latency>,
     /// From the first byte of a request to the first byte of its response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<Latency>,

@@ -140,7 +140,7 @@ pub struct Part {
 
 /// The result of one expectation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
+pub enum ExpectationOutcome {
     /// The figure is as expected.
     Kept(f64),
     /// It is not.
@@ -158,11 +158,11 @@ impl Expectation {
 
     /// Compares the figure with the value.
     #[must_use]
-    pub fn check(&self, figures: &Figures<'_>) -> Outcome {
+    pub fn check(&self, figures: &Figures<'_>) -> ExpectationOutcome {
         match self.seen(figures) {
-            Ok(seen) if self.comparison.holds(seen, self.value) => Outcome::Kept(seen),
-            Ok(seen) => Outcome::Broken(seen),
-            Err(reason) => Outcome::Unknown(reason),
+            Ok(seen) if self.comparison.holds(seen, self.value) => ExpectationOutcome::Kept(seen),
+            Ok(seen) => ExpectationOutcome::Broken(seen),
+            Err(reason) => ExpectationOutcome::Unknown(reason),
         }
     }
 
@@ -170,9 +170,11 @@ impl Expectation {
     #[must_use]
     pub fn result(&self, figures: &Figures<'_>) -> ExpectationResult {
         let (seen, kept, reason) = match self.check(figures) {
-            Outcome::Kept(seen) => (Some(self.shown(seen)), true, None),
-            Outcome::Broken(seen) => (Some(self.shown(seen)), false, None),
-            Outcome::Unknown(reason) => (None, false, Some(format!("not known: {reason}"))),
+            ExpectationOutcome::Kept(seen) => (Some(self.shown(seen)), true, None),
+            ExpectationOutcome::Broken(seen) => (Some(self.shown(seen)), false, None),
+            ExpectationOutcome::Unknown(reason) => {
+                (None, false, Some(format!("not known: {reason}")))
+            }
         };
         ExpectationResult {
             text: self.text.clone(),

@@ -1,6 +1,6 @@
 //! Patience: how long an expectation may be broken before a load is aborted.
 
-use super::{Expectation, Figures, Outcome};
+use super::{Expectation, ExpectationOutcome, Figures};
 
 /// The figures of a part of a load.
 pub trait Piece {
@@ -69,9 +69,9 @@ impl<P: Piece + Clone> Watched<P> {
             }
         };
         match self.expectation.check(&whole.figures()) {
-            Outcome::Kept(_) => self.broken_s = 0.0,
-            Outcome::Broken(_) => self.broken_s += whole.seconds(),
-            Outcome::Unknown(_) => self.pending = Some(whole),
+            ExpectationOutcome::Kept(_) => self.broken_s = 0.0,
+            ExpectationOutcome::Broken(_) => self.broken_s += whole.seconds(),
+            ExpectationOutcome::Unknown(_) => self.pending = Some(whole),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Matching of a server's messages to a user's messages, and their time of creation.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -61,6 +62,12 @@ impl Pointer {
             time / 1e3
         };
         Some(us as u64)
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
     }
 }
 

@@ -20,7 +20,7 @@ use super::service::{ConnectionEnd, Core, Dialogue};
 use super::target::{TokenPlace, TokenSource};
 use super::template::Template;
 use super::websocket::layer::Layer;
-use super::websocket::profile::{Heard, Profile, hear, write_hello, write_pong};
+use super::websocket::profile::{Profile, ServerMessage, classify, write_hello, write_pong};
 use crate::accounting::failure::Failure;
 use crate::accounting::tally::TIMEOUT;
 use matching::unix_us;
@@ -42,7 +42,7 @@ pub struct MessagesSetup {
     /// What a session says besides its messages.
     pub profile: Profile,
     /// Sent once by each connection before anything else, such as subscriptions.
-    pub openings: Vec<Template>,
+    pub first_messages: Vec<Template>,
     /// Messages are binary, and not text.
     pub is_binary: bool,
     /// Whether messages are compressed; nothing is encrypted here.
@@ -189,7 +189,7 @@ impl Messages {
     }
 
     /// The answer to the upgrade; how many bytes it took.
-    fn take_response(
+    fn handle_response(
         &mut self,
         core: &mut Core,
         io: &mut Io,
@@ -234,9 +234,9 @@ impl Messages {
             self.write_frame(core, io, user, Frame::Hello);
         }
         let setup = Arc::clone(&self.setup);
-        for opening in &setup.openings {
+        for first in &setup.first_messages {
             let mut message = Vec::new();
-            core.render_template(io, user, opening, &mut message);
+            core.render_template(io, user, first, &mut message);
             self.write_frame(core, io, user, Frame::Of(self.opcode(), &message));
         }
     }
@@ -259,7 +259,7 @@ impl Messages {
         self.write_frame(core, io, user, Frame::Of(OpCode::Ping, &token));
     }
 
-    fn take_pong(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser, token: &[u8]) {
+    fn handle_pong(&mut self, core: &mut Core, io: &mut Io, user: &mut MessagesUser, token: &[u8]) {
         let session = &mut user.session;
         if session.pinged == 0 || token != session.ping_token.to_be_bytes() {
             return;
@@ -274,7 +274,7 @@ impl Messages {
         self.ping(core, io, user);
     }
 
-    fn take_event(
+    fn handle_event(
         &mut self,
         core: &mut Core,
         io: &mut Io,
@@ -282,11 +282,11 @@ impl Messages {
         event: Event<'_>,
     ) {
         match event {
-            Event::Text(text) => self.take_message(core, io, user, OpCode::Text, text.as_bytes()),
-            Event::Binary(bytes) => self.take_message(core, io, user, OpCode::Binary, bytes),
-            Event::Pong(payload) => self.take_pong(core, io, user, payload),
+            Event::Text(text) => self.handle_message(core, io, user, OpCode::Text, text.as_bytes()),
+            Event::Binary(bytes) => self.handle_message(core, io, user, OpCode::Binary, bytes),
+            Event::Pong(payload) => self.handle_pong(core, io, user, payload),
             Event::Ping(_) => {}
-            Event::Compressed(message) => self.take_compressed(core, io, user, message),
+            Event::Compressed(message) => self.handle_compressed(core, io, user, message),
             Event::Close(..) => {
                 user.session.closed_by = Some("closed-by-server");
                 user.is_spent = true;
@@ -294,7 +294,7 @@ impl Messages {
         }
     }
 
-    fn take_compressed(
+    fn handle_compressed(
         &mut self,
         core: &mut Core,
         io: &mut Io,
@@ -309,7 +309,7 @@ impl Messages {
             return self.break_off(core, io, user, "bad-deflate");
         };
         match message.event(&content) {
-            Ok(event) => self.take_event(core, io, user, event),
+            Ok(event) => self.handle_event(core, io, user, event),
             Err(_) => self.break_off(core, io, user, "bad-frame"),
         }
         if let Some(deflate) = &mut self.deflate {
@@ -317,7 +317,7 @@ impl Messages {
         }
     }
 
-    fn take_message(
+    fn handle_message(
         &mut self,
         core: &mut Core,
         io: &mut Io,
@@ -326,13 +326,13 @@ impl Messages {
         message: &[u8],
     ) {
         if self.setup.profile == Profile::V1 {
-            match hear(opcode, message) {
-                Heard::Application => {}
-                Heard::Ready if user.state == UserState::Greeting => {
+            match classify(opcode, message) {
+                ServerMessage::Application => {}
+                ServerMessage::Ready if user.state == UserState::Greeting => {
                     return self.open(core, io, user);
                 }
-                Heard::Ping => return self.write_frame(core, io, user, Frame::AppPong),
-                Heard::Error => return core.tally.add_error("error-message"),
+                ServerMessage::Ping => return self.write_frame(core, io, user, Frame::AppPong),
+                ServerMessage::Error => return core.tally.add_error("error-message"),
                 _ => return,
             }
         }
@@ -345,7 +345,9 @@ impl Messages {
             .and_then(|stamp| stamp.time_us(message))
         {
             let age_us = unix_us().saturating_sub(made_us);
-            core.tally.stamped.record_ns(age_us.saturating_mul(1_000));
+            core.tally
+                .message_age
+                .record_ns(age_us.saturating_mul(1_000));
         }
         let now_ns = core.now_ns();
         let answered = match &self.setup.matching {
@@ -426,7 +428,7 @@ impl Dialogue for Messages {
         core.tally.traffic.received.wire += data.len() as u64;
         let mut at = 0;
         if !user.session.is_upgraded {
-            at = self.take_response(core, io, user, data);
+            at = self.handle_response(core, io, user, data);
             if !user.session.is_upgraded {
                 // What is not whole comes again.
                 core.tally.traffic.received.wire -= (data.len() - at) as u64;
@@ -443,7 +445,7 @@ impl Dialogue for Messages {
             let event = control.receive(&mut reader, &mut input, &mut frames);
             self.send_control_frames(core, io, user);
             match event {
-                Ok(Some(event)) => self.take_event(core, io, user, event),
+                Ok(Some(event)) => self.handle_event(core, io, user, event),
                 Ok(None) => break,
                 Err(_) => {
                     self.break_off(core, io, user, "bad-frame");

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use tidewire_http::response::ResponseHeads;
 use tidewire_net::{ConnectionId, Io};
 
-use super::order::{ServiceOutcome, ServiceSetup};
+use super::order::{ServiceReport, ServiceSetup};
 use super::phase::Phase;
 use super::user::{Pending, User, UserState};
 use crate::accounting::live::ServiceCell;
@@ -29,7 +29,7 @@ pub(crate) type Wrap<'a> = &'a mut dyn FnMut(&mut SmallRng, &[u8], &mut Vec<u8>)
 pub(crate) struct Core {
     pub(crate) setup: Arc<ServiceSetup>,
     pub(super) index: usize,
-    pub(super) outcomes: Sender<(usize, ServiceOutcome)>,
+    pub(super) outcomes: Sender<(usize, ServiceReport)>,
     pub(super) live: Arc<ServiceCell>,
     pub(crate) random: SmallRng,
     /// The next number for `{{seq}}`.
@@ -68,7 +68,7 @@ impl Core {
     pub(super) fn new(
         setup: Arc<ServiceSetup>,
         index: usize,
-        outcomes: Sender<(usize, ServiceOutcome)>,
+        outcomes: Sender<(usize, ServiceReport)>,
         live: Arc<ServiceCell>,
     ) -> Self {
         let random = SmallRng::seed_from_u64(worker::seed(setup.seed, index));

@@ -1,7 +1,7 @@
 //! Service load: users that send requests to a service over connections of their own, in any dialogue.
 
+mod connect;
 mod core;
-mod opening;
 pub mod order;
 mod pacing;
 mod phase;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use tidewire_net::{Closed, ConnectionId, Handler, Io};
 
 use crate::accounting::live::ServiceCell;
-use order::{ServiceCommand, ServiceOutcome, ServiceSetup};
+use order::{ServiceCommand, ServiceReport, ServiceSetup};
 use tunnel::ProxyAnswer;
 use user::{Pending, User, UserState};
 
@@ -80,7 +80,7 @@ impl<D: Dialogue> ServiceWorker<D> {
         setup: Arc<ServiceSetup>,
         index: usize,
         dialogue: D,
-        outcomes: Sender<(usize, ServiceOutcome)>,
+        outcomes: Sender<(usize, ServiceReport)>,
         live: Arc<ServiceCell>,
     ) -> Self {
         let numbers = (index..setup.users).step_by(setup.workers.max(1));

@@ -235,7 +235,7 @@ pub(crate) enum ServiceCommand {
 
 /// The answer of a worker to a completed command.
 #[derive(Debug)]
-pub(crate) enum ServiceOutcome {
+pub(crate) enum ServiceReport {
     Connected(Box<Tally>),
     Done(Box<Tally>),
     Closed(Box<Tally>),

@@ -3,7 +3,7 @@
 use tidewire_net::{Io, SPIN};
 
 use super::Core;
-use super::order::{ServiceOutcome, ServicePhase, Tempo};
+use super::order::{ServicePhase, ServiceReport, Tempo};
 use super::user::{User, UserState};
 use crate::worker::meter::Meter;
 
@@ -149,13 +149,13 @@ impl Core {
         self.tally.cpu = phase.meter.stop(self.spin.spun());
         self.publish_now();
         let tally = self.restart_tally(self.now_ns());
-        self.report(ServiceOutcome::Done(tally));
+        self.report(ServiceReport::Done(tally));
     }
 
     /// All connections have been told to close.
     pub(super) fn end_closing(&mut self) {
         let tally = self.restart_tally(self.now_ns());
-        self.report(ServiceOutcome::Closed(tally));
+        self.report(ServiceReport::Closed(tally));
     }
 
     /// Abandons unanswered requests.
@@ -182,7 +182,7 @@ impl Core {
         self.waiting.clear();
     }
 
-    pub(super) fn report(&self, outcome: ServiceOutcome) {
+    pub(super) fn report(&self, outcome: ServiceReport) {
         // A dropped fleet waits for nothing.
         let _ = self.outcomes.send((self.index, outcome));
     }

@@ -6,20 +6,8 @@ use tidewire_http::response::{Event, Expected, ResponseReader};
 use tidewire_net::{Closed, Io};
 
 use super::Core;
-use super::user::User;
+use super::user::{Tunnel, User};
 use crate::accounting::failure::Failure;
-
-/// The progress of a connection through the proxy.
-#[derive(Debug, Default)]
-pub(crate) enum Tunnel {
-    /// No tunnel has been requested.
-    #[default]
-    None,
-    /// The request is sent, and the proxy's response is read.
-    Requested(ResponseReader),
-    /// The proxy forwards every byte to the server.
-    Open,
-}
 
 /// The meaning of the bytes of a proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

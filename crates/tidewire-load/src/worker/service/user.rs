@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
+use tidewire_http::response::ResponseReader;
 use tidewire_net::ConnectionId;
 
-use super::tunnel::Tunnel;
 use crate::accounting::tally::Exchange;
 use crate::worker::script::ScriptState;
 
@@ -62,6 +62,18 @@ pub(crate) enum UserState {
     Open,
     /// Has left permanently.
     Retired,
+}
+
+/// The progress of a connection through the proxy.
+#[derive(Debug, Default)]
+pub(crate) enum Tunnel {
+    /// No tunnel has been requested.
+    #[default]
+    None,
+    /// The request is sent, and the proxy's response is read.
+    Requested(ResponseReader),
+    /// The proxy forwards every byte to the server.
+    Open,
 }
 
 /// A request that is in flight, or will be.

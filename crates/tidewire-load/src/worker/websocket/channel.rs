@@ -1,16 +1,16 @@
-//! Encrypted sessions of version 1, as the lab needs them.
+//! Encrypted sessions of version 1, for load.
 //!
-//! The keys are drawn from the run's seed, as everything else: they load a server and keep no secret.
+//! The keys are derived from the seed of the run: they load a server and protect no secret.
 
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tidewire_wire::secure::{ExchangeKeyPair, SEALED_OVERHEAD_BYTES, SessionCipher};
 use tidewire_wire::session::{EncryptionVersion, HelloEncryption, PUBLIC_KEY_BYTES};
 
-/// This side's part of a key exchange.
+/// The key pair of this side for a key exchange.
 pub(crate) struct KeyPair(ExchangeKeyPair);
 
-/// What both sides encrypt with.
+/// The encryption of a connection after the key exchange.
 #[derive(Debug)]
 pub(crate) struct Channel(SessionCipher);
 
@@ -29,7 +29,7 @@ impl KeyPair {
         self.0.public_key()
     }
 
-    /// The channel with the server that has answered with this key; `None` if it is no key.
+    /// The channel with a server that answered with this key; `None` if the key is invalid.
     pub(crate) fn agree(self, server_key: &[u8], random: &mut SmallRng) -> Option<Channel> {
         let hello = HelloEncryption {
             public_key: server_key.try_into().ok()?,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for KeyPair {
 }
 
 impl Channel {
-    /// Appends the encrypted message, which has [`SEALED_OVERHEAD_BYTES`] more.
+    /// Appends the encrypted message, which is [`SEALED_OVERHEAD_BYTES`] longer.
     pub(crate) fn seal(&mut self, message: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if self.0.seal(message, out).is_err() {
@@ -58,7 +58,7 @@ impl Channel {
         }
     }
 
-    /// Appends what is in an encrypted message; whether the server has encrypted it.
+    /// Appends the decrypted message; false if it is not encrypted with the key of the server.
     pub(crate) fn open(&mut self, message: &[u8], out: &mut Vec<u8>) -> bool {
         self.0.open(message, out).is_ok()
     }

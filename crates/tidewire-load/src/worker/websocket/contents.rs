@@ -1,29 +1,28 @@
-//! What is inside compressed and encrypted messages.
+//! Contents of compressed and encrypted messages.
 
 use std::collections::HashMap;
 
 use tidewire_wire::deflate::{Decompressor, WINDOW_BITS_MAX};
 use tidewire_wire::frame::ProtocolError;
 
-use super::open::MESSAGE_BYTES_MAX;
+use super::connect::MESSAGE_BYTES_MAX;
 use crate::worker::websocket::channel::Channel;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::ring::FrameRing;
 
-/// Looks into messages, one at a time.
+/// Decompresses and decrypts messages, one at a time.
 #[derive(Debug)]
 pub(super) struct Contents {
-    /// For the compressed messages of all connections, which have no memory between them; only where
-    /// there are any.
+    /// The decompressor of all connections, without context takeover; only if messages are compressed.
     inflater: Option<Box<Decompressor>>,
-    /// What came out of the message at hand.
+    /// The buffer for the content of the current message.
     content: Vec<u8>,
-    /// Of each message of the phase's ring, the bytes that were last found to inflate to it: a server
-    /// compresses the same to the same, which need not be inflated again.
+    /// For each message of the phase's ring its last compressed form: a server compresses equal messages to equal
+    /// bytes, which need not be decompressed again.
     inflated: HashMap<usize, Vec<u8>>,
 }
 
-/// How a message is wrapped.
+/// The form of a message on the wire.
 pub(super) enum Form<'a> {
     Plain,
     Compressed,
@@ -41,12 +40,12 @@ impl Contents {
         }
     }
 
-    /// Forgets the messages of the phase before.
+    /// Forgets the messages of the previous phase.
     pub(super) fn forget(&mut self) {
         self.inflated.clear();
     }
 
-    /// What a compressed message holds, to be given back by [`Contents::give_back`].
+    /// The content of a compressed message; the caller returns the buffer with [`Contents::give_back`].
     pub(super) fn inflate(&mut self, message: &[u8]) -> Result<Vec<u8>, ProtocolError> {
         let mut content = std::mem::take(&mut self.content);
         content.clear();
@@ -58,19 +57,19 @@ impl Contents {
         Ok(content)
     }
 
-    /// What an encrypted message holds, to be given back; `None` if the peer has not encrypted it.
+    /// The content of an encrypted message; `None` if decryption fails. The caller returns the buffer.
     pub(super) fn open(&mut self, channel: &mut Channel, message: &[u8]) -> Option<Vec<u8>> {
         let mut content = std::mem::take(&mut self.content);
         content.clear();
         channel.open(message, &mut content).then_some(content)
     }
 
-    /// Takes a buffer back for the next message.
+    /// Stores a buffer for the next message.
     pub(super) fn give_back(&mut self, content: Vec<u8>) {
         self.content = content;
     }
 
-    /// Whether a payload holds the message of the frame with this number.
+    /// Whether a payload has the message of the frame with this number.
     pub(super) fn is_of(
         &mut self,
         ring: &FrameRing,

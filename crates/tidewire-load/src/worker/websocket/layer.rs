@@ -1,15 +1,15 @@
-//! What lies between the messages of a test and their frames.
+//! Layer between the messages of a test and their frames: compression or encryption.
 
 use tidewire_wire::deflate::{DeflateParameters, WINDOW_BITS_MAX};
 
-/// What is done to a message before it becomes a frame, on every connection of a run.
+/// The transformation of a message before it becomes a frame, on every connection of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Layer {
-    /// Nothing.
+    /// None.
     #[default]
     Plain,
-    /// permessage-deflate without memory between messages, in both directions. A server that does not
-    /// accept it makes the connection fail.
+    /// permessage-deflate without context takeover in both directions. A connection to a server that does not
+    /// accept it fails.
     Deflate,
     /// The encryption of protocol version 1, under a key of each connection; for
     /// [`Profile::V1`](crate::worker::websocket::profile::Profile::V1) only. A connection is ready when the keys are agreed.

@@ -1,19 +1,19 @@
-//! One thread of the lab: an event loop with its share of the connections.
+//! WebSocket worker: a thread with an event loop and its share of the connections.
 
 pub(crate) mod channel;
+mod connect;
 mod contents;
 pub mod fan_out;
-mod hear;
 pub mod layer;
-mod open;
 mod pacing;
 pub mod payload;
+mod phase;
 mod pings;
 pub mod profile;
+mod receive;
 mod replies;
 pub mod ring;
 pub(crate) mod session;
-mod work;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,48 +31,48 @@ use crate::accounting::outcome::ServerFacts;
 use crate::worker;
 use crate::worker::control::ControlFrames;
 use crate::worker::meter::Spin;
-use crate::worker::order::{Command, Outcome, Setup};
-use crate::worker::websocket::session::{Pump, Session, State, Talk, Task};
+use crate::worker::order::{Command, Setup, WorkerReport};
+use crate::worker::websocket::session::{Connection, ConnectionState, Pump, Session, Task};
+use connect::ConnectRun;
 use contents::Contents;
-use open::OpenRun;
-use work::PhaseRun;
+use phase::PhaseRun;
 
 /// The handler of a worker's shard.
 #[derive(Debug)]
 pub(crate) struct Worker {
     sessions: Vec<Option<Session>>,
-    lab: Lab,
+    core: Core,
 }
 
-/// Everything of a worker but its sessions, so that one of them can be worked on with it.
+/// Everything of a worker except its sessions, so that a session can be changed together with it.
 #[derive(Debug)]
-struct Lab {
+struct Core {
     setup: Arc<Setup>,
     index: usize,
-    outcomes: Sender<(usize, Outcome)>,
+    outcomes: Sender<(usize, WorkerReport)>,
     live: Arc<LiveCell>,
     random: SmallRng,
-    /// The tokens of pings. Not of the run's seed, and not to be computed from those that a server has seen:
-    /// a pong that answers no ping must not be able to look as if it did.
+    /// The tokens of pings. They do not depend on the run's seed, and a server cannot compute them from earlier
+    /// ones: a pong without a ping must not look like an answer.
     tokens: StdRng,
     /// Pongs that answered no open ping while no phase was running.
     pongs_strange: u64,
-    /// Connections that the socket would take more from, next turn.
+    /// Connections whose socket accepts more data, for the next turn.
     hot: Vec<ConnectionId>,
-    open_run: Option<OpenRun>,
+    connect_run: Option<ConnectRun>,
     phase: Option<Box<PhaseRun>>,
     /// Connections in any state.
     sessions: usize,
     connected: u64,
     failed: u64,
-    /// What broke while no phase was running.
+    /// Connections that failed while no phase was running.
     broken: Failures,
     facts: ServerFacts,
     contents: Contents,
     closing: bool,
     write_bytes_max: usize,
     published_ns: u64,
-    /// Room for the frames and the times of a fan-out's publisher, and for paced messages that are due.
+    /// Buffers for the frames and times of a fan-out's publisher, and for paced messages that are due.
     frames: Vec<u8>,
     times_us: Vec<u64>,
     due: Vec<(ConnectionId, u64)>,
@@ -83,13 +83,13 @@ impl Worker {
     pub(crate) fn new(
         setup: Arc<Setup>,
         index: usize,
-        outcomes: Sender<(usize, Outcome)>,
+        outcomes: Sender<(usize, WorkerReport)>,
         live: Arc<LiveCell>,
     ) -> Self {
         let random = SmallRng::seed_from_u64(worker::seed(setup.seed, index));
         let is_tls = setup.target.tls.is_some();
         let contents = Contents::new(setup.layer);
-        let lab = Lab {
+        let core = Core {
             setup,
             index,
             outcomes,
@@ -98,7 +98,7 @@ impl Worker {
             tokens: StdRng::from_os_rng(),
             pongs_strange: 0,
             hot: Vec::new(),
-            open_run: None,
+            connect_run: None,
             phase: None,
             sessions: 0,
             connected: 0,
@@ -120,104 +120,109 @@ impl Worker {
         };
         Self {
             sessions: Vec::new(),
-            lab,
+            core,
         }
     }
 
     fn insert(&mut self, session: Session) {
-        let index = session.talk.id.index();
+        let index = session.connection.id.index();
         if index >= self.sessions.len() {
             self.sessions.resize_with(index + 1, || None);
         }
         self.sessions[index] = Some(session);
-        self.lab.sessions += 1;
+        self.core.sessions += 1;
     }
 
-    /// The connection, unless it is gone, and everything else.
-    fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Lab)> {
+    /// The session with this id, and the core; `None` if the connection has ended.
+    fn with(&mut self, id: ConnectionId) -> Option<(&mut Session, &mut Core)> {
         let session = self.sessions.get_mut(id.index())?.as_mut()?;
-        (session.talk.id == id).then_some((session, &mut self.lab))
+        (session.connection.id == id).then_some((session, &mut self.core))
     }
 
-    /// Ends at once what has been asked for, and counts it as not answered.
+    /// Ends the current order at once, and counts its open messages as unanswered.
     fn abandon(&mut self, io: &mut Io) {
         for session in self.sessions.iter_mut().flatten() {
-            let talk = &mut session.talk;
-            if talk.state != State::Open {
-                talk.fate = Some(Failure::Interrupted);
-                io.abort(talk.id);
+            let connection = &mut session.connection;
+            if connection.state != ConnectionState::Open {
+                connection.failure = Some(Failure::Interrupted);
+                io.abort(connection.id);
             }
         }
         self.abandon_phase(io);
     }
 
-    /// Whether what comes next is a loop until the next message is due.
+    /// Records the start of a busy loop until the next message is due.
     fn note_spin(&mut self) {
-        let lab = &mut self.lab;
-        if !lab.phase.as_ref().is_some_and(|phase| phase.is_paced) || !lab.hot.is_empty() {
+        let core = &mut self.core;
+        if !core.phase.as_ref().is_some_and(|phase| phase.is_paced) || !core.hot.is_empty() {
             return;
         }
-        let next_ns = lab.phase.as_ref().and_then(|phase| phase.next_ns());
-        let now_ns = lab.setup.now_ns();
+        let next_ns = core.phase.as_ref().and_then(|phase| phase.next_ns());
+        let now_ns = core.setup.now_ns();
         let wait_ns = next_ns.map_or(0, |next_ns| next_ns.saturating_sub(now_ns));
         if (1..=SPIN.as_nanos() as u64).contains(&wait_ns) {
-            lab.spin.begin(now_ns);
+            core.spin.begin(now_ns);
         }
     }
 
-    /// Asks every connection to end, and every one that is being opened.
+    /// Starts to close every connection, and aborts those that are not open yet.
     fn close_all(&mut self, io: &mut Io) {
-        self.lab.closing = true;
+        self.core.closing = true;
         for session in self.sessions.iter_mut().flatten() {
-            let talk = &mut session.talk;
-            if talk.state != State::Open {
-                io.abort(talk.id);
+            let connection = &mut session.connection;
+            if connection.state != ConnectionState::Open {
+                io.abort(connection.id);
                 continue;
             }
-            talk.state = State::Closing;
-            let mut frames = ControlFrames::new(&mut self.lab.random, &mut talk.out.controls);
-            talk.control.close(Some(CloseCode::NORMAL), "", &mut frames);
+            connection.state = ConnectionState::Closing;
+            let mut frames =
+                ControlFrames::new(&mut self.core.random, &mut connection.out.controls);
+            connection
+                .control
+                .close(Some(CloseCode::NORMAL), "", &mut frames);
             io.set_timer(
-                talk.id,
-                io.now().monotonic_ms + self.lab.setup.timeouts.close_ms,
+                connection.id,
+                io.now().monotonic_ms + self.core.setup.timeouts.close_ms,
             );
-            self.lab.pump(io, talk);
+            self.core.pump(io, connection);
         }
-        self.lab.end_closing();
+        self.core.end_closing();
     }
 }
 
-impl Lab {
+impl Core {
     fn now_ns(&self) -> u64 {
         self.setup.now_ns()
     }
 
-    fn report(&self, outcome: Outcome) {
-        // A fleet that is gone waits for nothing.
+    fn report(&self, outcome: WorkerReport) {
+        // A fleet that has ended waits for no report.
         let _ = self.outcomes.send((self.index, outcome));
     }
 
-    /// Writes what the connection may write now.
-    fn pump(&mut self, io: &mut Io, talk: &mut Talk) {
+    /// Writes the frames that the connection may write now.
+    fn pump(&mut self, io: &mut Io, connection: &mut Connection) {
         let pump = match &mut self.phase {
             Some(phase) => {
                 let offered = phase.result.offered;
-                let pump = phase.pump(io, talk, self.write_bytes_max);
+                let pump = phase.pump(io, connection, self.write_bytes_max);
                 if phase.is_paced && phase.result.offered > offered {
                     phase.offered_ns = self.setup.now_ns();
                 }
                 pump
             }
-            None => talk.out.pump(io, talk.id, None, self.write_bytes_max),
+            None => connection
+                .out
+                .pump(io, connection.id, None, self.write_bytes_max),
         };
-        if talk.work.unwritten > 0 {
-            self.stamp_written(talk);
+        if connection.progress.unwritten > 0 {
+            self.stamp_written(connection);
         }
         match pump {
-            Pump::AtGoal => self.handle_all_written(io, talk),
-            Pump::Again if !talk.out.is_hot => {
-                talk.out.is_hot = true;
-                self.hot.push(talk.id);
+            Pump::AtGoal => self.handle_all_written(io, connection),
+            Pump::Again if !connection.out.is_hot => {
+                connection.out.is_hot = true;
+                self.hot.push(connection.id);
             }
             Pump::Again => {}
             Pump::Blocked => {}
@@ -227,16 +232,16 @@ impl Lab {
     fn end_closing(&mut self) {
         if self.closing && self.sessions == 0 {
             self.closing = false;
-            self.report(Outcome::Closed);
+            self.report(WorkerReport::Closed);
         }
     }
 
-    /// Writes the figures that others look at.
+    /// Publishes the live figures.
     fn publish(&mut self, now_ns: u64) {
         let cell = &self.live;
         cell.connected.store(self.connected, Ordering::Relaxed);
         cell.failed.store(self.failed, Ordering::Relaxed);
-        if let Some(run) = &self.open_run {
+        if let Some(run) = &self.connect_run {
             cell.offered.store(run.result.attempted, Ordering::Relaxed);
             cell.confirmed
                 .store(run.result.connected, Ordering::Relaxed);
@@ -259,17 +264,17 @@ impl Handler for Worker {
     type Mail = Command;
 
     fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
-        if let Some((session, lab)) = self.with(id) {
-            lab.send_upgrade(io, &mut session.talk);
+        if let Some((session, core)) = self.with(id) {
+            core.send_upgrade(io, &mut session.connection);
         }
     }
 
     fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
-        if self.lab.spin.is_on() {
-            self.lab.spin.end(self.lab.now_ns());
+        if self.core.spin.is_on() {
+            self.core.spin.end(self.core.now_ns());
         }
         match self.with(id) {
-            Some((session, lab)) => lab.handle_bytes(io, session, data),
+            Some((session, core)) => core.handle_bytes(io, session, data),
             None => data.len(),
         }
     }
@@ -281,47 +286,55 @@ impl Handler for Worker {
         let Some(session) = self.sessions[id.index()].take() else {
             return;
         };
-        let lab = &mut self.lab;
-        lab.sessions -= 1;
-        let talk = session.talk;
-        let failure = talk.fate.unwrap_or_else(|| Failure::of_closed(&closed));
-        match talk.state {
-            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
-                lab.handle_not_opened(failure);
+        let core = &mut self.core;
+        core.sessions -= 1;
+        let connection = session.connection;
+        let failure = connection
+            .failure
+            .unwrap_or_else(|| Failure::of_closed(&closed));
+        match connection.state {
+            ConnectionState::Connecting
+            | ConnectionState::Upgrading
+            | ConnectionState::AwaitingReady
+            | ConnectionState::AwaitingKey => {
+                core.handle_connect_failure(failure);
             }
-            State::Open => lab.handle_broken(&talk, failure),
-            State::Closing => lab.connected -= 1,
+            ConnectionState::Open => core.handle_broken(&connection, failure),
+            ConnectionState::Closing => core.connected -= 1,
         }
-        lab.end_closing();
+        core.end_closing();
     }
 
     fn handle_timer(&mut self, io: &mut Io, id: ConnectionId) {
-        let Some((session, lab)) = self.with(id) else {
+        let Some((session, core)) = self.with(id) else {
             return;
         };
-        let talk = &mut session.talk;
-        match talk.state {
-            State::Open => lab.handle_work_timer(io, talk),
-            State::Closing => io.abort(id),
-            State::Connecting | State::Upgrading | State::AwaitingReady | State::AwaitingKey => {
-                talk.fate = Some(Failure::TimedOut);
+        let connection = &mut session.connection;
+        match connection.state {
+            ConnectionState::Open => core.handle_phase_timer(io, connection),
+            ConnectionState::Closing => io.abort(id),
+            ConnectionState::Connecting
+            | ConnectionState::Upgrading
+            | ConnectionState::AwaitingReady
+            | ConnectionState::AwaitingKey => {
+                connection.failure = Some(Failure::TimedOut);
                 io.abort(id);
             }
         }
     }
 
     fn handle_drained(&mut self, io: &mut Io, id: ConnectionId) {
-        if let Some((session, lab)) = self.with(id) {
-            lab.pump(io, &mut session.talk);
+        if let Some((session, core)) = self.with(id) {
+            core.pump(io, &mut session.connection);
         }
     }
 
     fn handle_mail(&mut self, io: &mut Io, mail: Command) {
         match mail {
-            Command::Open(order) => self.lab.begin_open(order),
+            Command::Connect(order) => self.core.begin_connecting(order),
             Command::Run(order) => self.begin_phase(io, *order),
             Command::Stop => {
-                self.lab.stop_opening();
+                self.core.stop_connecting();
                 self.stop_phase(io);
             }
             Command::Abandon => self.abandon(io),
@@ -331,50 +344,54 @@ impl Handler for Worker {
     }
 
     fn handle_turn(&mut self, io: &mut Io) {
-        let now_ns = self.lab.now_ns();
-        self.lab.spin.end(now_ns);
-        self.open_more(io);
-        if self.lab.phase.is_some() {
-            self.work_turn(io, now_ns);
+        let now_ns = self.core.now_ns();
+        self.core.spin.end(now_ns);
+        self.connect_more(io);
+        if self.core.phase.is_some() {
+            self.phase_turn(io, now_ns);
         }
-        for id in std::mem::take(&mut self.lab.hot) {
-            if let Some((session, lab)) = self.with(id) {
-                session.talk.out.is_hot = false;
-                lab.pump(io, &mut session.talk);
+        for id in std::mem::take(&mut self.core.hot) {
+            if let Some((session, core)) = self.with(id) {
+                session.connection.out.is_hot = false;
+                core.pump(io, &mut session.connection);
             }
         }
-        // Before it is reported that something is done, so that who hears of it sees the figures.
-        self.lab.publish(now_ns);
-        self.lab.end_opening();
-        self.lab.end_phase(now_ns);
+        // Before the reports, so that their receiver sees the current figures.
+        self.core.publish(now_ns);
+        self.core.end_connecting();
+        self.core.end_phase(now_ns);
         self.note_spin();
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        let epoch = self.lab.setup.epoch;
-        let may_open = self.lab.open_run.as_ref().is_some_and(OpenRun::may_start);
-        if may_open || !self.lab.hot.is_empty() {
+        let epoch = self.core.setup.epoch;
+        let may_open = self
+            .core
+            .connect_run
+            .as_ref()
+            .is_some_and(ConnectRun::may_start);
+        if may_open || !self.core.hot.is_empty() {
             return Some(epoch);
         }
-        let next_ns = self.lab.phase.as_ref()?.next_ns()?;
+        let next_ns = self.core.phase.as_ref()?.next_ns()?;
         Some(epoch + Duration::from_nanos(next_ns))
     }
 }
 
-impl Lab {
-    /// A connection that was open is not any more, and this side did not want it.
-    fn handle_broken(&mut self, talk: &Talk, failure: Failure) {
+impl Core {
+    /// Counts an open connection that the other side ended.
+    fn handle_broken(&mut self, connection: &Connection, failure: Failure) {
         self.connected -= 1;
         if self.closing {
             return;
         }
         self.failed += 1;
-        self.leave_fan_out(talk);
+        self.leave_fan_out(connection);
         match &mut self.phase {
             Some(phase) => {
                 phase.result.broken.add(failure);
-                if talk.work.task != Task::Idle {
-                    phase.fold(talk);
+                if connection.progress.task != Task::Idle {
+                    phase.fold(connection);
                 }
             }
             None => self.broken.add(failure),
@@ -382,8 +399,8 @@ impl Lab {
     }
 }
 
-/// The longest write under TLS: what the connection encrypts at a time, so that a write of all of it
-/// means that the socket is not full.
+/// The maximum length of a write under TLS: the connection encrypts that much at a time, so that a complete
+/// write means that the socket is not full.
 const TLS_WRITE_BYTES_MAX: usize = 32 * 1024;
 
 const PUBLISH_PERCENTILE_NS: u64 = 250_000_000;

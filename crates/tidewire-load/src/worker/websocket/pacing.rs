@@ -2,40 +2,40 @@
 
 use tidewire_net::{ConnectionId, Io};
 
-use super::work::PhaseRun;
-use super::{Lab, Worker};
+use super::phase::PhaseRun;
+use super::{Core, Worker};
 use crate::verdict::evidence::PaceKept;
 use crate::worker::order::Activity;
-use crate::worker::websocket::session::{Talk, Task, Work};
+use crate::worker::websocket::session::{Connection, PhaseProgress, Task};
 
 impl Worker {
     /// Releases the paced messages whose time has come, some each turn, so that answers are read between
     /// them. Whether there are more.
     pub(super) fn release_due(&mut self, io: &mut Io, now_ns: u64) -> bool {
-        let mut due = std::mem::take(&mut self.lab.due);
+        let mut due = std::mem::take(&mut self.core.due);
         let is_behind = self.collect_due(now_ns, &mut due);
         for (id, intended_ns) in &due {
-            if let Some((session, lab)) = self.with(*id)
-                && session.talk.work.task == Task::Active
+            if let Some((session, core)) = self.with(*id)
+                && session.connection.progress.task == Task::Active
             {
-                lab.release(&mut session.talk, *intended_ns, 1);
+                core.release(&mut session.connection, *intended_ns, 1);
             }
         }
         // One write for all that are due on a connection.
         for (id, _) in due.drain(..) {
-            if let Some((session, lab)) = self.with(id)
-                && session.talk.out.place < session.talk.out.goal
+            if let Some((session, core)) = self.with(id)
+                && session.connection.out.place < session.connection.out.goal
             {
-                lab.pump(io, &mut session.talk);
+                core.pump(io, &mut session.connection);
             }
         }
-        self.lab.due = due;
+        self.core.due = due;
         is_behind
     }
 
     /// The connections and the times of messages that are due; whether there are more.
     fn collect_due(&mut self, now_ns: u64, due: &mut Vec<(ConnectionId, u64)>) -> bool {
-        let Some(phase) = &mut self.lab.phase else {
+        let Some(phase) = &mut self.core.phase else {
             return false;
         };
         let Activity::Paced { pace, .. } = &phase.activity else {
@@ -64,17 +64,17 @@ impl Worker {
     }
 }
 
-impl Lab {
+impl Core {
     /// Notes when paced messages have left, which is later than intended when the generator or the
     /// socket is behind.
-    pub(super) fn stamp_written(&self, talk: &mut Talk) {
+    pub(super) fn stamp_written(&self, connection: &mut Connection) {
         let ring = self.phase.as_ref().and_then(|phase| phase.ring());
         let Some(ring) = ring else { return };
-        let written = ring.frames_before(talk.out.place);
+        let written = ring.frames_before(connection.out.place);
         let now_ns = self.now_ns();
-        let Work {
+        let PhaseProgress {
             batches, unwritten, ..
-        } = &mut talk.work;
+        } = &mut connection.progress;
         // A server that answers what was never sent has taken some of them away.
         *unwritten = (*unwritten).min(batches.len());
         let first = batches.len() - *unwritten;

@@ -1,4 +1,4 @@
-//! What a session says besides its messages: plain RFC 6455, or protocol version 1.
+//! Profiles of a session: plain RFC 6455, or protocol version 1.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -34,9 +34,9 @@ impl Profile {
     }
 }
 
-/// What a message of a version 1 server is, as far as the lab cares.
+/// The kind of a message of a version 1 server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum ServerMessage {
     Ready,
     Hello,
     /// With the `client_timestamp` that it returns, if it can be seen.
@@ -49,9 +49,9 @@ pub(crate) enum Heard {
     Application,
 }
 
-/// Tells what a version 1 message is.
+/// The kind of a version 1 message.
 #[inline]
-pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
+pub(crate) fn classify(opcode: OpCode, message: &[u8]) -> ServerMessage {
     let framing = match opcode {
         OpCode::Text => Framing::Json,
         _ => identify(message),
@@ -59,28 +59,28 @@ pub(crate) fn hear(opcode: OpCode, message: &[u8]) -> Heard {
     let kind = match framing {
         Framing::Json => classify_json(message),
         Framing::MessagePack => classify_msgpack(&message[2..]),
-        _ => return Heard::Application,
+        _ => return ServerMessage::Application,
     };
     match kind {
-        Ok(Kind::System(system)) => hear_system(system, message),
-        _ => Heard::Application,
+        Ok(Kind::System(system)) => classify_system(system, message),
+        _ => ServerMessage::Application,
     }
 }
 
-fn hear_system(system: SystemType, message: &[u8]) -> Heard {
+fn classify_system(system: SystemType, message: &[u8]) -> ServerMessage {
     match system {
-        SystemType::Pong => Heard::Pong(client_timestamp(message)),
-        SystemType::Ping => Heard::Ping,
-        SystemType::ServerReady => Heard::Ready,
-        SystemType::ServerHello => Heard::Hello,
-        SystemType::Error => Heard::Error,
-        SystemType::SubscriptionUpdate => Heard::Subscription,
-        _ => Heard::OtherSystem,
+        SystemType::Pong => ServerMessage::Pong(client_timestamp(message)),
+        SystemType::Ping => ServerMessage::Ping,
+        SystemType::ServerReady => ServerMessage::Ready,
+        SystemType::ServerHello => ServerMessage::Hello,
+        SystemType::Error => ServerMessage::Error,
+        SystemType::SubscriptionUpdate => ServerMessage::Subscription,
+        _ => ServerMessage::OtherSystem,
     }
 }
 
-/// The number behind `"client_timestamp":`, found without a parse because a ping test hears hundreds of
-/// thousands of them a second.
+/// The number behind `"client_timestamp":`, found without a parser, because a ping test receives
+/// hundreds of thousands of them per second.
 fn client_timestamp(message: &[u8]) -> Option<u64> {
     const NAME: &[u8] = b"\"client_timestamp\":";
     let start = find(message, NAME)? + NAME.len();
@@ -92,7 +92,7 @@ fn client_timestamp(message: &[u8]) -> Option<u64> {
     std::str::from_utf8(&digits[..length]).ok()?.parse().ok()
 }
 
-/// Adds what `server_ready` or `server_hello` says to the facts.
+/// Adds the fields of `server_ready` or `server_hello` to the facts.
 pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
     let Some(envelope) = envelope(message) else {
         return;
@@ -113,8 +113,8 @@ pub(crate) fn learn(facts: &mut ServerFacts, message: &[u8]) {
         .or(facts.rate_limit_refill_per_s);
 }
 
-/// An `error` of a version 1 server: its code, and how many messages it refuses, which is one unless it
-/// says otherwise. A code that version 1 does not know is [`UNKNOWN_CODE`].
+/// An `error` of a version 1 server: its code, and the number of rejected messages, which is one by
+/// default. A code that version 1 does not know is [`UNKNOWN_CODE`].
 pub(crate) fn read_error(message: &[u8]) -> (&'static str, u32) {
     let Some(Envelope { payload, .. }) = envelope(message) else {
         return (UNKNOWN_CODE, 1);
@@ -169,7 +169,7 @@ pub(crate) fn write_subscription(
     write_text(out, request.as_bytes(), mask, channel);
 }
 
-/// Whether the answer to a `subscription_update` says that this connection has the topic now.
+/// Whether the answer to a `subscription_update` confirms the subscription of the topic.
 pub(crate) fn is_subscribed(message: &[u8], topic: &str) -> bool {
     let topics = envelope(message).map(|envelope| envelope.payload["success_topics"].clone());
     topics.is_some_and(|topics| {
@@ -243,7 +243,7 @@ fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
     bytes.windows(part.len()).position(|window| window == part)
 }
 
-/// Stands for every error code that version 1 does not know.
+/// The code of every error that version 1 does not define.
 const UNKNOWN_CODE: &str = "an unknown code";
 
 const STAMPED_BYTES_MAX: usize = 96;
@@ -278,32 +278,41 @@ mod tests {
         frame.clear();
         write_pong(&mut frame, u64::MAX, [1, 2, 3, 4], None);
         assert_eq!(
-            hear(OpCode::Text, text_of(&mut frame).as_bytes()),
-            Heard::Pong(Some(u64::MAX))
+            classify(OpCode::Text, text_of(&mut frame).as_bytes()),
+            ServerMessage::Pong(Some(u64::MAX))
         );
     }
 
     #[test]
     fn what_the_server_says_is_told_apart() {
         let cases = [
-            (r#"{"c":"WSE","t":"server_ready","p":{}}"#, Heard::Ready),
-            (r#"{"c":"WSE","t":"server_hello","p":{}}"#, Heard::Hello),
+            (
+                r#"{"c":"WSE","t":"server_ready","p":{}}"#,
+                ServerMessage::Ready,
+            ),
+            (
+                r#"{"c":"WSE","t":"server_hello","p":{}}"#,
+                ServerMessage::Hello,
+            ),
             (
                 r#"{"t":"PONG","p":{"client_timestamp": 17,"latency":1}}"#,
-                Heard::Pong(Some(17)),
+                ServerMessage::Pong(Some(17)),
             ),
-            (r#"{"t":"PONG","p":{}}"#, Heard::Pong(None)),
-            (r#"{"t":"ping","p":{}}"#, Heard::Ping),
-            (r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#, Heard::Error),
+            (r#"{"t":"PONG","p":{}}"#, ServerMessage::Pong(None)),
+            (r#"{"t":"ping","p":{}}"#, ServerMessage::Ping),
+            (
+                r#"{"t":"error","p":{"code":"SERVER_ERROR"}}"#,
+                ServerMessage::Error,
+            ),
             (
                 r#"{"t":"trade","p":{"code":"RATE_LIMITED"}}"#,
-                Heard::Application,
+                ServerMessage::Application,
             ),
-            ("no envelope", Heard::Application),
+            ("no envelope", ServerMessage::Application),
         ];
-        for (text, heard) in cases {
-            assert_eq!(hear(OpCode::Text, text.as_bytes()), heard, "{text}");
-            assert_eq!(hear(OpCode::Binary, text.as_bytes()), heard, "{text}");
+        for (text, kind) in cases {
+            assert_eq!(classify(OpCode::Text, text.as_bytes()), kind, "{text}");
+            assert_eq!(classify(OpCode::Binary, text.as_bytes()), kind, "{text}");
         }
     }
 

@@ -1,74 +1,83 @@
-//! Replies: what a server sends back for a message, or says instead.
+//! Replies: messages and errors with which a server answers messages.
 //!
-//! Every reply is compared with what was sent. As long as they come as they should, that is one comparison
-//! of memory for all that arrived together; the first that differs is looked at by itself.
+//! Every reply is compared with the sent message. Expected replies that arrive together need a single comparison
+//! of memory; the first different reply is handled separately.
 
 use tidewire_net::Io;
 use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::frame::{Extensions, OpCode, Role, parse_extended_header};
 
-use super::Lab;
+use super::Core;
 use super::contents::Form;
-use super::work::PhaseRun;
+use super::phase::PhaseRun;
 use crate::worker::order::Activity;
 use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::ring::FrameRing;
-use crate::worker::websocket::session::{Talk, Task, Work};
+use crate::worker::websocket::session::{Connection, PhaseProgress, Task};
 
-impl Lab {
-    /// A message that is not the protocol's: the reply to one of ours, or something else.
+impl Core {
+    /// Handles a message of the application: the reply to one of ours, or another message.
     #[inline]
     pub(super) fn handle_application(
         &mut self,
         io: &mut Io,
-        talk: &mut Talk,
+        connection: &mut Connection,
         opcode: OpCode,
         message: &[u8],
     ) {
         let Some(phase) = &mut self.phase else { return };
         if phase.fan.is_some() {
-            return self.handle_publication(talk, message);
+            return self.handle_publication(connection, message);
         }
         if !phase.expects_replies {
             phase.result.unsolicited += 1;
             return;
         }
         let Some(ring) = phase.ring() else { return };
-        let (next, written) = (talk.work.next_reply(), written(ring, talk));
-        let frame = talk.work.first_frame + next;
+        let (next, written) = (connection.progress.next_reply(), written(ring, connection));
+        let frame = connection.progress.first_frame + next;
         if next < written && opcode == ring.opcode() && message == ring.message(frame) {
-            talk.work.fresh_replies += 1;
+            connection.progress.fresh_replies += 1;
         } else {
-            self.handle_odd_reply(io, talk, opcode, message);
+            self.handle_odd_reply(io, connection, opcode, message);
         }
     }
 
-    /// Takes whole replies, or the publications of a fan-out, from the front of `data`, as long as they are
-    /// just what is expected. How many bytes that was, and whether the next frame is cut off.
+    /// Matches expected replies, or publications of a fan-out, at the front of `data`. Returns their bytes, and
+    /// whether the next frame is incomplete.
     #[inline]
-    pub(super) fn take_plain_replies(&mut self, talk: &mut Talk, data: &[u8]) -> (usize, bool) {
+    pub(super) fn match_plain_replies(
+        &mut self,
+        connection: &mut Connection,
+        data: &[u8],
+    ) -> (usize, bool) {
         let Some(phase) = &self.phase else {
             return (0, false);
         };
         if phase.fan.is_some() {
-            return self.take_deliveries(talk, data);
+            return self.match_deliveries(connection, data);
         }
         let Some(ring) = phase.ring().filter(|_| phase.expects_replies) else {
             return (0, false);
         };
-        let limit = talk.work.first_frame + written(ring, talk);
+        let limit = connection.progress.first_frame + written(ring, connection);
         if ring.layer() != Layer::Plain {
-            return self.take_veiled_replies(talk, data, limit);
+            return self.match_coded_replies(connection, data, limit);
         }
-        let frame = talk.work.first_frame + talk.work.next_reply();
+        let frame = connection.progress.first_frame + connection.progress.next_reply();
         let (replies, bytes) = ring.whole_replies(frame, limit, data);
         // No read buffer holds more replies than this counts.
-        talk.work.fresh_replies += replies as u32;
+        connection.progress.fresh_replies += replies as u32;
         (bytes, is_cut(&data[bytes..], Extensions::None))
     }
 
-    /// The same for compressed and encrypted replies, which are looked into one by one.
-    fn take_veiled_replies(&mut self, talk: &mut Talk, data: &[u8], limit: u64) -> (usize, bool) {
+    /// The same for compressed and encrypted replies, which are decoded one at a time.
+    fn match_coded_replies(
+        &mut self,
+        connection: &mut Connection,
+        data: &[u8],
+        limit: u64,
+    ) -> (usize, bool) {
         let ring = self.phase.as_ref().and_then(|phase| phase.ring.as_ref());
         let Some(ring) = ring else { return (0, false) };
         let extensions = match ring.layer() {
@@ -77,7 +86,7 @@ impl Lab {
         };
         let mut at = 0;
         loop {
-            let frame = talk.work.first_frame + talk.work.next_reply();
+            let frame = connection.progress.first_frame + connection.progress.next_reply();
             let rest = &data[at..];
             let header = match parse_extended_header(rest, Role::Client, extensions) {
                 Ok(Some(header)) if frame < limit => header,
@@ -88,7 +97,7 @@ impl Lab {
                 break;
             }
             let payload = &rest[header.header_bytes..end as usize];
-            let form = match talk.channel.as_deref_mut() {
+            let form = match connection.channel.as_deref_mut() {
                 Some(channel) => Form::Sealed(channel),
                 None if header.is_compressed => Form::Compressed,
                 None => Form::Plain,
@@ -97,40 +106,48 @@ impl Lab {
                 break;
             }
             at += end as usize;
-            talk.work.fresh_replies += 1;
+            connection.progress.fresh_replies += 1;
         }
         (at, is_cut(&data[at..], extensions))
     }
 
-    /// A reply that is not that to the next message: one comes too late, twice, too early, or is no reply.
+    /// Handles an unexpected reply: one that is late, doubled or early, or no reply at all.
     #[cold]
-    fn handle_odd_reply(&mut self, io: &mut Io, talk: &mut Talk, opcode: OpCode, message: &[u8]) {
-        self.count_replies(io, talk);
+    fn handle_odd_reply(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        opcode: OpCode,
+        message: &[u8],
+    ) {
+        self.count_replies(io, connection);
         let now_ns = self.now_ns();
         let Some(phase) = &mut self.phase else { return };
         let Some(ring) = phase.ring.clone() else {
             return;
         };
-        let work = &mut talk.work;
-        let written = ring.frames_before(talk.out.place) - work.first_frame;
+        let progress = &mut connection.progress;
+        let written = ring.frames_before(connection.out.place) - progress.first_frame;
         let is_of_kind = opcode == ring.opcode();
         let index = is_of_kind.then(|| ring.index_with(message)).flatten();
         let faults = &mut phase.result.replies;
         let mut released = 0;
-        match index.map_or(Place::Nowhere, |index| place(&ring, work, index, written)) {
+        match index.map_or(Place::Nowhere, |index| {
+            place(&ring, progress, index, written)
+        }) {
             Place::Ahead(number) => {
-                let skipped = number - work.replies;
-                work.skip(number);
-                phase.pass(work, skipped, None);
-                phase.pass(work, 1, Some(now_ns));
-                work.replies += 1;
-                phase.confirm(work, 1, now_ns);
+                let skipped = number - progress.replies;
+                progress.skip(number);
+                phase.pass(progress, skipped, None);
+                phase.pass(progress, 1, Some(now_ns));
+                progress.replies += 1;
+                phase.confirm(progress, 1, now_ns);
                 released = 1;
             }
             Place::Skipped(number) => {
                 faults.reordered += 1;
-                work.skipped.remove(&number);
-                phase.confirm(work, 1, now_ns);
+                progress.skipped.remove(&number);
+                phase.confirm(progress, 1, now_ns);
                 released = 1;
             }
             Place::Behind => faults.doubled += 1,
@@ -138,21 +155,26 @@ impl Lab {
             Place::Nowhere => {
                 faults.wrong += 1;
                 // It stands where the next reply should.
-                if work.replies < written {
-                    phase.pass(work, 1, None);
-                    work.replies += 1;
+                if progress.replies < written {
+                    phase.pass(progress, 1, None);
+                    progress.replies += 1;
                     released = 1;
                 }
             }
         }
         if released > 0 {
-            self.release_next(talk, now_ns, released);
-            self.pump(io, talk);
+            self.release_next(connection, now_ns, released);
+            self.pump(io, connection);
         }
     }
 
-    /// An `error` answers so many messages, without delivering them.
-    pub(super) fn handle_refusal(&mut self, talk: &mut Talk, code: &'static str, messages: u32) {
+    /// Counts an `error` that rejects this number of messages.
+    pub(super) fn handle_refusal(
+        &mut self,
+        connection: &mut Connection,
+        code: &'static str,
+        messages: u32,
+    ) {
         let Some(phase) = &mut self.phase else { return };
         let result = &mut phase.result;
         if code == ErrorCode::RateLimited.as_str() {
@@ -160,76 +182,76 @@ impl Lab {
         } else {
             *result.errors.entry(code).or_default() += u64::from(messages);
         }
-        if phase.expects_replies && talk.work.task != Task::Idle {
-            let refusals = &mut talk.work.fresh_refusals;
+        if phase.expects_replies && connection.progress.task != Task::Idle {
+            let refusals = &mut connection.progress.fresh_refusals;
             *refusals = refusals.saturating_add(messages);
         }
     }
 
-    /// Everything that arrived together has been looked at.
+    /// Ends the handling of the data that arrived together.
     #[inline]
-    pub(super) fn handle_read_end(&mut self, io: &mut Io, talk: &mut Talk) {
+    pub(super) fn handle_read_end(&mut self, io: &mut Io, connection: &mut Connection) {
         if matches!(&self.phase, Some(phase) if phase.fan.is_some()) {
-            self.end_deliveries(io, talk);
+            self.end_deliveries(io, connection);
         }
-        if talk.work.fresh_replies > 0 || talk.work.fresh_refusals > 0 {
-            self.count_replies(io, talk);
-        } else if !talk.out.controls.is_empty() {
-            self.pump(io, talk);
+        if connection.progress.fresh_replies > 0 || connection.progress.fresh_refusals > 0 {
+            self.count_replies(io, connection);
+        } else if !connection.out.controls.is_empty() {
+            self.pump(io, connection);
         }
     }
 
-    fn count_replies(&mut self, io: &mut Io, talk: &mut Talk) {
-        let work = &mut talk.work;
-        let replies = std::mem::take(&mut work.fresh_replies);
-        let refusals = std::mem::take(&mut work.fresh_refusals);
+    fn count_replies(&mut self, io: &mut Io, connection: &mut Connection) {
+        let progress = &mut connection.progress;
+        let replies = std::mem::take(&mut progress.fresh_replies);
+        let refusals = std::mem::take(&mut progress.fresh_refusals);
         if replies == 0 && refusals == 0 {
             return;
         }
         let now_ns = self.now_ns();
         let Some(phase) = &mut self.phase else { return };
-        work.replies += u64::from(replies);
-        work.refused += u64::from(refusals);
-        phase.pass(work, u64::from(replies), Some(now_ns));
-        phase.confirm(work, replies, now_ns);
+        progress.replies += u64::from(replies);
+        progress.refused += u64::from(refusals);
+        phase.pass(progress, u64::from(replies), Some(now_ns));
+        phase.confirm(progress, replies, now_ns);
         // Which messages were refused is not known before the reply to a later one comes, but so many places
-        // are free. The lab does not let itself be told of more than are on their way.
-        let refusals = u64::from(refusals).min(work.waiting) as u32;
+        // are free. A server cannot reject more messages than are in flight.
+        let refusals = u64::from(refusals).min(progress.waiting) as u32;
         phase.result.confirmed += u64::from(refusals);
-        self.release_next(talk, now_ns, replies.saturating_add(refusals));
-        self.pump(io, talk);
+        self.release_next(connection, now_ns, replies.saturating_add(refusals));
+        self.pump(io, connection);
     }
 
-    /// In a closed loop, lets as many messages go as have been answered.
-    fn release_next(&mut self, talk: &mut Talk, now_ns: u64, count: u32) {
+    /// In a closed loop, releases one message for each answered one.
+    fn release_next(&mut self, connection: &mut Connection, now_ns: u64, count: u32) {
         let is_window = matches!(
             &self.phase,
             Some(phase) if matches!(phase.activity, Activity::Window { .. })
         );
-        if is_window && count > 0 && talk.work.task == Task::Active {
-            self.release(talk, now_ns, count);
+        if is_window && count > 0 && connection.progress.task == Task::Active {
+            self.release(connection, now_ns, count);
         }
     }
 }
 
 impl PhaseRun {
     /// Counts replies that confirm their messages.
-    fn confirm(&mut self, work: &mut Work, replies: u32, now_ns: u64) {
+    fn confirm(&mut self, progress: &mut PhaseProgress, replies: u32, now_ns: u64) {
         if replies > 0 {
             let count = u64::from(replies);
-            work.confirmed += count;
+            progress.confirmed += count;
             self.result.confirmed += count;
             self.count_confirmed(count, now_ns);
         }
     }
 
-    /// Takes `count` messages from those that wait for an answer, oldest first, and records what each
-    /// waited until `answered_ns`, if it was answered.
-    fn pass(&mut self, work: &mut Work, count: u64, answered_ns: Option<u64>) {
-        let mut left = count.min(work.waiting);
-        work.waiting -= left;
+    /// Removes the `count` oldest messages that wait for an answer, and records the latency of each until
+    /// `answered_ns`, if it was answered.
+    fn pass(&mut self, progress: &mut PhaseProgress, count: u64, answered_ns: Option<u64>) {
+        let mut left = count.min(progress.waiting);
+        progress.waiting -= left;
         while left > 0 {
-            let Some(batch) = work.batches.front_mut() else {
+            let Some(batch) = progress.batches.front_mut() else {
                 break;
             };
             let passed = left.min(u64::from(batch.left));
@@ -247,35 +269,40 @@ impl PhaseRun {
             batch.left -= passed as u32;
             left -= passed;
             if batch.left == 0 {
-                work.batches.pop_front();
+                progress.batches.pop_front();
             }
         }
     }
 }
 
-/// Where a known message stands among those that were sent.
+/// The place of a known message among the sent ones.
 enum Place {
-    /// Behind the next one that is to be answered, or it is that.
+    /// It is the next unanswered message, or a later one.
     Ahead(u64),
-    /// Among those that were passed over.
+    /// It was skipped.
     Skipped(u64),
-    /// Among those that have been answered.
+    /// It was answered before.
     Behind,
-    /// Among those that are yet to be sent.
+    /// It was not sent yet.
     Unsent,
-    /// It is no message of this ring.
+    /// It is not a message of this ring.
     Nowhere,
 }
 
-fn place(ring: &FrameRing, work: &Work, index: usize, written: u64) -> Place {
-    let is_it = |number: &u64| ring.index_of(work.first_frame + number) == index;
-    let next = work.replies;
+fn place(ring: &FrameRing, progress: &PhaseProgress, index: usize, written: u64) -> Place {
+    let is_it = |number: &u64| ring.index_of(progress.first_frame + number) == index;
+    let next = progress.replies;
     // The order of laps differs, so that a message comes again after two laps at the latest.
     let far = 2 * ring.frames();
     if let Some(number) = (next..written.min(next + far)).find(is_it) {
         return Place::Ahead(number);
     }
-    if let Some(number) = work.skipped.iter().copied().find(|number| is_it(number)) {
+    if let Some(number) = progress
+        .skipped
+        .iter()
+        .copied()
+        .find(|number| is_it(number))
+    {
         return Place::Skipped(number);
     }
     if (next.saturating_sub(far)..next).any(|number| is_it(&number)) {
@@ -287,13 +314,13 @@ fn place(ring: &FrameRing, work: &Work, index: usize, written: u64) -> Place {
 
 /// Whole messages of this phase that the connection has written.
 #[inline]
-fn written(ring: &FrameRing, talk: &Talk) -> u64 {
-    ring.frames_before(talk.out.place)
-        .saturating_sub(talk.work.first_frame)
+fn written(ring: &FrameRing, connection: &Connection) -> u64 {
+    ring.frames_before(connection.out.place)
+        .saturating_sub(connection.progress.first_frame)
 }
 
-/// Whether a frame is at the front whose end is missing. What is long is left to the reader, which keeps it:
-/// what is left unused here has to fit in a part of the read buffer.
+/// Whether the first frame is incomplete. The reader stores long frames, because unused data here has to fit into a
+/// part of the read buffer.
 fn is_cut(data: &[u8], extensions: Extensions) -> bool {
     match parse_extended_header(data, Role::Client, extensions) {
         Ok(None) => !data.is_empty(),

@@ -1,4 +1,4 @@
-//! One connection of the lab: what it has sent, what it waits for.
+//! Session: one connection, its output, and its progress in a phase.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,87 +12,87 @@ use crate::worker::websocket::layer::Layer;
 use crate::worker::websocket::profile::Profile;
 use crate::worker::websocket::ring::FrameRing;
 
-/// A connection. The reader is apart from the rest because what it has read borrows from it.
+/// A connection. The reader is a separate field, because events borrow from it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) reader: MessageReader,
-    pub(crate) talk: Talk,
+    pub(crate) connection: Connection,
 }
 
-/// Everything of a connection but its reader.
+/// Everything of a connection except its reader.
 #[derive(Debug)]
-pub(crate) struct Talk {
+pub(crate) struct Connection {
     pub(crate) id: ConnectionId,
     /// Its number in the fleet, counted from 0.
     pub(crate) number: usize,
-    pub(crate) state: State,
+    pub(crate) state: ConnectionState,
     /// Answers control frames, and keeps the state of the closing handshake.
     pub(crate) control: Control,
-    /// Whether the reader has nothing to remember, so that replies can be taken without it.
+    /// Whether the reader holds no part of a message, so that replies can be matched without it.
     pub(crate) reads_plainly: bool,
-    /// The key that both sides have agreed on.
+    /// The encryption after the key exchange.
     pub(crate) channel: Option<Box<Channel>>,
-    /// Why it ends, if this side knows better than the socket.
-    pub(crate) fate: Option<Failure>,
-    pub(crate) opening: Option<Box<Opening>>,
-    /// Version 1: `client_hello` has not been said.
-    pub(crate) owes_hello: bool,
+    /// The reason for its end, if this side knows more than the socket.
+    pub(crate) failure: Option<Failure>,
+    pub(crate) opening: Option<Box<PendingHandshake>>,
+    /// Version 1: `client_hello` was not sent yet.
+    pub(crate) hello_is_due: bool,
     pub(crate) out: Outgoing,
-    pub(crate) work: Work,
+    pub(crate) progress: PhaseProgress,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum ConnectionState {
     /// TCP and TLS.
     Connecting,
-    /// The answer to the upgrade request is awaited.
+    /// It waits for the response to the upgrade request.
     Upgrading,
-    /// Version 1: `server_ready` is awaited.
+    /// Version 1: it waits for `server_ready`.
     AwaitingReady,
-    /// The `server_hello` that agrees on a key is awaited.
+    /// It waits for the `server_hello` with a key.
     AwaitingKey,
     Open,
-    /// Our close frame is out.
+    /// Our close frame was sent.
     Closing,
 }
 
 #[derive(Debug)]
-pub(crate) struct Opening {
+pub(crate) struct PendingHandshake {
     pub(crate) number: usize,
     pub(crate) key: [u8; 16],
     pub(crate) started_ns: u64,
-    /// What the key will be agreed with, between `client_hello` and `server_hello`.
+    /// The key pair of the key exchange, between `client_hello` and `server_hello`.
     pub(crate) key_pair: Option<KeyPair>,
 }
 
-/// What leaves on a connection: frames from the shared ring and, between two of them, control frames.
+/// The output of a connection: frames of the shared ring and, between two of them, control frames.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    /// How far the ring has been written, as [`FrameRing`] counts places.
+    /// The written part of the ring, as a place of [`FrameRing`].
     pub(crate) place: u64,
-    /// How far it may be written; always the end of a frame.
+    /// The place up to which it may be written; always the end of a frame.
     pub(crate) goal: u64,
-    /// Whole frames that leave as soon as the ring's current frame is complete.
+    /// Whole frames that are sent after the ring's current frame.
     pub(crate) controls: Vec<u8>,
-    /// Frames encrypted under this connection's key, as long as the ring; only when they are.
+    /// Frames encrypted with this connection's key, as long as the ring; only with encryption.
     pub(crate) sealed: Vec<u8>,
-    /// Waits in the worker's list of those that can go on.
+    /// Whether it is in the worker's list of connections that can continue.
     pub(crate) is_hot: bool,
 }
 
-/// How a [`Outgoing::pump`] ended.
+/// The result of [`Outgoing::pump`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pump {
-    /// Everything up to the goal is with the operating system.
+    /// Everything up to the goal was written.
     AtGoal,
-    /// The socket takes no more; it will say when it does.
+    /// The socket is full; the event loop reports when it accepts data again.
     Blocked,
-    /// The socket would take more, but others want their turn.
+    /// The socket accepts more data, but other connections have their turn first.
     Again,
 }
 
 impl Outgoing {
-    /// Writes what may be written.
+    /// Writes up to the goal.
     pub(crate) fn pump(
         &mut self,
         io: &mut Io,
@@ -133,7 +133,8 @@ impl Outgoing {
         Pump::Again
     }
 
-    /// Writes the control frames and the ring's next frames in one system call; whether the socket took all.
+    /// Writes the control frames and the ring's next frames in one system call. Returns whether everything was
+    /// written.
     fn write_with_controls(
         &mut self,
         io: &mut Io,
@@ -155,7 +156,7 @@ impl Outgoing {
         is_whole
     }
 
-    /// The bytes of the ring's frames, or of those under this connection's own key.
+    /// The bytes of the ring's frames, or of this connection's encrypted ones.
     fn frames<'a>(&'a self, ring: &'a FrameRing) -> &'a [u8] {
         if ring.layer() == Layer::Encryption {
             &self.sealed
@@ -173,7 +174,7 @@ impl Outgoing {
     }
 }
 
-/// Writes now, so that the time of sending is known; what the socket does not take waits in the outbox.
+/// Writes at once, so that the time of sending is known. The rest waits in the outbox.
 pub(crate) fn send_at_once(io: &mut Io, id: ConnectionId, bytes: &[u8]) {
     let taken = io.write_now(id, bytes);
     if taken < bytes.len() {
@@ -181,57 +182,57 @@ pub(crate) fn send_at_once(io: &mut Io, id: ConnectionId, bytes: &[u8]) {
     }
 }
 
-/// What a connection does in the current phase.
+/// The progress of a connection in the current phase.
 #[derive(Debug, Default)]
-pub(crate) struct Work {
+pub(crate) struct PhaseProgress {
     pub(crate) task: Task,
-    /// The ring's frame with which this phase began.
+    /// The first frame of the ring in this phase.
     pub(crate) first_frame: u64,
     /// Frames confirmed in this phase.
     pub(crate) confirmed: u64,
-    /// Pings on their way whose pongs confirm the frames before them.
+    /// Open pings whose pongs confirm the frames before them.
     pub(crate) marks: VecDeque<Mark>,
     pub(crate) barrier_sent: bool,
-    /// Messages on their way whose replies are awaited, oldest first.
+    /// Messages in flight that wait for their replies, oldest first.
     pub(crate) batches: VecDeque<Batch>,
     /// Messages in all of them.
     pub(crate) waiting: u64,
-    /// How many of them, the newest, are not written yet; only kept when paced.
+    /// The number of the newest ones that are not written yet; only with a pace.
     pub(crate) unwritten: usize,
-    /// Messages that have been answered or passed over: the number of the next, counted from 0.
+    /// The number of answered or skipped messages, which is the number of the next one, counted from 0.
     pub(crate) replies: u64,
-    /// Messages that were passed over, as the reply to a later one has come.
+    /// Skipped messages: the reply to a later one arrived first.
     pub(crate) skipped: BTreeSet<u64>,
-    /// Messages that the server has refused, as it says.
+    /// The number of messages that the server reports as rejected.
     pub(crate) refused: u64,
-    /// In a fan-out, the number of the newest publication that this subscriber has.
+    /// In a fan-out, the number of the newest publication that this subscriber received.
     pub(crate) received: u64,
-    /// Replies of the read at hand.
+    /// The number of replies in the current read.
     pub(crate) fresh_replies: u32,
-    /// Messages that the server has refused in the read at hand.
+    /// The number of rejected messages in the current read.
     pub(crate) fresh_refusals: u32,
     pub(crate) pings_left: u64,
     pub(crate) ping: Option<PingOut>,
-    /// When a hold's next ping is due, on the shard's clock.
+    /// The time of the next ping of a hold, on the shard's clock.
     pub(crate) ping_due_ms: u64,
 }
 
-impl Work {
-    /// The number of the message whose reply is to come next.
+impl PhaseProgress {
+    /// The number of the message whose reply is expected next.
     #[inline]
     pub(crate) fn next_reply(&self) -> u64 {
         self.replies + u64::from(self.fresh_replies)
     }
 
-    /// Passes over the messages before this number. Of very many only some are remembered: that they are
-    /// missing is sure, and which of them comes late is of no more interest.
+    /// Skips the messages before this number. Only a limited number of them is stored: they certainly count as
+    /// missing, and it is not needed to know which of them arrive late.
     pub(crate) fn skip(&mut self, number: u64) {
         let room = SKIPPED_MAX.saturating_sub(self.skipped.len());
         self.skipped.extend((self.replies..number).take(room));
         self.replies = number;
     }
 
-    /// Messages passed over that no refusal explains.
+    /// The number of skipped messages that were not rejected.
     pub(crate) fn missing(&self) -> u64 {
         (self.skipped.len() as u64).saturating_sub(self.refused)
     }
@@ -285,24 +286,24 @@ pub(crate) struct PingOut {
 impl Session {
     pub(crate) fn new(
         id: ConnectionId,
-        opening: Opening,
+        opening: PendingHandshake,
         reader: MessageReader,
         profile: Profile,
     ) -> Self {
-        let talk = Talk {
+        let connection = Connection {
             id,
             number: opening.number,
-            state: State::Connecting,
+            state: ConnectionState::Connecting,
             control: Control::default(),
             reads_plainly: profile == Profile::Raw,
             channel: None,
-            fate: None,
+            failure: None,
             opening: Some(Box::new(opening)),
-            owes_hello: false,
+            hello_is_due: false,
             out: Outgoing::default(),
-            work: Work::default(),
+            progress: PhaseProgress::default(),
         };
-        Self { reader, talk }
+        Self { reader, connection }
     }
 }
 

@@ -1,14 +1,15 @@
 //! Reading and checking the request (RFC 6455, sections 4.2.1 and 11.3; RFC 9112).
 //!
-//! Where HTTP leaves room, the strict reading is taken: a request that a proxy in front could
-//! understand differently is refused.
+//! Where HTTP allows several interpretations, the strict one applies: a request that a proxy in front could
+//! interpret differently is rejected.
 
-use super::super::{HEADERS_MAX, has_bare_line_feed, is_token, is_visible, list, list_has};
+use super::super::{HEADERS_MAX, has_bare_line_feed};
 use super::{Limits, RequestError};
+use crate::header::{is_token, is_visible, list, list_has};
 use base64::Engine as _;
 use std::borrow::Cow;
 
-/// A request that asks for a WebSocket connection in the way RFC 6455 wants it.
+/// A valid upgrade request of RFC 6455.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
     path: &'a str,
@@ -21,11 +22,10 @@ pub struct Request<'a> {
     head_bytes: usize,
 }
 
-/// Reads a request from the bytes received so far; `Ok(None)` if its end is not among them.
+/// Reads a request from the bytes received so far; `Ok(None)` if it is incomplete.
 ///
 /// # Errors
-/// As soon as the bytes cannot become an opening handshake any more: also for half a request, if what
-/// is there is wrong already or fills `head_bytes_max`.
+/// As soon as the bytes cannot be an opening handshake, or fill `head_bytes_max`; also for an incomplete request.
 pub fn parse_request<'a>(
     bytes: &'a [u8],
     limits: &Limits,
@@ -74,13 +74,13 @@ impl<'a> Request<'a> {
         self.path
     }
 
-    /// What follows the `?` of the target, still percent-encoded; empty if there is none.
+    /// The query of the target, still percent-encoded; empty if there is none.
     pub fn query(&self) -> &'a str {
         self.query
     }
 
     /// The first value of the query parameter `name`, decoded as a form (`+` is a space). `None` if it
-    /// is missing or does not decode to UTF-8. A `%` without two hex digits stands for itself.
+    /// is missing or not UTF-8. A `%` without two hex digits is kept.
     pub fn query_value(&self, name: &str) -> Option<Cow<'a, str>> {
         self.query.split('&').find_map(|pair| {
             let (encoded_name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -88,7 +88,7 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// `Sec-WebSocket-Key`, as [`write_accept`](super::write_accept) takes it.
+    /// `Sec-WebSocket-Key`, for [`write_accept`](super::write_accept).
     pub fn key(&self) -> &'a str {
         self.key
     }
@@ -110,7 +110,7 @@ impl<'a> Request<'a> {
     }
 
     /// The value of the first cookie called exactly `name`, without quotes around it. Other cookies may
-    /// hold any bytes.
+    /// have any bytes.
     pub fn cookie(&self, name: &str) -> Option<&'a str> {
         let mut pairs = self
             .values("cookie")
@@ -132,16 +132,17 @@ impl<'a> Request<'a> {
         (scheme.eq_ignore_ascii_case("bearer") && is_visible(token)).then_some(token)
     }
 
-    /// The subprotocols offered, in the client's order of preference.
+    /// The offered subprotocols, in the client's order of preference.
     pub fn protocols(&self) -> impl Iterator<Item = &'a str> {
         self.values("sec-websocket-protocol")
             .filter_map(|value| std::str::from_utf8(value).ok())
             .flat_map(list)
     }
 
-    /// The subprotocol that the answer confirms (PROTOCOL.md, section 2.5 (2)). `configured` are the application's, in
-    /// any order, and none if the client's choice holds; one that begins with `token_prefix` carries a token, and is
-    /// confirmed only if nothing else is offered: a browser fails the connection if none is confirmed.
+    /// The subprotocol that the response confirms (PROTOCOL.md, section 2.5 (2)). `configured` has those of the
+    /// application in any order; it is empty if the client chooses. A subprotocol that starts with `token_prefix` has
+    /// a token, and is confirmed only if the client offers no other: a browser fails a connection without a confirmed
+    /// subprotocol.
     pub fn chosen_protocol(
         &self,
         configured: &[String],
@@ -159,7 +160,7 @@ impl<'a> Request<'a> {
             .find(is_known)
     }
 
-    /// The token in the subprotocols: what follows `prefix` in the first that has more than the prefix.
+    /// The token in the subprotocols: the rest of the first one that starts with `prefix` and is longer.
     pub fn protocol_token(&self, prefix: &str) -> Option<&'a str> {
         self.protocols()
             .filter_map(|name| name.strip_prefix(prefix))
@@ -173,7 +174,7 @@ impl<'a> Request<'a> {
             .filter_map(|value| std::str::from_utf8(value).ok())
     }
 
-    /// Bytes of the head, with the empty line. What follows them are frames.
+    /// The length of the head with the empty line, in bytes. Frames follow it.
     pub fn head_bytes(&self) -> usize {
         self.head_bytes
     }
@@ -257,8 +258,8 @@ fn ascii<'a>(header: &httparse::Header<'a>) -> Result<&'a str, RequestError> {
     }
 }
 
-/// A method is a short word of capitals. Anything else in its place (TLS, a port scan, noise) is seen
-/// by its first bytes, before a line end that may never come.
+/// A method is a short word in capitals. Other bytes (TLS, a port scan, noise) are detected by the first
+/// bytes, without waiting for a line end that may never arrive.
 fn check_method_start(bytes: &[u8]) -> Result<(), RequestError> {
     let start = &bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)];
     let word = start

@@ -11,9 +11,8 @@ pub(crate) mod stream;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tidewire_net::Mailbox;
+use tidewire_net::Waker;
 
-use crate::worker::order::Command;
 use crate::worker::pace::Pace;
 use message::Template;
 
@@ -37,7 +36,7 @@ pub struct FanOut {
     /// How many publications there are in all; [`UNKNOWN`] as long as there may be more.
     total: AtomicU64,
     /// Reaches the worker with the publisher.
-    waker: OnceLock<Mailbox<Command>>,
+    waker: OnceLock<Waker>,
 }
 
 /// When publications leave.
@@ -83,9 +82,9 @@ impl FanOut {
         }
     }
 
-    /// Says who is to be woken when more may be published.
-    pub(crate) fn set_waker(&self, mailbox: &Mailbox<Command>) {
-        let _ = self.waker.get_or_init(|| mailbox.clone());
+    /// Sets the waker of the worker with the publisher.
+    pub(crate) fn set_waker(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
     }
 
     /// One more worker is ready.
@@ -137,8 +136,8 @@ impl FanOut {
 
     /// Wakes the worker with the publisher.
     pub(crate) fn wake(&self) {
-        if let Some(mailbox) = self.waker.get() {
-            mailbox.wake();
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
         }
     }
 

@@ -6,7 +6,7 @@ use rand::Rng;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::frame::{Extensions, OpCode, Role, parse_extended_header};
 
-use super::super::{Lab, Worker};
+use super::super::{Core, Worker};
 use super::message::{Delivery, TOPIC};
 use super::milestones::Milestones;
 use super::stream::Stream;
@@ -19,7 +19,7 @@ use crate::worker::order::Activity;
 use crate::worker::pace::Share;
 use crate::worker::websocket::profile::{is_subscribed, write_subscription};
 use crate::worker::websocket::ring::bytes_alike;
-use crate::worker::websocket::session::{Talk, Task, send_at_once};
+use crate::worker::websocket::session::{Connection, Task, send_at_once};
 
 /// A worker's part in a fan-out.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(in crate::worker::websocket) struct FanRun {
     milestones: Milestones,
     /// The publisher, if it is one of this worker's connections and lives.
     publisher: Option<ConnectionId>,
-    has_told_ready: bool,
+    has_reported_ready: bool,
     /// From when on the times of a pace count.
     started_ns: Option<u64>,
     /// When to look again what the other workers have said.
@@ -47,7 +47,7 @@ pub(in crate::worker::websocket) struct FanRun {
 }
 
 /// What a look at one frame has found.
-enum Look {
+enum FrameContent {
     /// A publication in so many bytes.
     Delivery(Delivery, usize),
     /// A frame that is not whole.
@@ -72,7 +72,7 @@ impl FanRun {
             stream: Stream::new(plan.remembered_min()),
             milestones: Milestones::new(plan.stride, subscribers as u32),
             publisher,
-            has_told_ready: false,
+            has_reported_ready: false,
             started_ns: None,
             check_ns: 0,
             total: None,
@@ -130,22 +130,22 @@ impl FanRun {
     ) -> (usize, bool) {
         let mut at = 0;
         loop {
-            at += self.take_known(received, &data[at..], now_ns, latency);
-            match self.look(&data[at..]) {
-                Look::Delivery(delivery, bytes) => {
+            at += self.match_known(received, &data[at..], now_ns, latency);
+            match self.read_frame(&data[at..]) {
+                FrameContent::Delivery(delivery, bytes) => {
                     let frame = &data[at..at + bytes];
                     self.note(received, delivery, Some(frame), now_ns, latency);
                     at += bytes;
                 }
-                Look::Cut => return (at, true),
-                Look::Other => return (at, false),
+                FrameContent::Cut => return (at, true),
+                FrameContent::Other => return (at, false),
             }
         }
     }
 
     /// Takes what another subscriber has received just so before.
     #[inline]
-    fn take_known(
+    fn match_known(
         &mut self,
         received: &mut u64,
         data: &[u8],
@@ -169,24 +169,24 @@ impl FanRun {
         bytes
     }
 
-    fn look(&self, data: &[u8]) -> Look {
+    fn read_frame(&self, data: &[u8]) -> FrameContent {
         let header = match parse_extended_header(data, Role::Client, Extensions::None) {
             Ok(Some(header)) => header,
-            Ok(None) if !data.is_empty() => return Look::Cut,
-            _ => return Look::Other,
+            Ok(None) if !data.is_empty() => return FrameContent::Cut,
+            _ => return FrameContent::Other,
         };
         let template = &self.plan.template;
         let is_long = header.payload_bytes > (template.message_bytes() + POSITION_BYTES_MAX) as u64;
         if !header.fin || header.opcode != OpCode::Text || is_long {
-            return Look::Other;
+            return FrameContent::Other;
         }
         let end = header.header_bytes + header.payload_bytes as usize;
         let Some(message) = data.get(header.header_bytes..end) else {
-            return Look::Cut;
+            return FrameContent::Cut;
         };
         match template.read(message) {
-            Some(delivery) => Look::Delivery(delivery, end),
-            None => Look::Other,
+            Some(delivery) => FrameContent::Delivery(delivery, end),
+            None => FrameContent::Other,
         }
     }
 
@@ -226,16 +226,16 @@ impl FanRun {
     }
 
     /// A connection is gone.
-    fn leave(&mut self, talk: &Talk, now_ns: u64) {
-        if talk.number == self.plan.publisher {
+    fn leave(&mut self, connection: &Connection, now_ns: u64) {
+        if connection.number == self.plan.publisher {
             self.publisher = None;
         } else {
-            self.has_moved |= self.milestones.leave(talk.work.received, now_ns);
+            self.has_moved |= self.milestones.leave(connection.progress.received, now_ns);
         }
     }
 
     /// Tells the publisher's worker how far the slowest subscriber is.
-    fn tell(&mut self, index: usize) {
+    fn report_progress(&mut self, index: usize) {
         if std::mem::take(&mut self.has_moved) {
             self.plan.set_received(index, self.milestones.received());
             if self.publisher.is_none() {
@@ -307,15 +307,15 @@ impl FanRun {
 impl Worker {
     /// What a fan-out does once per turn.
     pub(in crate::worker::websocket) fn fan_out_turn(&mut self, io: &mut Io, now_ns: u64) {
-        let Some(phase) = &mut self.lab.phase else {
+        let Some(phase) = &mut self.core.phase else {
             return;
         };
         let is_stopping = phase.is_stopping();
         let has_begun = phase.has_begun();
         let Some(fan) = &mut phase.fan else { return };
         fan.check_ns = now_ns + CHECK_NS;
-        fan.tell(self.lab.index);
-        if has_begun && !std::mem::replace(&mut fan.has_told_ready, has_begun) {
+        fan.report_progress(self.core.index);
+        if has_begun && !std::mem::replace(&mut fan.has_reported_ready, has_begun) {
             fan.plan.add_ready();
         }
         if is_stopping {
@@ -330,20 +330,20 @@ impl Worker {
         }
         let deadline_ns = phase.deadline_ns();
         let Some(fan) = &mut phase.fan else { return };
-        let mut times_us = std::mem::take(&mut self.lab.times_us);
+        let mut times_us = std::mem::take(&mut self.core.times_us);
         fan.due(now_ns, deadline_ns, &mut times_us);
         if !times_us.is_empty()
-            && let Some((session, lab)) = self.with(publisher)
+            && let Some((session, core)) = self.with(publisher)
         {
-            lab.write_publications(io, &mut session.talk, &times_us);
+            core.write_publications(io, &mut session.connection, &times_us);
         }
         times_us.clear();
-        self.lab.times_us = times_us;
+        self.core.times_us = times_us;
     }
 
     /// Ends the part of those that have everything, as soon as it is known what that is.
     fn find_complete(&mut self, io: &mut Io) {
-        let Some(phase) = &mut self.lab.phase else {
+        let Some(phase) = &mut self.core.phase else {
             return;
         };
         let Some(fan) = phase.fan.as_mut().filter(|fan| fan.total.is_none()) else {
@@ -354,31 +354,31 @@ impl Worker {
         };
         fan.total = Some(total);
         for session in self.sessions.iter_mut().flatten() {
-            if session.talk.work.received >= total {
-                self.lab.end_member(io, &mut session.talk);
+            if session.connection.progress.received >= total {
+                self.core.end_member(io, &mut session.connection);
             }
         }
     }
 }
 
-impl Lab {
+impl Core {
     /// Asks for the topic of a fan-out, unless the connection is the publisher.
     pub(in crate::worker::websocket) fn subscribe(
         &mut self,
         io: &mut Io,
-        talk: &mut Talk,
+        connection: &mut Connection,
         publisher: usize,
     ) {
-        if talk.number == publisher {
-            talk.out.flush_controls(io, talk.id);
-            return self.end_member(io, talk);
+        if connection.number == publisher {
+            connection.out.flush_controls(io, connection.id);
+            return self.end_member(io, connection);
         }
         let mask = self.random.random();
-        let channel = talk.channel.as_deref_mut();
-        write_subscription(&mut talk.out.controls, TOPIC, mask, channel);
-        talk.out.flush_controls(io, talk.id);
+        let channel = connection.channel.as_deref_mut();
+        write_subscription(&mut connection.out.controls, TOPIC, mask, channel);
+        connection.out.flush_controls(io, connection.id);
         let timeout_ms = self.setup.timeouts.barrier_ms;
-        io.set_timer(talk.id, io.now().monotonic_ms + timeout_ms);
+        io.set_timer(connection.id, io.now().monotonic_ms + timeout_ms);
     }
 
     /// Whether the phase is one of asking for topics.
@@ -391,22 +391,22 @@ impl Lab {
     pub(in crate::worker::websocket) fn handle_subscription(
         &mut self,
         io: &mut Io,
-        talk: &mut Talk,
+        connection: &mut Connection,
         message: &[u8],
     ) {
-        if !self.is_subscribing() || talk.work.task == Task::Idle {
+        if !self.is_subscribing() || connection.progress.task == Task::Idle {
             return;
         }
         if is_subscribed(message, TOPIC) {
-            self.end_member(io, talk);
+            self.end_member(io, connection);
         } else {
-            talk.fate = Some(Failure::NotSubscribed);
-            io.abort(talk.id);
+            connection.failure = Some(Failure::NotSubscribed);
+            io.abort(connection.id);
         }
     }
 
     /// Writes publications that were meant to leave at these times.
-    fn write_publications(&mut self, io: &mut Io, talk: &mut Talk, times_us: &[u64]) {
+    fn write_publications(&mut self, io: &mut Io, connection: &mut Connection, times_us: &[u64]) {
         let Some(phase) = &mut self.phase else { return };
         let Some(fan) = &mut phase.fan else { return };
         let mut frames = std::mem::take(&mut self.frames);
@@ -414,7 +414,7 @@ impl Lab {
             fan.counts.published += 1;
             let stamp = (fan.counts.published, *at_us);
             let mask = self.random.random();
-            let channel = talk.channel.as_deref_mut();
+            let channel = connection.channel.as_deref_mut();
             let template = &fan.plan.template;
             template.write(self.setup.profile, stamp, mask, channel, &mut frames);
         }
@@ -430,17 +430,17 @@ impl Lab {
             }
         }
         phase.result.offered += times_us.len() as u64 * fan.plan.subscribers;
-        talk.out.flush_controls(io, talk.id);
-        send_at_once(io, talk.id, &frames);
+        connection.out.flush_controls(io, connection.id);
+        send_at_once(io, connection.id, &frames);
         frames.clear();
         self.frames = frames;
     }
 
     /// Takes publications from the front of `data`, as [`FanRun::take`] does.
     #[inline]
-    pub(in crate::worker::websocket) fn take_deliveries(
+    pub(in crate::worker::websocket) fn match_deliveries(
         &mut self,
-        talk: &mut Talk,
+        connection: &mut Connection,
         data: &[u8],
     ) -> (usize, bool) {
         let now_ns = self.setup.now_ns();
@@ -450,10 +450,10 @@ impl Lab {
         let Some(fan) = &mut phase.fan else {
             return (0, false);
         };
-        if talk.number == fan.plan.publisher {
+        if connection.number == fan.plan.publisher {
             return (0, false);
         }
-        let received = &mut talk.work.received;
+        let received = &mut connection.progress.received;
         fan.take(received, data, now_ns, &mut phase.result.latency)
     }
 
@@ -462,17 +462,17 @@ impl Lab {
     #[cold]
     pub(in crate::worker::websocket) fn handle_publication(
         &mut self,
-        talk: &mut Talk,
+        connection: &mut Connection,
         message: &[u8],
     ) {
         let now_ns = self.setup.now_ns();
         let Some(phase) = &mut self.phase else { return };
         let Some(fan) = &mut phase.fan else { return };
         // A plain server may send the publisher its own words back.
-        if talk.number == fan.plan.publisher {
+        if connection.number == fan.plan.publisher {
             return;
         }
-        let received = &mut talk.work.received;
+        let received = &mut connection.progress.received;
         match fan.plan.template.read(message) {
             Some(delivery) => {
                 fan.note(received, delivery, None, now_ns, &mut phase.result.latency);
@@ -482,7 +482,11 @@ impl Lab {
     }
 
     /// Everything that arrived together has been looked at.
-    pub(in crate::worker::websocket) fn end_deliveries(&mut self, io: &mut Io, talk: &mut Talk) {
+    pub(in crate::worker::websocket) fn end_deliveries(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+    ) {
         let Some(phase) = &mut self.phase else { return };
         let Some(fan) = &mut phase.fan else { return };
         let fresh = std::mem::take(&mut fan.fresh);
@@ -492,41 +496,49 @@ impl Lab {
         }
         phase.result.confirmed += fresh;
         phase.count_confirmed(fresh, fresh_ns);
-        if total.is_some_and(|total| talk.work.received >= total) {
-            self.end_member(io, talk);
+        if total.is_some_and(|total| connection.progress.received >= total) {
+            self.end_member(io, connection);
         }
     }
 
     /// A connection of a fan-out is gone.
-    pub(in crate::worker::websocket) fn leave_fan_out(&mut self, talk: &Talk) {
+    pub(in crate::worker::websocket) fn leave_fan_out(&mut self, connection: &Connection) {
         let now_ns = self.setup.now_ns();
         let fan = self.phase.as_mut().and_then(|phase| phase.fan.as_mut());
         if let Some(fan) = fan {
-            fan.leave(talk, now_ns);
+            fan.leave(connection, now_ns);
         }
     }
 
     /// Nothing more is published: the publisher's part is done, and the others' soon.
-    pub(in crate::worker::websocket) fn settle_fan_out(&mut self, io: &mut Io, talk: &mut Talk) {
+    pub(in crate::worker::websocket) fn settle_fan_out(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+    ) {
         let fan = self.phase.as_ref().and_then(|phase| phase.fan.as_ref());
         match fan {
-            Some(fan) if talk.number != fan.plan.publisher => {
-                io.set_timer(talk.id, io.now().monotonic_ms + self.quiet_ms());
+            Some(fan) if connection.number != fan.plan.publisher => {
+                io.set_timer(connection.id, io.now().monotonic_ms + self.quiet_ms());
             }
-            _ => self.end_member(io, talk),
+            _ => self.end_member(io, connection),
         }
     }
 
     /// Gives a subscriber up when the server has been silent for too long.
-    pub(in crate::worker::websocket) fn handle_quiet(&mut self, io: &mut Io, talk: &mut Talk) {
+    pub(in crate::worker::websocket) fn handle_quiet(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+    ) {
         let fan = self.phase.as_ref().and_then(|phase| phase.fan.as_ref());
         let fresh_ns = fan.map_or(0, |fan| fan.fresh_ns);
         let quiet_ms = self.quiet_ms();
         let silent_ms = self.setup.now_ns().saturating_sub(fresh_ns) / 1_000_000;
         if silent_ms < quiet_ms {
-            io.set_timer(talk.id, io.now().monotonic_ms + quiet_ms - silent_ms);
+            io.set_timer(connection.id, io.now().monotonic_ms + quiet_ms - silent_ms);
         } else {
-            self.end_member(io, talk);
+            self.end_member(io, connection);
         }
     }
 

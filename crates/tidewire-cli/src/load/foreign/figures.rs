@@ -1,0 +1,81 @@
+//! The figures that the report lines of all tools print.
+
+use tidewire_load::Report;
+use tidewire_load::report::{Latency, Requests, TestResult};
+
+/// The figures that all tools print.
+pub(super) struct Figures<'a> {
+    pub(super) url: &'a str,
+    pub(super) server: &'a str,
+    pub(super) result: &'a TestResult,
+    pub(super) threads: u32,
+    pub(super) requests: Requests,
+    pub(super) seconds: f64,
+    pub(super) rate_per_s: f64,
+    pub(super) latency: Latency,
+    /// All received bytes.
+    pub(super) wire: u64,
+    pub(super) body: u64,
+    /// Responses that are neither 2xx nor 3xx.
+    pub(super) refused: u64,
+}
+
+impl<'a> Figures<'a> {
+    pub(super) fn of(report: &'a Report, result: &'a TestResult) -> Self {
+        let load = &result.load;
+        let received = load.bytes.unwrap_or_default().received;
+        let refused = load.statuses.iter().filter(|(status, _)| **status > 399);
+        Self {
+            url: &report.target.url,
+            server: report.target.server.as_deref().unwrap_or_default(),
+            result,
+            threads: report
+                .plan
+                .as_ref()
+                .and_then(|plan| plan.threads)
+                .unwrap_or(1),
+            requests: load.requests.unwrap_or_default(),
+            seconds: result.duration_s.unwrap_or(0.0),
+            rate_per_s: result.rate_per_s.unwrap_or(0.0),
+            latency: result.latency_us.clone().unwrap_or_default(),
+            wire: received.wire,
+            body: received.body,
+            refused: refused.map(|(_, count)| count).sum(),
+        }
+    }
+
+    /// Milliseconds that a share of the latencies do not exceed.
+    pub(super) fn ms(&self, percentile: f64) -> f64 {
+        let latency = &self.latency;
+        let known = [
+            (50.0, latency.p50),
+            (90.0, latency.p90),
+            (95.0, latency.p95),
+            (99.0, latency.p99),
+            (100.0, latency.max),
+        ];
+        if let Some((_, us)) = known.iter().find(|known| known.0 == percentile) {
+            return us / 1e3;
+        }
+        let buckets = &self.result.load.histogram;
+        let total: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+        let mut left = (total as f64 * percentile / 100.0).ceil();
+        for (upper_us, count) in buckets {
+            left -= *count as f64;
+            if left <= 0.0 {
+                return upper_us.min(latency.max) / 1e3;
+            }
+        }
+        latency.max / 1e3
+    }
+
+    /// The part of the latencies within one standard deviation of the mean, in per cent.
+    pub(super) fn near_the_mean(&self) -> f64 {
+        let latency = &self.latency;
+        let near = (latency.mean - latency.stdev)..=(latency.mean + latency.stdev);
+        let buckets = &self.result.load.histogram;
+        let within = buckets.iter().filter(|bucket| near.contains(&bucket.0));
+        let total: u64 = buckets.iter().map(|bucket| bucket.1).sum();
+        within.map(|bucket| bucket.1).sum::<u64>() as f64 / total.max(1) as f64 * 100.0
+    }
+}

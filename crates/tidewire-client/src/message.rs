@@ -1,0 +1,113 @@
+//! Messages of the server's application, as they were received.
+
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use tidewire_wire::envelope::{EnvelopeError, Outline, message_payload};
+use tidewire_wire::format::Format;
+
+/// A received message. Cheap to clone: messages that were received together share one buffer.
+#[derive(Clone)]
+pub struct Message {
+    data: Bytes,
+    /// The range of the payload in `data`; empty if it is not known.
+    payload: Range<u32>,
+    encoding: Format,
+    session: u32,
+}
+
+impl Message {
+    /// The envelope: JSON text, or MessagePack without its prefix.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.data
+    }
+
+    /// A message of these bytes, whose payload is at `payload` (empty if that is not known).
+    pub(crate) fn new(data: Bytes, payload: Range<u32>, encoding: Format, session: u32) -> Self {
+        Self {
+            data,
+            payload,
+            encoding,
+            session,
+        }
+    }
+
+    /// A message from inside another one, JSON text.
+    pub(crate) fn of_json(json: Vec<u8>, session: u32) -> Self {
+        Self {
+            data: json.into(),
+            payload: 0..0,
+            encoding: Format::Json,
+            session,
+        }
+    }
+
+    /// The encoding.
+    #[must_use]
+    pub fn encoding(&self) -> Format {
+        self.encoding
+    }
+
+    /// The number of the session on which it was received, counted from 1 for each client.
+    #[must_use]
+    pub fn session(&self) -> u32 {
+        self.session
+    }
+
+    /// The fields of the envelope without the payload. Each call reads the message again.
+    ///
+    /// # Errors
+    /// The message is malformed behind its type: the peer's fault.
+    pub fn outline(&self) -> Result<Outline<'_>, EnvelopeError> {
+        Outline::find(self.encoding, &self.data)
+    }
+
+    /// The whole envelope as JSON text.
+    ///
+    /// # Errors
+    /// The MessagePack has no JSON form: the peer's fault.
+    pub fn json(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+        Ok(self.encoding.json_of(&self.data)?)
+    }
+
+    /// The payload as JSON text; `null` if there is none.
+    ///
+    /// # Errors
+    /// The message is malformed, or as [`Self::json`].
+    pub fn payload(&self) -> Result<Cow<'_, [u8]>, EnvelopeError> {
+        match self.payload_bytes()? {
+            None => Ok(Cow::Borrowed(b"null")),
+            Some(payload) => Ok(self.encoding.json_of(payload)?),
+        }
+    }
+
+    /// The encoded payload; `None` if there is none.
+    fn payload_bytes(&self) -> Result<Option<&[u8]>, EnvelopeError> {
+        if self.payload.is_empty() {
+            return message_payload(self.encoding, &self.data);
+        }
+        let (start, end) = (self.payload.start as usize, self.payload.end as usize);
+        Ok(self.data.get(start..end))
+    }
+}
+
+/// Equal messages have the same bytes, encoding and session.
+impl PartialEq for Message {
+    fn eq(&self, other: &Self) -> bool {
+        let this = (&self.data, self.encoding, self.session);
+        this == (&other.data, other.encoding, other.session)
+    }
+}
+
+impl Eq for Message {}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.json() {
+            Ok(json) => write!(f, "Message({})", String::from_utf8_lossy(&json)),
+            Err(_) => write!(f, "Message({} bytes)", self.data.len()),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The messages between the connection and the thread of a store.
+
+use super::receipts::Receipt;
+use super::{Durable, Numbered, QueueDepth};
+use crate::error::Error;
+use crate::event;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tokio::sync::oneshot;
+
+/// What the store has for the connection.
+#[derive(Debug)]
+pub(crate) enum StoreEvent {
+    /// There is something to send that was not there before.
+    Stored,
+    /// Send these.
+    Taken(Vec<Numbered>),
+    /// The store could not give any out.
+    NotTaken,
+    /// The store knows what the server has; it can be asked for messages.
+    Resumed,
+    /// What the server has was asked for again before the store knew it.
+    NotResumed,
+    /// So many messages were larger than the server takes.
+    TooLarge(usize),
+    /// It is not known whether the server took these messages.
+    Uncertain(Box<event::Uncertain>),
+    /// So many messages were too old to be sent.
+    Expired(usize),
+    /// The file or the disk has begun not to work.
+    Failed(String),
+}
+
+/// What the worker is to do.
+#[derive(Debug)]
+pub(super) enum Job {
+    Push {
+        message: Durable,
+        stored: Receipt,
+        receipt: Receipt,
+    },
+    Resume {
+        epoch: u32,
+        last: u64,
+        message_bytes_max: usize,
+    },
+    Take {
+        count_max: usize,
+        bytes_max: usize,
+    },
+    Acknowledge {
+        last: u64,
+    },
+    Rewind {
+        last: u64,
+    },
+    /// The application has been told of these uncertain messages.
+    Forget {
+        rows: Vec<u64>,
+    },
+    /// The store is let go of, and then it is told.
+    Close(oneshot::Sender<()>),
+    /// The server has taken the message with this row and refused it.
+    Refused {
+        row: u64,
+        error: Error,
+    },
+}
+
+/// How much the store holds, for everybody to look at.
+#[derive(Debug, Default)]
+pub(super) struct SharedDepth {
+    messages: AtomicUsize,
+    bytes: AtomicU64,
+}
+
+impl SharedDepth {
+    pub(super) fn set(&self, depth: QueueDepth) {
+        self.messages.store(depth.messages, Ordering::Relaxed);
+        self.bytes.store(depth.bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> QueueDepth {
+        QueueDepth {
+            messages: self.messages.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Connections of a service load: begun as the load grows, a bounded number at a time.
+
+use rand::Rng;
+use std::time::Duration;
+use tidewire_net::{Connect, Io, tls};
+
+use super::Core;
+use super::order::ServiceReport;
+use super::user::{User, UserState};
+use crate::accounting::failure::Failure;
+use crate::accounting::tally::Tally;
+
+impl Core {
+    /// All users get a connection, before a phase.
+    pub(super) fn begin_connecting(&mut self) {
+        self.is_connecting_all = true;
+        self.restart_tally(self.now_ns());
+    }
+
+    /// Answers when each user has a connection or its attempt has failed.
+    pub(super) fn end_connecting<S>(&mut self, users: &[User<S>]) {
+        let is_done = self.begun >= users.len() && self.handshakes == 0 && self.waiting.is_empty();
+        if is_done {
+            self.finish_connecting();
+        }
+    }
+
+    /// Answers with the connections so far.
+    pub(super) fn finish_connecting(&mut self) {
+        if std::mem::take(&mut self.is_connecting_all) {
+            let now_ns = self.now_ns();
+            let tally = self.restart_tally(now_ns);
+            self.report(ServiceReport::Connected(tally));
+        }
+    }
+
+    pub(super) fn restart_tally(&mut self, start_ns: u64) -> Box<Tally> {
+        let mut fresh = Tally::new(start_ns, self.setup.script.steps.len());
+        fresh.peak = self.connected;
+        std::mem::replace(&mut self.tally, Box::new(fresh))
+    }
+
+    /// The next user that begins now, if any.
+    pub(super) fn next_to_begin<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
+        let target = self.users_now()?;
+        let next = self.begun;
+        let user = users.get_mut(next)?;
+        if user.number >= target || self.handshakes >= self.handshakes_max() {
+            return None;
+        }
+        self.begun += 1;
+        user.state = UserState::Absent;
+        user.next_ns = user.next_ns.max(self.now_ns());
+        Some(next)
+    }
+
+    /// The last user, if the load has shrunk below it and it has nothing in flight.
+    pub(super) fn next_to_retire<S: Default>(&mut self, users: &mut [User<S>]) -> Option<usize> {
+        let target = self.users_now()?;
+        let last = self.begun.checked_sub(1)?;
+        let user = &users[last];
+        if user.number < target || !user.pending.is_empty() || !user.owed.is_empty() {
+            return None;
+        }
+        self.begun = last;
+        Some(last)
+    }
+
+    /// Whether the user must leave, because the load shrinks.
+    pub(super) fn is_leaving<S>(&self, user: &User<S>) -> bool {
+        self.users_now().is_some_and(|target| user.number >= target)
+    }
+
+    /// The current number of users over all workers; `None` while nothing runs.
+    fn users_now(&self) -> Option<usize> {
+        if self.is_connecting_all {
+            return Some(self.setup.users);
+        }
+        let phase = self.phase.as_ref()?;
+        let elapsed = self.now_ns().saturating_sub(phase.order.start_ns);
+        let elapsed = Duration::from_nanos(elapsed);
+        Some(self.setup.growth.users_at(elapsed, self.setup.users))
+    }
+
+    /// The next time to check the number of users, in nanoseconds since the epoch.
+    pub(super) fn next_growth_ns(&self) -> Option<u64> {
+        let phase = self.phase.as_ref().filter(|phase| !phase.is_stopped)?;
+        let elapsed_ns = self.now_ns().saturating_sub(phase.order.start_ns);
+        let growth = &self.setup.growth;
+        let next = growth.next_look(Duration::from_nanos(elapsed_ns), self.setup.users)?;
+        Some(phase.order.start_ns + next.as_nanos() as u64)
+    }
+
+    fn handshakes_max(&self) -> usize {
+        (self.setup.handshakes_in_flight_max / self.setup.workers.max(1)).max(1)
+    }
+
+    /// Opens a connection for a user without one, now or when fewer are being opened.
+    pub(super) fn want_connection<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        if self.handshakes < self.handshakes_max() {
+            self.connect(io, user);
+        } else {
+            self.waiting.push_back(user.index);
+        }
+    }
+
+    /// Connects users that were waiting for a connection.
+    pub(super) fn connect_waiting<S: Default>(&mut self, io: &mut Io, users: &mut [User<S>]) {
+        while self.handshakes < self.handshakes_max() {
+            let Some(place) = self.waiting.pop_front() else {
+                return;
+            };
+            let user = &mut users[place as usize];
+            if user.state == UserState::Absent && user.socket.is_none() {
+                self.connect(io, user);
+            }
+        }
+    }
+
+    fn connect<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        user.connect_ns = self.now_ns();
+        user.state = UserState::Connecting;
+        self.handshakes += 1;
+        self.tally.attempted += 1;
+        let destination = self.destination(user.number);
+        let begun = match self.setup.endpoint.tunnel {
+            Some(_) => io.connect_before_tls(destination),
+            None => io.connect(destination),
+        };
+        match begun {
+            Ok(id) => {
+                user.socket = Some(id);
+                if id.index() >= self.by_socket.len() {
+                    self.by_socket.resize(id.index() + 1, u32::MAX);
+                }
+                self.by_socket[id.index()] = user.index;
+                let timeout_ms = self.setup.timeouts.connect_ms;
+                io.set_timer(id, io.now().monotonic_ms + timeout_ms);
+            }
+            Err(error) => self.fail_to_connect(user, Failure::of_io(&error).name()),
+        }
+    }
+
+    fn destination(&self, number: usize) -> Connect {
+        let setup = &self.setup;
+        let tls = setup.endpoint.tls.as_ref().and_then(|tls| {
+            // Checked when the target was parsed.
+            let name = tls::server_name(&tls.host).ok()?;
+            Some((std::sync::Arc::clone(&tls.config), name))
+        });
+        let source = match setup.sources.len() {
+            0 => None,
+            count => Some(setup.sources[number % count]),
+        };
+        Connect {
+            address: setup.endpoint.address.clone(),
+            source,
+            tls,
+        }
+    }
+
+    /// The connection of a user could not be opened. The request that waited for it has failed with
+    /// it.
+    pub(crate) fn fail_to_connect<S: Default>(&mut self, user: &mut User<S>, name: &'static str) {
+        self.handshakes -= 1;
+        self.tally.not_opened += 1;
+        user.forget_connection();
+        let now_ns = self.now_ns();
+        match user.owed.pop_front() {
+            Some(pending) => {
+                self.tally.send(&pending.exchange, Default::default());
+                self.fail(user, &pending, name, 0);
+            }
+            None => self.tally.add_error(name),
+        }
+        user.rests_until_ns = now_ns + self.rest_ns(user.failures);
+        user.failures += 1;
+        self.wake_at(user.rests_until_ns, user.index);
+    }
+
+    /// Handles a user without a connection: it gets a connection if there is a use for it.
+    pub(super) fn serve_absent<S: Default>(&mut self, io: &mut Io, user: &mut User<S>) {
+        let now_ns = self.now_ns();
+        if user.rests_until_ns > now_ns || user.socket.is_some() {
+            return;
+        }
+        if self.is_connecting_all {
+            return if user.failures == 0 {
+                self.want_connection(io, user);
+            };
+        }
+        if user.owed.is_empty()
+            && let Some(pending) = self.next(user)
+        {
+            user.owed.push_back(pending);
+        }
+        let is_kept = self.setup.keeps_alive && self.is_running() && !self.is_leaving(user);
+        if !user.owed.is_empty() || is_kept {
+            self.want_connection(io, user);
+        } else {
+            self.wait(user);
+        }
+    }
+
+    /// A number from the worker's generator, such as for masks.
+    pub(crate) fn draw(&mut self) -> [u8; 4] {
+        self.random.random()
+    }
+}

@@ -1,0 +1,322 @@
+//! Connecting: TCP, TLS, the upgrade and, for version 1, `server_ready`.
+
+use rand::Rng;
+use tidewire_net::{Connect, Io, tls};
+use tidewire_wire::frame::Role;
+use tidewire_wire::handshake::client::{Offer, RequestHead, parse_response};
+use tidewire_wire::message::MessageReader;
+
+use super::{Core, Worker};
+use crate::accounting::failure::Failure;
+use crate::accounting::outcome::Opened;
+use crate::worker::meter::Meter;
+use crate::worker::order::{ConnectOrder, WorkerReport};
+use crate::worker::target::TokenPlace;
+use crate::worker::websocket::channel::KeyPair;
+use crate::worker::websocket::layer::Layer;
+use crate::worker::websocket::profile::{Profile, encryption_key, write_hello, write_key_hello};
+use crate::worker::websocket::session::{Connection, ConnectionState, PendingHandshake, Session};
+
+/// The progress of an order to connect.
+#[derive(Debug)]
+pub(super) struct ConnectRun {
+    /// The numbers of the connections that were not started.
+    order: ConnectOrder,
+    in_flight: usize,
+    /// Consecutive connections that this machine could not start.
+    failed_here: usize,
+    meter: Meter,
+    pub(super) result: Opened,
+}
+
+impl ConnectRun {
+    pub(super) fn may_start(&self) -> bool {
+        self.order.numbers.len() > 0 && self.in_flight < self.order.in_flight_max
+    }
+
+    fn is_done(&self) -> bool {
+        self.order.numbers.len() == 0 && self.in_flight == 0
+    }
+}
+
+impl ConnectRun {
+    /// Discards the connections that were not started, and returns their number.
+    fn give_up(&mut self) -> u64 {
+        let left = self.order.numbers.len() as u64;
+        self.order.numbers = (0..0).step_by(1);
+        left
+    }
+}
+
+impl Worker {
+    /// Starts connections up to the limit in flight, some of them each turn.
+    pub(super) fn connect_more(&mut self, io: &mut Io) {
+        for _ in 0..STARTS_PER_TURN {
+            let Some(run) = self.core.connect_run.as_mut().filter(|run| run.may_start()) else {
+                return;
+            };
+            let Some(number) = run.order.numbers.next() else {
+                return;
+            };
+            run.result.attempted += 1;
+            match self.core.connect(io, number) {
+                Ok(session) => self.insert(session),
+                Err(error) => self.core.handle_not_started(Failure::of_io(&error)),
+            }
+        }
+    }
+}
+
+impl Core {
+    pub(super) fn begin_connecting(&mut self, order: ConnectOrder) {
+        self.connect_run = Some(ConnectRun {
+            order,
+            in_flight: 0,
+            failed_here: 0,
+            meter: Meter::start(self.spin.spun()),
+            result: Opened::default(),
+        });
+    }
+
+    pub(super) fn stop_connecting(&mut self) {
+        if let Some(run) = &mut self.connect_run {
+            run.result.interrupted = true;
+            run.result.untried += run.give_up();
+        }
+    }
+
+    /// Reports the order when its last connection is ready or has failed.
+    pub(super) fn end_connecting(&mut self) {
+        let Some(mut run) = self.connect_run.take_if(|run| run.is_done()) else {
+            return;
+        };
+        run.result.cpu = run.meter.stop(self.spin.spun());
+        run.result.facts = self.facts.clone();
+        self.report(WorkerReport::Opened(Box::new(run.result)));
+    }
+
+    fn connect(&mut self, io: &mut Io, number: usize) -> std::io::Result<Session> {
+        let setup = &self.setup;
+        let tls = match &setup.target.tls {
+            Some(tls) => {
+                let name = tls::server_name(&tls.host).map_err(std::io::Error::other)?;
+                Some((tls.config.clone(), name))
+            }
+            None => None,
+        };
+        let source = match setup.sources.len() {
+            0 => None,
+            count => Some(setup.sources[number % count]),
+        };
+        let started_ns = setup.now_ns();
+        let id = io.connect(Connect {
+            address: setup.target.address.into(),
+            source,
+            tls,
+        })?;
+        io.set_timer(id, io.now().monotonic_ms + setup.timeouts.connect_ms);
+        if let Some(run) = &mut self.connect_run {
+            run.in_flight += 1;
+            run.failed_here = 0;
+            if run.result.span_ns.is_none() {
+                run.result.span_ns = Some((started_ns, started_ns));
+            }
+        }
+        let opening = PendingHandshake {
+            number,
+            key: self.random.random(),
+            started_ns,
+            key_pair: None,
+        };
+        let mut reader = MessageReader::new(Role::Client, MESSAGE_BYTES_MAX);
+        if self.setup.layer == Layer::Deflate {
+            reader = reader.with_compression();
+        }
+        Ok(Session::new(id, opening, reader, self.setup.profile))
+    }
+
+    pub(super) fn send_upgrade(&self, io: &mut Io, connection: &mut Connection) {
+        let Some(opening) = &connection.opening else {
+            return;
+        };
+        let target = &self.setup.target;
+        let token = target
+            .token
+            .token(opening.number)
+            .map(|token| match &target.token_place {
+                TokenPlace::Bearer => ("Authorization", format!("Bearer {token}")),
+                TokenPlace::Cookie(name) => ("Cookie", format!("{name}={token}")),
+            });
+        let token = token.as_ref().map(|(name, value)| (*name, value.as_str()));
+        let extensions = self.setup.layer.offer_header();
+        let extensions = extensions.map(|value| ("Sec-WebSocket-Extensions", value));
+        let headers: Vec<(&str, &str)> = token.into_iter().chain(extensions).collect();
+        let head = RequestHead {
+            host: &target.host_header,
+            target: &target.path_and_query,
+            offer: Offer {
+                deflate: None,
+                ..self.offer(&opening.key)
+            },
+            headers: &headers,
+        };
+        connection.state = ConnectionState::Upgrading;
+        let written = io
+            .buffer(connection.id)
+            .is_some_and(|buffer| head.write(buffer).is_ok());
+        if !written {
+            connection.failure = Some(Failure::Other);
+            io.abort(connection.id);
+        }
+    }
+
+    /// Handles the response to the upgrade. Returns the number of used bytes, 0 while it is incomplete.
+    pub(super) fn handle_response(
+        &mut self,
+        io: &mut Io,
+        connection: &mut Connection,
+        data: &[u8],
+    ) -> usize {
+        let Some(opening) = &connection.opening else {
+            return 0;
+        };
+        match parse_response(data, &self.offer(&opening.key), HEAD_BYTES_MAX) {
+            Ok(None) => 0,
+            Ok(Some(response)) if !self.setup.layer.is_agreed(response.deflate) => {
+                connection.failure = Some(Failure::NoDeflate);
+                io.abort(connection.id);
+                data.len()
+            }
+            Ok(Some(response)) => {
+                if self.facts.server.is_none() {
+                    self.facts.server = response.server;
+                }
+                match self.setup.profile {
+                    Profile::Raw => self.handle_opened(io, connection),
+                    Profile::V1 => connection.state = ConnectionState::AwaitingReady,
+                }
+                response.head_bytes
+            }
+            Err(error) => {
+                connection.failure = Some(Failure::of_response(&error));
+                io.abort(connection.id);
+                data.len()
+            }
+        }
+    }
+
+    /// The offer, which the response to the upgrade has to match. permessage-deflate is among the headers.
+    fn offer<'a>(&self, key: &'a [u8; 16]) -> Offer<'a> {
+        Offer {
+            key,
+            protocols: &[],
+            deflate: self.setup.layer.offer(),
+        }
+    }
+
+    /// Handles `server_ready`.
+    pub(super) fn handle_ready(&mut self, io: &mut Io, connection: &mut Connection) {
+        if self.setup.layer != Layer::Encryption {
+            return self.handle_opened(io, connection);
+        }
+        let pair = KeyPair::generate(&mut self.random);
+        let mask = self.random.random();
+        write_key_hello(&mut connection.out.controls, pair.public_key(), mask);
+        if let Some(opening) = &mut connection.opening {
+            opening.key_pair = Some(pair);
+        }
+        connection.state = ConnectionState::AwaitingKey;
+        connection.out.pump(io, connection.id, None, usize::MAX);
+    }
+
+    /// Handles `server_hello`, or an error in its place, during a key exchange.
+    pub(super) fn handle_key(&mut self, io: &mut Io, connection: &mut Connection, message: &[u8]) {
+        let pair = connection
+            .opening
+            .as_mut()
+            .and_then(|opening| opening.key_pair.take());
+        let server_key = encryption_key(message);
+        let channel = pair
+            .zip(server_key)
+            .and_then(|(pair, key)| pair.agree(&key, &mut self.random));
+        let Some(channel) = channel else {
+            connection.failure = Some(Failure::NoEncryption);
+            return io.abort(connection.id);
+        };
+        connection.channel = Some(Box::new(channel));
+        self.handle_opened(io, connection);
+    }
+
+    /// Counts a connection that is ready.
+    fn handle_opened(&mut self, io: &mut Io, connection: &mut Connection) {
+        let now_ns = self.now_ns();
+        connection.state = ConnectionState::Open;
+        io.clear_timer(connection.id);
+        if self.setup.profile == Profile::V1 && connection.channel.is_none() {
+            // Another's leaves with the first thing it says, as the protocol allows, so that a storm
+            // measures what it is named after.
+            connection.hello_is_due = true;
+            if self.facts.rate_limit_capacity.is_none() {
+                self.send_hello(connection);
+                connection.out.pump(io, connection.id, None, usize::MAX);
+            }
+        }
+        self.connected += 1;
+        let opening = connection.opening.take();
+        if let (Some(run), Some(opening)) = (&mut self.connect_run, opening) {
+            run.in_flight -= 1;
+            run.result.connected += 1;
+            run.result.latency.record_ns(now_ns - opening.started_ns);
+            if let Some((_, last_ns)) = &mut run.result.span_ns {
+                *last_ns = now_ns;
+            }
+        }
+    }
+
+    /// Writes `client_hello` once, before the next message of the connection.
+    pub(super) fn send_hello(&mut self, connection: &mut Connection) {
+        if std::mem::take(&mut connection.hello_is_due) {
+            let mask = self.random.random();
+            write_hello(&mut connection.out.controls, mask);
+        }
+    }
+
+    pub(super) fn handle_connect_failure(&mut self, failure: Failure) {
+        if let Some(run) = &mut self.connect_run {
+            run.in_flight -= 1;
+        }
+        self.count_not_opened(failure);
+    }
+
+    /// Counts a connection that could not be started. A machine without free files or ports has none for the next
+    /// connection either.
+    fn handle_not_started(&mut self, failure: Failure) {
+        self.count_not_opened(failure);
+        let Some(run) = &mut self.connect_run else {
+            return;
+        };
+        run.failed_here += 1;
+        if run.failed_here >= FAILED_HERE_MAX {
+            run.result.untried += run.give_up();
+        }
+    }
+
+    fn count_not_opened(&mut self, failure: Failure) {
+        self.failed += 1;
+        if let Some(run) = &mut self.connect_run {
+            run.result.failures.add(failure);
+        }
+    }
+}
+
+/// The number of connections that are started before received data is read.
+const STARTS_PER_TURN: usize = 32;
+
+/// The number of consecutive connections that cannot be started, after which the rest of a plan is discarded.
+const FAILED_HERE_MAX: usize = 1_000;
+
+/// The maximum length of a response to an upgrade.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// The maximum length of a message of a server.
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
