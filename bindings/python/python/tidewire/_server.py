@@ -43,7 +43,8 @@ class Server(AsyncServer):
 
         Args:
             max_messages: The maximum number of messages in a batch.
-            timeout_ms: After this time without a message it returns an empty batch, so that the loop can do other things.
+            timeout_ms: After this time without a message it returns an empty batch, so that the loop can do other
+                things.
 
         While it waits, other threads run, and Ctrl-C is heard.
         """

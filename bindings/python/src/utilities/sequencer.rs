@@ -8,7 +8,7 @@ use pyo3::types::{PyList, PyString, PyType};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tidewire_client::sequencer::{
-    Gap as Missing, Outcome, Position, Sequenced, Sequencer as Core, SequencerLimits,
+    Gap as Missing, Position, Sequenced, Sequencer as Core, SequencerLimits, SequencerOutcome,
 };
 use tidewire_wire::envelope::epoch_text;
 
@@ -72,10 +72,10 @@ impl Sequencer {
             .core()
             .handle(&topic, position, message, now_ms, &mut out);
         let outcome = match outcome {
-            Outcome::Delivered => intern!(py, "delivered"),
-            Outcome::Held => intern!(py, "held"),
-            Outcome::Duplicate => intern!(py, "duplicate"),
-            Outcome::NewEpoch => intern!(py, "new_epoch"),
+            SequencerOutcome::Delivered => intern!(py, "delivered"),
+            SequencerOutcome::Held => intern!(py, "held"),
+            SequencerOutcome::Duplicate => intern!(py, "duplicate"),
+            SequencerOutcome::NewEpoch => intern!(py, "new_epoch"),
         };
         Ok((outcome.clone(), listed(py, out)?))
     }
