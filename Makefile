@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-http bench-peers check conformance conformance-quick fuzz-smoke hostility simulation soak test
+.PHONY: help bench bench-http bench-peers check conformance conformance-quick deploy-check fuzz-smoke hostility simulation snippets soak test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +49,10 @@ conformance: ## Every case of the Autobahn suite, as server and as client
 conformance-quick: ## Its quick sections; skipped where the suite is not installed
 	conformance/autobahn/run --quick
 
+deploy-check: ## The files of deploy/, with systemd and the proxies that are installed
+	cargo build --release --package tidewire-cli
+	python3 deploy/check.py $(TARGET)/release/tidewire
+
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
@@ -59,12 +63,19 @@ hostility: ## Attack the engine as a hostile client, measure how long others wai
 	cargo build --release --package tidewire-cli
 	python3 bench/hostility.py --write bench/HOSTILITY.md
 
+snippets: ## The shell, TOML and JSON snippets of README.md and docs/, as they stand there
+	cargo build --release --package tidewire-cli
+	python3 scripts/snippets.py $(TARGET)/release/tidewire
+
 soak: ## 2,000 clients of every kind for 10 minutes; memory and open files must stay flat
 	cargo build --release --package tidewire-cli
 	bench/soak
 
 test: ## Every test, and the dialogues with other implementations
 	cargo test --workspace
+	cargo build --release --package tidewire-cli
+	python3 scripts/snippets.py $(TARGET)/release/tidewire
+	python3 deploy/check.py $(TARGET)/release/tidewire
 	conformance/interop/run
 	bindings/python/run test
 	bindings/node/run test

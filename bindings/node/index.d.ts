@@ -5,6 +5,7 @@ import type { EngineOptions, TopicRule } from "./server-options.js";
 
 export type { EngineOptions, TopicRule };
 export * from "./load.js";
+export * from "./utilities.js";
 export { jwt };
 
 /** The version of the package. */
@@ -315,17 +316,3 @@ export class Server implements AsyncIterable<Message> {
   /** Who is on a topic: how many, and some of them. */
   presence(topic: string, query?: { limit?: number }): TopicPresence;
 }
-
-/** A filter of payloads, compiled once: the documents that subscriptions take. */
-export class Filter {
-  constructor(document: unknown);
-  matches(payload: unknown): boolean;
-  select<T>(payloads: Iterable<T>): T[];
-  /** The filter's document as JSON text, the same for equal documents. */
-  get document(): string;
-}
-
-/** MessagePack with the value of JSON text. */
-export function jsonToMsgpack(json: string): Buffer;
-/** JSON text with the value of MessagePack. */
-export function msgpackToJson(bytes: Buffer): string;

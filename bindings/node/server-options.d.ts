@@ -24,6 +24,11 @@ export interface TopicRule {
    * "disconnect".
    */
   overload?: "disconnect" | "conflate" | "drop_oldest" | null;
+  /**
+   * Who shares the topics: all servers with the same broker, or each server has its own.
+   * Without a broker every topic is the server's own. Default: "cluster".
+   */
+  scope?: "cluster" | "node" | null;
 }
 
 /**
@@ -54,6 +59,11 @@ export interface EngineOptions {
    * API.
    */
   apiKeyFile?: string | null;
+  /**
+   * A file with keys of the HTTP API, one per line: a name, rights (`read`, `publish`, `admin`
+   * or `all`, with commas) and the key. Default: no further keys.
+   */
+  apiKeysFile?: string | null;
   /** Event loops, each on a thread of its own. Default: one per core. */
   shards?: number | null;
   /**
@@ -415,4 +425,30 @@ export interface EngineOptions {
    * `snapshot_request`); otherwise they get what the topics keep. Default: false.
    */
   snapshotRequests?: boolean | null;
+  /**
+   * The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
+   * for TLS, or `unix://`. On the command line other users of the machine can see its password.
+   * Default: no broker: every topic is this server's own.
+   */
+  broker?: string | null;
+  /**
+   * Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default:
+   * the authorities of the web.
+   */
+  brokerCaFile?: string | null;
+  /**
+   * What all keys and channels in the broker begin with. Servers with another prefix are
+   * another cluster. Default: "tw".
+   */
+  brokerPrefix?: string | null;
+  /**
+   * Positions of topics outlive a restart of the broker. Only for one Redis without replicas,
+   * with `appendonly yes` and `appendfsync always`. Default: false.
+   */
+  brokerIsDurable?: boolean | null;
+  /**
+   * How long publications and subscriptions wait while the broker does not answer. Default:
+   * 5000.
+   */
+  brokerWaitMs?: number | null;
 }

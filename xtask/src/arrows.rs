@@ -43,10 +43,10 @@ fn objection(
     if BINDING_LIBRARIES
         .iter()
         .any(|library| belongs_to(to, library))
-        && !is_binding(package)
+        && (!is_binding(package) || from == BINDINGS)
     {
         return Some(format!(
-            "{from} depends on {to}, move what needs it to bindings/"
+            "{from} depends on {to}, move what needs it to the binding of its language"
         ));
     }
     if dependency.is_dev {
@@ -76,7 +76,7 @@ fn objection(
 }
 
 fn allowed_arrows(package: &Package) -> Option<&'static [&'static str]> {
-    if is_binding(package) {
+    if is_binding(package) && package.name != BINDINGS {
         return Some(BINDING_ARROWS);
     }
     ARROWS
@@ -112,6 +112,8 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 const WIRE: &str = "tidewire-wire";
 const HTTP: &str = "tidewire-http";
 const TESTKIT: &str = "tidewire-testkit";
+/// What the packages for other languages share.
+const BINDINGS: &str = "tidewire-bindings";
 
 /// The arrows of the design, from each crate to the crates of ours it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -122,6 +124,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tidewire-client", &[WIRE]),
     ("tidewire-load", &[WIRE, HTTP, "tidewire-net"]),
     ("tidewire-cli", ENDS),
+    (BINDINGS, &["tidewire-engine", "tidewire-client", WIRE]),
     (TESTKIT, &[WIRE, "tidewire-net"]),
     ("xtask", &[]),
 ];
@@ -130,9 +133,15 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ENDS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load"];
 
 /// The bindings also offer parts of the protocol by themselves: compression, signatures, encryption, envelopes.
-const BINDING_ARROWS: &[&str] = &["tidewire-engine", "tidewire-client", "tidewire-load", WIRE];
+const BINDING_ARROWS: &[&str] = &[
+    BINDINGS,
+    "tidewire-engine",
+    "tidewire-client",
+    "tidewire-load",
+    WIRE,
+];
 
-/// Only the crates under `bindings/` may depend on these.
+/// Only the crates under `bindings/` may depend on these, but for the one that they share.
 const BINDING_LIBRARIES: &[&str] = &["pyo3", "napi"];
 
 /// Crates that bring a network, a clock, a random source or a logger, which the protocol crates must not see.
@@ -189,7 +198,12 @@ mod tests {
             Package::sample(
                 "tidewire-python",
                 "bindings/python",
-                &["tidewire-engine", "pyo3"],
+                &["tidewire-engine", "tidewire-bindings", "pyo3"],
+            ),
+            Package::sample(
+                "tidewire-bindings",
+                "bindings/common",
+                &["tidewire-engine", "tidewire-client", "tidewire-wire"],
             ),
         ];
         assert_eq!(messages(packages), [""; 0]);
@@ -204,6 +218,7 @@ mod tests {
             ("tidewire-cli", "tidewire-net"),
             ("tidewire-client", "tidewire-net"),
             ("xtask", "tidewire-wire"),
+            ("tidewire-bindings", "tidewire-load"),
         ] {
             let found = messages(vec![package(from, &[to])]);
             assert_eq!(found.len(), 1, "{from} -> {to}");
@@ -251,6 +266,8 @@ mod tests {
                 "{library}"
             );
         }
+        let shared = Package::sample("tidewire-bindings", "bindings/common", &["napi"]);
+        assert_eq!(messages(vec![shared]).len(), 1);
         assert_eq!(
             messages(vec![package("tidewire-engine", &["napier"])]).len(),
             0

@@ -9,6 +9,7 @@ mod page;
 mod python;
 mod rust;
 mod table;
+mod template;
 mod value;
 
 use std::path::{Path, PathBuf};
@@ -68,6 +69,10 @@ fn made(text_of: impl Fn(&'static str) -> anyhow::Result<String>) -> anyhow::Res
         ("docs/options.md", page::reference(&server)),
         ("options/server.json", json::text(&server)),
         (
+            "crates/tidewire-cli/src/init/tidewire.toml",
+            template::file(&server),
+        ),
+        (
             "bindings/python/python/tidewire/_client_types.py",
             python::client_options(&client),
         ),
@@ -115,7 +120,7 @@ mod tests {
 
         let changed = table::samples::TABLE.replace("default = 7", "default = 8");
         std::fs::write(folder.path().join(SERVER[0]), changed).unwrap();
-        assert_eq!(stale(), targets[..5]);
+        assert_eq!(stale(), targets[..6]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The load lab.
 
-use crate::errors::{Failure, Fault, argument};
+use crate::errors::{Failure, argument};
 use napi::bindgen_prelude::{Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use tidewire_bindings::Fault;
 use tidewire_load::options::load::LoadOptions;
 use tidewire_load::plan::load::{self, LoadLive, LoadProgress};
 use tidewire_load::report::{Report, save_all, terminal};
@@ -69,7 +70,12 @@ impl NativeLoad {
         let started = thread::Builder::new().name("load".to_owned()).spawn(work);
         started.map_err(|error| {
             let code = "NO_THREAD";
-            Failure::new("TidewireError", code, Fault::Nobody, error)
+            Failure::from(tidewire_bindings::Failure::new(
+                "TidewireError",
+                code,
+                Fault::Nobody,
+                error,
+            ))
         })?;
         Ok(promise)
     }

@@ -2,47 +2,27 @@
 
 use crate::errors::{Failure, argument, configuration};
 use serde_json::{Map, Value};
-use tidewire_engine::Config;
-use tidewire_engine::settings::{SettingError, Settings, Way, names};
+use tidewire_bindings::server::ServerOptions;
+use tidewire_engine::settings::SettingError;
 
-/// The options of one server.
-pub(crate) struct Options {
-    pub(crate) config: Config,
-    pub(crate) scheme: &'static str,
-    pub(crate) path: String,
-    pub(crate) queue_bytes_max: usize,
-    pub(crate) snapshot_requests: bool,
-}
-
-impl Options {
-    /// Reads a JSON object whose names are in camelCase.
-    pub(crate) fn read(text: &str) -> Result<Self, Failure> {
-        let given: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
-        let mut keywords = renamed(given);
-        // The keys of rules are names, too; those of other objects are the caller's own.
-        if let Some(Value::Array(rules)) = keywords.get_mut("topic_rules") {
-            for rule in rules {
-                if let Value::Object(keys) = rule {
-                    *keys = renamed(std::mem::take(keys));
-                }
+/// Reads a JSON object whose names are in camelCase.
+pub(crate) fn read(text: &str) -> Result<ServerOptions, Failure> {
+    let given: Map<String, Value> = serde_json::from_str(text).map_err(argument)?;
+    let mut keywords = renamed(given);
+    // The keys of rules are names, too; those of other objects are the caller's own.
+    if let Some(Value::Array(rules)) = keywords.get_mut("topic_rules") {
+        for rule in rules {
+            if let Value::Object(keys) = rule {
+                *keys = renamed(std::mem::take(keys));
             }
         }
-        let settings = Settings::from_keywords(&keywords).map_err(|error| refused(&error))?;
-        let config = settings.config().map_err(|error| refused(&error))?;
-        let queue_bytes_max = settings.integer("queue_bytes_max").unwrap_or(u64::MAX);
-        Ok(Self {
-            scheme: if config.tls.is_some() { "wss" } else { "ws" },
-            path: config.paths.first().cloned().unwrap_or("/".to_owned()),
-            config,
-            queue_bytes_max: usize::try_from(queue_bytes_max).unwrap_or(usize::MAX),
-            snapshot_requests: settings.flag("snapshot_requests"),
-        })
     }
+    ServerOptions::from_keywords(&keywords).map_err(|error| refused(&error))
+}
 
-    /// The names of all options, in camelCase.
-    pub(crate) fn names() -> Vec<String> {
-        names(Way::Keyword).map(camel_case).collect()
-    }
+/// The names of all options, in camelCase.
+pub(crate) fn names() -> Vec<String> {
+    ServerOptions::names().map(camel_case).collect()
 }
 
 /// The fields of an object under the engine's names.

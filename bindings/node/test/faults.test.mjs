@@ -190,8 +190,84 @@ test("a killed server ends its clients' connections", async (t) => {
   assert.equal((await soon(client.closed)).code, 1006);
 });
 
+test("a killed client is a lost connection", async (t) => {
+  const ends = [];
+  const server = await serve(t, { protocol: "raw" }, (server) => {
+    server.on("disconnect", ({ reason, connection }) => ends.push([reason, connection.isOpen]));
+  });
+  const source = `import WebSocket from "ws"; const socket = new WebSocket(${JSON.stringify(server.url)});
+    socket.on("open", () => socket.send("here")); setInterval(() => {}, 1000);`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
+  t.after(() => child.kill("SIGKILL"));
+  await eventually(() => server.connections === 1);
+  child.kill("SIGKILL");
+  await eventually(() => ends.length === 1);
+  assert.deepEqual(ends, [["lost", false]]);
+  assert.equal(server.connections, 0);
+});
+
+test("process.exit at any moment ends the process", async () => {
+  // A client of the same process keeps the server busy.
+  const busy = `import WebSocket from "ws"; import { load } from ${JSON.stringify(INDEX)};
+    const talk = () => new Promise((resolve) => {
+      const socket = new WebSocket(server.url);
+      socket.on("open", () => { for (let n = 0; n < 100; n++) socket.send("x".repeat(1000)); resolve(socket); });
+      socket.on("message", () => socket.send("again"));
+      socket.on("error", () => {});
+    });`;
+  const moments = {
+    "before the start": "process.exit(7);",
+    "while it starts": "server.start(); process.exit(7);",
+    "in a handler": `server.on("*", () => process.exit(7)); await server.start(); await talk();`,
+    "in the handler of a connect": `server.on("connect", () => process.exit(7)); await server.start(); await talk();`,
+    "behind an echo": `let n = 0; server.on("*", (m) => { m.connection.sendRaw(m); if (++n === 150) process.exit(7); }); await server.start(); await talk();`,
+    "with handlers that wait": `server.on("*", () => new Promise(() => {})); await server.start(); await talk(); setTimeout(() => process.exit(7), 20);`,
+    "in a loop over batches": `const b = server.batches(); await server.start(); talk(); for await (const one of b) if (one.length > 1) process.exit(7);`,
+    "while it publishes": `server.on('*', () => {}); await server.start(); await talk(); server.publishMany("t", Array.from({ length: 1000 }, (_, n) => n)); process.exit(7);`,
+    "while it drains": `server.on('*', () => {}); await server.start(); await talk(); server.drain(5000); setTimeout(() => process.exit(7), 20);`,
+    "while it stops":
+      "server.on('*', () => {}); await server.start(); await talk(); server.stop(); process.exit(7);",
+    "during a load": `server.on("*", (m) => m.connection.sendRaw(m)); await server.start(); load(server.url, { connections: 2, durationS: 30, message: "x", reply: "pong" }); setTimeout(() => process.exit(7), 200);`,
+    "with an error that nobody catches": `server.on('*', () => {}); await server.start(); await talk(); process.on("uncaughtException", () => process.exit(7)); throw new Error("x");`,
+  };
+  for (const [moment, body] of Object.entries(moments)) {
+    const { code, signal, stderr } = await program(`${START}${busy}${body}`);
+    assert.deepEqual([code, signal, stderr], [7, null, ""], moment);
+  }
+});
+
+test("the protocol goes on while a handler blocks the event loop", async (t) => {
+  const folder = fs.mkdtempSync(path.join(os.tmpdir(), "tidewire-"));
+  t.after(() => fs.rmSync(folder, { recursive: true }));
+  const signal = path.join(folder, "go on");
+  const source = `${START.replace(', protocol: "raw"', "")}
+    import fs from "node:fs";
+    server.on("block", ({ connection }) => {
+      while (!fs.existsSync(${JSON.stringify(signal)}));
+      connection.send(null, { type: "unblocked" });
+    });
+    await server.start(); console.log(server.url);`;
+  const cwd = fileURLToPath(new URL("..", import.meta.url));
+  const child = spawn(process.execPath, ["--input-type=module", "-e", source], { cwd });
+  t.after(() => child.kill("SIGKILL"));
+  const [line] = await soon(once(child.stdout, "data"));
+  const client = await Client.connect(t, String(line).trim());
+  await client.until("server_ready");
+  client.say("block");
+  // Meanwhile pings are answered, and another client connects.
+  const pong = once(client.socket, "pong");
+  client.socket.ping();
+  await soon(pong);
+  const other = await Client.connect(t, String(line).trim());
+  await other.until("server_ready");
+  fs.writeFileSync(signal, "");
+  await client.until("unblocked");
+});
+
 test("worker threads have servers of their own, and may be ended at any time", async () => {
   const { stdout, stderr, code } = await program(`
+    import net from "node:net";
     import { Worker } from "node:worker_threads";
     const source = \`
       import { Server } from ${JSON.stringify(INDEX)};
@@ -205,6 +281,18 @@ test("worker threads have servers of their own, and may be ended at any time", a
       const worker = new Worker(new URL("data:text/javascript," + encodeURIComponent(source)));
       ports.add(await new Promise((resolve, reject) => { worker.once("message", resolve); worker.once("error", reject); }));
       await worker.terminate();
+    }
+    // A server ends with its thread.
+    for (const port of ports) {
+      for (;;) {
+        const probe = net.connect(port, "127.0.0.1");
+        const isOpen = await new Promise((resolve) => {
+          probe.once("connect", () => resolve(true));
+          probe.once("error", () => resolve(false));
+        });
+        probe.destroy();
+        if (!isOpen) break;
+      }
     }
     console.log(ports.size);
   `);
@@ -256,6 +344,30 @@ test("an unclosed server that nobody holds is collected if it was not started", 
     { nodeOptions: ["--expose-gc"] },
   );
   assert.deepEqual([stdout.trim(), stderr, code], ["true", "", 0]);
+});
+
+test("a running server that nobody holds goes on", async () => {
+  const { stdout, code, stderr } = await program(
+    `import { Server } from ${JSON.stringify(INDEX)};
+    import WebSocket from "ws";
+    const started = async () => {
+      const server = new Server({ port: 0, noAuth: true, shards: 1, protocol: "raw" });
+      server.on("*", (message) => message.connection.sendRaw(message));
+      await server.start();
+      return server.url;
+    };
+    const urls = await Promise.all([started(), started(), started()]);
+    for (let turn = 0; turn < 20; turn++) { gc(); await new Promise((r) => setTimeout(r, 5)); }
+    for (const url of urls) {
+      const socket = new WebSocket(url);
+      socket.on("open", () => socket.send("still here"));
+      console.log(await new Promise((resolve) => socket.on("message", (data) => resolve(String(data)))));
+      socket.terminate();
+    }
+    process.exit(0);`,
+    { nodeOptions: ["--expose-gc"] },
+  );
+  assert.deepEqual([stdout, stderr, code], ["still here\n".repeat(3), "", 0]);
 });
 
 test("starts and stops do not grow", async () => {

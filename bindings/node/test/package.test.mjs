@@ -53,7 +53,8 @@ test("the types say what the module has, and nothing else", () => {
     ["loadtest.d.ts", loadtestModule],
     ["jwt.d.ts", jwtModule],
   ]) {
-    const { names, members } = file === "index.d.ts" ? declared(file, "load.d.ts") : declared(file);
+    const { names, members } =
+      file === "index.d.ts" ? declared(file, "load.d.ts", "utilities.d.ts") : declared(file);
     // These are exported by another statement than that of their declaration.
     if (file === "index.d.ts") names.add("jwt");
     if (file === "jwt.d.ts") names.add("TokenError");
@@ -70,13 +71,16 @@ test("the types say what the module has, and nothing else", () => {
   }
 });
 
+/** The fields of a `Gap`. */
+const GAP = ["topic", "epoch", "first", "last"];
+
 /** Fields of objects that no prototype has. */
 function fieldsOf() {
   const { Result } = require("../lib/loadtest/result.js");
   const { latencies } = require("../lib/loadtest/result.js");
   const given = { startTimeMs: 0, stopTimeMs: 1, totalRequests: 0, errorCodes: {}, clients: 1 };
   const result = Result.of({ url: new URL("http://a/") }, { ...given, latencies: latencies([], 0, [0, 0]) });
-  const others = ["id", "user", "address", "attachment", "length", "text", "exitCode", "report"];
+  const others = ["id", "user", "address", "attachment", "length", "text", "exitCode", "report", ...GAP];
   return [...Object.keys(result), "code", "fault", "retryAfterMs", ...others];
 }
 

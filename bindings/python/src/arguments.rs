@@ -5,7 +5,8 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBool, PyByteArray, PyBytes, PyMemoryView, PyString, PyTuple, PyType};
 use std::ops::Deref;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use tidewire_bindings::utilities::unix_ms;
 use tidewire_wire::envelope::parse_epoch;
 
 /// A bytes-like object: `bytes` without a copy, any other copied, since its owner may change it meanwhile.
@@ -87,6 +88,12 @@ impl Deref for Text {
             Self::Bytes(bytes) => bytes,
             Self::Str(text) => text.as_bytes(),
         }
+    }
+}
+
+impl AsRef<[u8]> for Text {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 
@@ -289,14 +296,6 @@ pub(crate) fn generic<'py>(
     alias.call1((class, item))
 }
 
-/// An array of so many bytes.
-pub(crate) fn exactly<const N: usize>(bytes: &[u8], what: &str) -> Result<[u8; N], Failure> {
-    let length = bytes.len();
-    bytes
-        .try_into()
-        .map_err(|_| argument(format!("{what} has {N} bytes, not {length}")))
-}
-
 /// Seconds since 1970, UTC: those given, or the clock's.
 pub(crate) fn unix_s(now: Option<Number>) -> Result<u64, Failure> {
     match now {
@@ -308,19 +307,20 @@ pub(crate) fn unix_s(now: Option<Number>) -> Result<u64, Failure> {
     }
 }
 
-/// Milliseconds since 1970, UTC.
-pub(crate) fn unix_ms() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| elapsed.as_millis() as u64)
-}
-
 /// Milliseconds on a clock of the caller's choice, or since `started`.
 pub(crate) fn now_ms(now: Option<Number>, started: Instant) -> Result<u64, Failure> {
     match now {
         None => Ok(started.elapsed().as_millis() as u64),
-        Some(Number(now)) if now >= 0.0 => Ok((now * 1000.0) as u64),
-        Some(_) => Err(argument("now has to be a number of seconds from 0 on")),
+        Some(now) => ms_of(now),
     }
+}
+
+/// Milliseconds on a clock of the caller's choice.
+pub(crate) fn ms_of(Number(now): Number) -> Result<u64, Failure> {
+    if now >= 0.0 {
+        return Ok((now * 1000.0) as u64);
+    }
+    Err(argument("now has to be a number of seconds from 0 on"))
 }
 
 /// Runs `work` over so many bytes, without the lock of the interpreter if there are enough for another thread to

@@ -1,30 +1,23 @@
-//! The one place where Rust errors become Python exceptions: those of `tidewire/errors.py`.
-
-mod client;
-pub(crate) mod utilities;
+//! The one place where the failures of the shared crate become Python exceptions: those of `tidewire/errors.py`.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 use std::borrow::Cow;
-use tidewire_engine::settings::SettingError;
-use tidewire_engine::{CallFailure, ManageError, PublishError, SendError, StartError};
-
-/// Whose fault it is, as `errors.py` spells it.
-#[derive(Clone, Copy)]
-pub(crate) enum Fault {
-    Caller,
-    Peer,
-    Nobody,
-}
+use std::time::Duration;
+pub(crate) use tidewire_bindings::Fault;
 
 /// An exception to be raised.
-pub(crate) struct Failure {
-    class: &'static str,
-    code: Cow<'static, str>,
-    fault: Fault,
-    message: String,
-    retry_after: Option<f64>,
+pub(crate) struct Failure(tidewire_bindings::Failure);
+
+/// Any error that the shared crate has a class for.
+impl<E> From<E> for Failure
+where
+    tidewire_bindings::Failure: From<E>,
+{
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
 }
 
 impl Failure {
@@ -34,110 +27,24 @@ impl Failure {
         fault: Fault,
         message: impl ToString,
     ) -> Self {
-        Self {
-            class,
-            code: code.into(),
-            fault,
-            message: message.to_string(),
-            retry_after: None,
-        }
-    }
-
-    fn after(mut self, seconds: f64) -> Self {
-        self.retry_after = Some(seconds);
-        self
+        Self(tidewire_bindings::Failure::new(class, code, fault, message))
     }
 }
 
 pub(crate) fn argument(message: impl ToString) -> Failure {
-    Failure::new(
-        "InvalidArgumentError",
-        "INVALID_ARGUMENT",
-        Fault::Caller,
-        message,
-    )
+    Failure(tidewire_bindings::Failure::argument(message))
 }
 
 pub(crate) fn wrong_type(message: impl ToString) -> Failure {
-    Failure::new("WrongTypeError", "WRONG_TYPE", Fault::Caller, message)
+    Failure(tidewire_bindings::Failure::wrong_type(message))
 }
 
 pub(crate) fn stopped(message: impl ToString) -> Failure {
-    Failure::new("StoppedError", "STOPPED", Fault::Caller, message)
+    Failure(tidewire_bindings::Failure::stopped(message))
 }
 
 pub(crate) fn invalid_message(message: impl ToString) -> Failure {
-    Failure::new(
-        "InvalidMessageError",
-        "INVALID_MESSAGE",
-        Fault::Peer,
-        message,
-    )
-}
-
-fn busy(message: impl ToString) -> Failure {
-    Failure::new("BusyError", "BUSY", Fault::Nobody, message).after(BUSY_RETRY_S)
-}
-
-impl From<SettingError> for Failure {
-    fn from(error: SettingError) -> Self {
-        Self::new("ConfigurationError", "CONFIGURATION", Fault::Caller, error)
-    }
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Self {
-        let (class, code) = match &error {
-            StartError::Listen { .. } => ("AddressError", "ADDRESS"),
-            _ => ("ConfigurationError", "CONFIGURATION"),
-        };
-        Self::new(class, code, Fault::Caller, error)
-    }
-}
-
-impl From<SendError> for Failure {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::Busy => busy(error),
-            SendError::Stopped => stopped(error),
-        }
-    }
-}
-
-impl From<PublishError> for Failure {
-    fn from(error: PublishError) -> Self {
-        match error {
-            PublishError::Busy => busy(error),
-            PublishError::Stopped => stopped(error),
-            _ => argument(error),
-        }
-    }
-}
-
-impl From<ManageError> for Failure {
-    fn from(error: ManageError) -> Self {
-        match error {
-            ManageError::Send(error) => error.into(),
-            ManageError::Topic(_) | ManageError::Access(_) | ManageError::Limit(_) => {
-                argument(error)
-            }
-        }
-    }
-}
-
-impl From<CallFailure> for Failure {
-    fn from(failure: CallFailure) -> Self {
-        let call = |class, code, fault| Self::new(class, code, fault, &failure);
-        match &failure {
-            CallFailure::Closed => call("ConnectionClosedError", "CONNECTION_CLOSED", Fault::Peer),
-            CallFailure::TimedOut => call("CallTimeoutError", "TIMEOUT", Fault::Peer),
-            CallFailure::Refused(_) => call("CallError", "REFUSED", Fault::Peer),
-            CallFailure::Unsupported => call("CallError", "UNSUPPORTED", Fault::Peer),
-            CallFailure::Busy => busy(&failure),
-            CallFailure::Stopped => stopped(&failure),
-            CallFailure::Invalid(problem) => argument(problem),
-        }
-    }
+    Failure(tidewire_bindings::Failure::invalid_message(message))
 }
 
 impl From<Failure> for PyErr {
@@ -151,21 +58,15 @@ impl Failure {
         static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
         let import = || Ok::<_, PyErr>(py.import("tidewire.errors")?.unbind());
         let module = MODULE.get_or_try_init(py, import)?.bind(py);
-        let class = module.getattr(self.class)?.cast_into::<PyType>()?;
-        let fault = match self.fault {
-            Fault::Caller => "caller",
-            Fault::Peer => "peer",
-            Fault::Nobody => "nobody",
-        };
+        let Self(failure) = self;
+        let class = module.getattr(failure.class)?.cast_into::<PyType>()?;
+        let retry_after = failure.retry_after.as_ref().map(Duration::as_secs_f64);
         let fields = PyDict::new(py);
-        fields.set_item("code", &*self.code)?;
-        fields.set_item("fault", fault)?;
-        fields.set_item("retry_after", self.retry_after)?;
+        fields.set_item("code", &*failure.code)?;
+        fields.set_item("fault", failure.fault.name())?;
+        fields.set_item("retry_after", retry_after)?;
         Ok(PyErr::from_value(
-            class.call((&self.message,), Some(&fields))?,
+            class.call((&failure.message,), Some(&fields))?,
         ))
     }
 }
-
-/// When to try again what found the server busy, in seconds.
-const BUSY_RETRY_S: f64 = 0.1;

@@ -6,7 +6,6 @@ mod envelope;
 mod filter;
 mod jwt;
 mod priority_queue;
-mod random;
 mod sequencer;
 mod signatures;
 mod token_bucket;

@@ -29,6 +29,10 @@ MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEczs0MHjtsk9OPcN2J8jB211HGMqb
 uVw9gwgSili0IDjlEvP2Hawvh0qo6TR+bd68/lSqRfmZxl5vd5Gviu0GvQ==
 -----END PUBLIC KEY-----
 """
+CONTENTS = {
+    "signature_public_key": PUBLIC_KEY,
+    "api_keys_file": "backend read,publish 0123456789abcdef\n",
+}
 
 
 class Example(NamedTuple):
@@ -62,5 +66,5 @@ def _value(name: str, folder: Path) -> Any:
     if option["kind"] != "file":
         return option["example"]
     path = folder / option["example"]
-    path.write_text(PUBLIC_KEY if name == "signature_public_key" else "0123456789abcdef" * 2 + "\n")
+    path.write_text(CONTENTS.get(name, "0123456789abcdef" * 2 + "\n"))
     return path

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tidewire
 from conftest import received
+
+SECRET = "a secret of at least thirty-two bytes"
 
 Serve = Callable[..., tidewire.Server]
 
@@ -28,6 +32,23 @@ def test_sends_and_receives(serve: Serve) -> None:
         assert client.quality.answered == 1
     assert client.state == "closed"
     assert list(client) == []
+
+
+def test_next_waits_as_long_as_it_is_told(serve: Serve) -> None:
+    server = serve()
+    with tidewire.sync.connect(server.url) as client:
+        client.subscribe("plain")
+        with pytest.raises(TimeoutError, match="no message came in time"):
+            client.next(timeout=0)
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            client.next(timeout=0.05)
+        assert time.monotonic() - started >= 0.05
+        server.publish("plain", 1)
+        server.publish("plain", 2)
+        assert [client.next(timeout=60).payload, client.next().payload] == [1, 2]
+    with pytest.raises(tidewire.StoppedError, match="closed"):
+        client.next(timeout=60)
 
 
 def test_two_threads_that_take_get_everything_once(serve: Serve) -> None:
@@ -54,9 +75,30 @@ def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
     server = serve(topics_open=False)
     with (
         tidewire.sync.connect(server.url) as client,
-        pytest.raises(tidewire.SubscriptionError, match="secret"),
+        pytest.raises(tidewire.SubscriptionError, match="secret") as raised,
     ):
-        client.subscribe("secret")
+        client.subscribe(["secret", "not..valid"])
+    reasons = raised.value.reasons
+    assert reasons["secret"] == ("TOPIC_FORBIDDEN", "this topic is not allowed")
+    assert reasons["not..valid"][0] == "INVALID_SUBSCRIPTION"
+    assert "secret (TOPIC_FORBIDDEN: this topic is not allowed)" in str(raised.value)
+    assert pickle.loads(pickle.dumps(raised.value)).reasons == reasons
+
+
+def test_the_error_says_what_is_wrong_with_the_token() -> None:
+    server = tidewire.Server(port=0, jwt_secret=SECRET)
+    server.start()
+    good = tidewire.jwt.encode({"sub": "ada", "exp": time.time() + 60}, SECRET)
+    tokens = {
+        "a token is needed": None,
+        "the token is malformed": "not.a.token",
+        "the token has expired": tidewire.jwt.encode({"sub": "ada", "exp": 1}, SECRET),
+        "the token's signature is wrong": good[:-4] + "AAAA",
+    }
+    for words, token in tokens.items():
+        with pytest.raises(tidewire.TokenError, match=words):
+            tidewire.sync.connect(server.url, **({"token": token} if token else {}))
+    server.stop()
 
 
 def test_iterating_ends_with_the_close(serve: Serve) -> None:

@@ -2,7 +2,9 @@
 
 use crate::bench::BenchFlags;
 use crate::failure::Failure;
+use crate::init::InitFlags;
 use crate::load::{self, LoadFlags};
+use crate::numbers;
 use crate::report::ReportFlags;
 use crate::serve::ServeFlags;
 use crate::sources::Ranks;
@@ -21,6 +23,8 @@ pub(crate) enum Parsed {
     Text(String),
     /// Nothing was asked for.
     Usage(String),
+    /// `init`
+    Init(InitFlags),
     /// `serve`
     Serve(Box<ServeFlags>),
     /// `top`
@@ -47,6 +51,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Write a commented configuration file and a secret for tokens
+    #[command(after_help = INIT_NOTES)]
+    Init(InitFlags),
     /// Run a WebSocket server
     #[command(after_help = SERVE_NOTES)]
     Serve(Box<ServeFlags>),
@@ -76,7 +83,7 @@ enum Command {
 /// A mistake in it, in one line.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
     if words.len() <= 1 {
-        let usage = "say what to do: serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
+        let usage = "say what to do: init, serve, top, bench, load, report, test-server or token (see `tidewire --help`)";
         return Ok(Parsed::Usage(usage.to_owned()));
     }
     let words = load::translate(words)?;
@@ -92,6 +99,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Parsed, Failure> {
         .map(|(_, options)| Box::new(Ranks::new(options)))
         .unwrap_or_default();
     Ok(match cli.command {
+        Command::Init(flags) => Parsed::Init(flags),
         Command::Serve(flags) => Parsed::Serve(flags),
         Command::Top(flags) => Parsed::Top(flags),
         Command::Bench(flags) => Parsed::Bench(flags, ranks),
@@ -114,7 +122,9 @@ fn text_or_failure(
     ) {
         return Ok(Parsed::Text(error.render().to_string()));
     }
-    let text = unknown_flag(command, words, error).unwrap_or_else(|| usage_text(error));
+    let text = unknown_flag(command, words, error)
+        .or_else(|| wrong_number(command, words, error))
+        .unwrap_or_else(|| usage_text(error));
     Err(Failure::usage(text))
 }
 
@@ -137,6 +147,27 @@ fn unknown_flag(
     Some(format!("unknown option {flag}{hint}"))
 }
 
+/// A number that its flag does not accept, with the range that it does.
+fn wrong_number(
+    command: &clap::Command,
+    words: &[OsString],
+    error: &clap::Error,
+) -> Option<String> {
+    let (Some(ContextValue::String(arg)), Some(ContextValue::String(value))) = (
+        error.get(ContextKind::InvalidArg),
+        error.get(ContextKind::InvalidValue),
+    ) else {
+        return None;
+    };
+    let subcommand = command.find_subcommand(words.get(1)?)?;
+    let name = arg.strip_prefix("--")?;
+    let name = name.split([' ', '=', '[']).next()?;
+    let mut known = subcommand.get_arguments();
+    let known = known.find(|known| known.get_long() == Some(name))?;
+    let expected = numbers::expected(error, known.get_value_parser())?;
+    Some(format!("invalid value '{value}' for '{arg}': {expected}"))
+}
+
 /// The error in a command line, without the usage that `clap` adds.
 fn usage_text(error: &clap::Error) -> String {
     let text = error.render().to_string();
@@ -157,11 +188,21 @@ const EXAMPLES: &str = "Examples:
 Exit codes: 0 done, 1 failed, 2 a mistake in options, files or addresses, 130 interrupted;
 `tidewire bench` has more, see its --help.";
 
+const INIT_NOTES: &str =
+    "Every option stands in the file, those at their default as comments. Nothing is overwritten.
+
+Examples:
+  tidewire init
+  tidewire init /etc/tidewire/tidewire.toml
+
+Exit codes: 0 written, 1 failed, 2 a file exists or cannot be written.";
+
 const SERVE_NOTES: &str = "Every option is also a variable of the environment (TIDEWIRE_ and its name, \
 lists with commas) and a key of the --config file (its name with underscores, at the top or in [auth], \
 [tls], [topics] or [limits]). A flag overrides a variable, and a variable overrides the file.
 
-The first lines on standard output say where the server listens. SIGTERM or SIGINT: newcomers get HTTP \
+The first lines on standard output say where the server listens; at a terminal, lines on standard error say who may \
+connect and what to do next. --check says the same without a start. SIGTERM or SIGINT: newcomers get HTTP \
 503, sessions are closed with code 4300, and the server ends when they are gone or after \
 --drain-timeout-ms. A second signal ends it at once.
 
@@ -169,6 +210,7 @@ Examples:
   tidewire serve --no-auth
   TIDEWIRE_JWT_SECRET=$(openssl rand -hex 32) tidewire serve --listen '[::]:5006'
   tidewire serve --config tidewire.toml --ops-listen 127.0.0.1:5007
+  tidewire serve --config tidewire.toml --check
   tidewire serve --protocol raw --app sink --path any
   tidewire serve --no-auth --app sink --topics-open --history 'orders.>=1000' --presence 'rooms.*'
 

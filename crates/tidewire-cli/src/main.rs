@@ -5,8 +5,10 @@ mod baseline;
 mod bench;
 mod config_file;
 mod failure;
+mod init;
 mod keys;
 mod load;
+mod numbers;
 mod report;
 mod serve;
 mod sources;
@@ -36,6 +38,7 @@ fn run() -> Result<u8, Failure> {
     match arguments::parse(std::env::args_os().collect())? {
         Parsed::Text(text) => print(&text).map(|()| 0),
         Parsed::Usage(text) => Err(Failure::usage(text)),
+        Parsed::Init(flags) => init::run(&flags),
         Parsed::Serve(flags) => serve::run(&flags),
         Parsed::Top(flags) => top::run(&flags),
         Parsed::Token(flags, ranks) => token::run(&flags, &ranks),

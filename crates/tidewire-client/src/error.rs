@@ -38,8 +38,8 @@ pub enum Error {
     /// The outbox is full, and the operation had no effect. Nobody's fault: retry later.
     #[error("there is no room for what waits to be sent")]
     Full,
-    /// The server rejected the request.
-    #[error("the server refused: {code}: {message}")]
+    /// The server rejected the request or, with the code `TIMEOUT`, had no answer in time.
+    #[error("{}: {code}: {message}", refused_or_late(code))]
     Refused {
         /// An error code of the protocol or of the application.
         code: String,
@@ -159,6 +159,15 @@ fn from_here(fault: Fault) -> Fault {
     }
 }
 
+/// A timeout of the other side is no refusal: nobody decided anything.
+fn refused_or_late(code: &str) -> &'static str {
+    if code == ErrorCode::Timeout.as_str() {
+        "the server had no answer in time"
+    } else {
+        "the server refused"
+    }
+}
+
 /// The end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ending {
@@ -183,5 +192,29 @@ impl Ending {
             reason: reason.into(),
             by_server: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_no_refusal() {
+        let words = |code: &str| {
+            let (code, message) = (code.to_owned(), "x".to_owned());
+            let retry_after = None;
+            Error::Refused {
+                code,
+                message,
+                retry_after,
+            }
+            .to_string()
+        };
+        assert_eq!(
+            words("TIMEOUT"),
+            "the server had no answer in time: TIMEOUT: x"
+        );
+        assert_eq!(words("BUSY"), "the server refused: BUSY: x");
     }
 }

@@ -6,7 +6,9 @@ pub use serde_json::Value;
 pub use tidewire_wire::envelope::Priority;
 use tidewire_wire::envelope::epoch_text;
 use tidewire_wire::session::{self as wire, HISTORY_LIMIT};
-pub use tidewire_wire::session::{CallError, Overload, PresenceMember, TopicPresence};
+pub use tidewire_wire::session::{
+    CallError, Overload, PresenceMember, TopicFailure, TopicPresence,
+};
 
 /// Options of a subscription. [`SubscribeOptions::default`] has the default of each field.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,13 +64,16 @@ impl SubscribeOptions {
     }
 }
 
-/// The result of a subscription. An [`Event::Error`](crate::Event::Error) has the reason for a failed topic.
+/// The result of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscribed {
     /// Topics that are subscribed now.
     pub topics: Vec<String>,
     /// Topics that failed.
     pub failed: Vec<String>,
+    /// The reason for each topic in `failed`. An older server sends an [`Event::Error`](crate::Event::Error) with the
+    /// reason for the first one instead.
+    pub failures: Vec<TopicFailure>,
     /// The positions of the topics with history.
     pub positions: Vec<TopicPosition>,
 }

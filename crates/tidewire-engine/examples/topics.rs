@@ -156,7 +156,7 @@ fn say_goodbye(handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
         limit: 3,
         newest_first: true,
     };
-    if let Some(page) = handle.history("orders.eu", newest) {
+    if let Ok(Some(page)) = handle.history("orders.eu", newest) {
         for kept in page.publications {
             println!("kept: {}", kept.json);
         }

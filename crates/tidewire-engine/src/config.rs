@@ -1,9 +1,12 @@
 //! What a server can be told.
 
+pub(crate) mod broker;
+
 use crate::auth::AuthConfig;
-use crate::auth::api_key::ApiKey;
+use crate::auth::api_key::NamedApiKey;
 use crate::auth::hosts::HostPolicy;
 use crate::auth::network::Network;
+use crate::config::broker::BrokerConfig;
 use crate::topics::config::Topics;
 use crate::topics::producer::Producers;
 use crate::topics::remembered::Remembered;
@@ -19,8 +22,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where the operations listener answers, if anywhere. Default: none.
     pub ops_listen: Option<SocketAddr>,
-    /// The key of the HTTP API on the operations listener; without it the API is off. Default: none.
-    pub ops_api_key: Option<ApiKey>,
+    /// The keys of the HTTP API on the operations listener; without one the API is off. Default: none.
+    pub ops_api_keys: Vec<NamedApiKey>,
     /// Event loops, each with a thread of its own. Default: one per core.
     pub shards: usize,
     /// What is spoken inside the WebSocket. Default: version 1.
@@ -56,6 +59,9 @@ pub struct Config {
     pub signing: Option<Signing>,
     /// Topics: who may have them, and what is kept of each. Default: clients may have none, nothing is kept.
     pub topics: Topics,
+    /// The broker that this server shares topics over with others. Default: none, every topic is
+    /// this server's own.
+    pub broker: Option<BrokerConfig>,
     /// How repeated messages are told from new ones.
     pub intake: Intake,
     /// How sessions leave a server that drains.
@@ -121,7 +127,7 @@ pub enum Encryption {
 }
 
 /// How signatures are checked: pings, hellos, key updates and `batch` itself need none, what is in a batch does.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signing {
     /// What they are checked with.
     pub key: SignatureKey,
@@ -133,7 +139,7 @@ pub struct Signing {
 }
 
 /// A key that checks signatures.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum SignatureKey {
     /// The secret of HMAC-SHA256, at least 32 bytes.
     Hmac(Vec<u8>),
@@ -296,7 +302,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 5006)),
             ops_listen: None,
-            ops_api_key: None,
+            ops_api_keys: Vec::new(),
             shards: std::thread::available_parallelism().map_or(1, usize::from),
             protocol: Protocol::V1,
             paths: vec!["/ws".to_owned(), "/wse".to_owned()],
@@ -311,6 +317,7 @@ impl Default for Config {
             identity_key: None,
             signing: None,
             topics: Topics::default(),
+            broker: None,
             intake: Intake::default(),
             drain: Drain::default(),
             compression: Compression::default(),

@@ -178,6 +178,7 @@ counters! {
     outbox_overflows, Counter, "Connections ended because the peer did not read the messages that waited for it";
     reading_pauses, Counter, "Pauses of reading because too many bytes waited to be sent to the peer";
     backlog_pauses, Counter, "Pauses of reading because a shard had too much to deliver";
+    broker_pauses, Counter, "Pauses of reading because the broker had not answered yet";
     queue_full_pauses, Counter, "Pauses of reading because the application was not ready";
     jobs_deferred, Counter, "Messages whose remaining work waited for the next turn";
     work_peak_us, Gauge, "Largest measured work of one connection in one turn of a shard, in microseconds, summed over the shards";

@@ -23,13 +23,20 @@
 //! # Ok::<(), tidewire_engine::StartError>(())
 //! ```
 
+/// The snippets of the repository's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod apps;
 pub mod auth;
 mod clock;
+mod cluster;
 mod config;
 pub mod counters;
 mod handle;
 mod limits;
+mod live;
 mod model;
 pub mod ops;
 pub mod queue;
@@ -45,6 +52,7 @@ mod topics;
 pub use auth::hosts::HostPolicy;
 pub use auth::network::{InvalidNetwork, Network};
 pub use auth::{hosts, token};
+pub use config::broker::{BrokerAddress, BrokerConfig, InvalidBrokerUrl};
 pub use config::{
     Compression, Config, Deflate, Drain, Encryption, Intake, Limits, OriginPolicy, Protocol,
     SignatureKey, Signing, TlsFiles, TrustedProxies,
@@ -58,9 +66,9 @@ pub use model::queries::{
 };
 pub use model::{
     CloseReason, ConnectionKey, Encoding, InvalidConnectionKey, Message, Outgoing, Peer, Position,
-    SendError, ServerFailure, ShardHealth,
+    ReloadFunction, Reloaded, SendError, ServerFailure, ShardHealth,
 };
-pub use server::{Server, StartError};
+pub use server::{ReloadError, Reloader, Server, StartError};
 pub use session::application::Application;
 pub use session::context::Context;
 pub use state::calls::Responder;
@@ -68,8 +76,9 @@ pub use tidewire_wire::envelope::Priority;
 pub use tidewire_wire::forwarded::ForwardedHeader;
 pub use tidewire_wire::session::{CallError, Overload};
 pub use topics::access::{Access, AccessRules, InvalidRules, Rules};
-pub use topics::config::{GroupOverload, TopicLimits, TopicRule, Topics};
-pub use topics::error::{ManageError, PublishError};
+pub use topics::broker::BrokerHealth;
+pub use topics::config::{GroupOverload, Scope, TopicLimits, TopicRule, Topics};
+pub use topics::error::{BrokerUnavailable, ManageError, PublishError};
 pub use topics::filter::{Filter, FilterProblem, InvalidFilter};
 pub use topics::history::HistoryLimits;
 pub use topics::name::InvalidTopic;

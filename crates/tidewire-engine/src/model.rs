@@ -11,6 +11,7 @@ use tidewire_wire::envelope::{check_value, epoch_text, parse_epoch};
 use tidewire_wire::session::GapRange;
 
 pub(crate) mod calls;
+pub(crate) mod inbox;
 pub(crate) mod queries;
 
 /// Names a connection of a server, for as long as it runs.
@@ -30,6 +31,25 @@ pub struct Peer {
     /// The other end of the TCP connection or, behind a [trusted proxy](crate::TrustedProxies), the
     /// client that it forwards; then the port is 0 if the proxy does not tell it.
     pub address: Option<std::net::SocketAddr>,
+}
+
+/// What a reload of the configuration did.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// Options with other values, which hold from now on.
+    pub changed: Vec<&'static str>,
+    /// Options with other values, which hold only after the next start.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// What reads the configuration of a server again, from where its program has it. An error says why everything is as it
+/// was before.
+pub struct ReloadFunction(pub Box<dyn Fn() -> Result<Reloaded, String> + Send + Sync>);
+
+impl fmt::Debug for ReloadFunction {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ReloadFunction(..)")
+    }
 }
 
 /// A message as it was received. Compressed ones are given inflated.

@@ -16,7 +16,9 @@
 //! assert_eq!(error.to_string(), "unknown option mesage_bytes_max: did you mean message_bytes_max?");
 //! ```
 
+mod advice;
 mod auth;
+mod cluster;
 mod front;
 mod given;
 mod layers;
@@ -80,12 +82,18 @@ pub enum SettingError {
 }
 
 /// The configuration that keyword arguments make, as JSON; `null` is the default of each. Options of a binding's own
-/// queue, such as `queue_bytes_max`, are checked and otherwise left to the binding.
+/// queue, such as `queue_bytes_max`, are checked and otherwise left to the binding. Settings that are permitted but
+/// most likely not meant are logged ([`Settings::warnings`]).
 ///
 /// # Errors
 /// [`SettingError`], of the first that is wrong.
 pub fn config_from(keywords: &Map<String, Value>) -> Result<Config, SettingError> {
-    Settings::from_keywords(keywords)?.config()
+    let settings = Settings::from_keywords(keywords)?;
+    let config = settings.config()?;
+    for warning in settings.warnings(&config) {
+        tracing::warn!("{warning}");
+    }
+    Ok(config)
 }
 
 impl Settings {
@@ -101,6 +109,7 @@ impl Settings {
         config.auth = auth::auth(self, config.protocol)?;
         layers::set(self, &mut config)?;
         topics::set(self, &mut config.topics)?;
+        config.broker = cluster::broker(self)?;
         Ok(config)
     }
 }
@@ -113,6 +122,12 @@ fn hint(nearest: &Option<String>) -> String {
 fn given(value: &Option<String>) -> String {
     let value = value.as_ref();
     value.map_or_else(String::new, |value| format!("{value}: "))
+}
+
+/// Options that are one field of the configuration.
+#[cfg(test)]
+pub(crate) fn plain_names() -> &'static [&'static str] {
+    plain::NAMES
 }
 
 #[cfg(test)]

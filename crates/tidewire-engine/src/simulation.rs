@@ -4,8 +4,12 @@ use crate::config::Config;
 use crate::handle::Handle;
 use crate::server::{StartError, assemble};
 use crate::session::application::Application;
-use rand::SeedableRng;
+use crate::topics::broker::Broker;
+use crate::topics::broker::late::{Fate, LateBroker};
+use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::sync::Arc;
 use tidewire_net::{Handler, Shard};
 
 /// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All that they
@@ -19,7 +23,72 @@ pub fn shards<A: Application>(
     application: impl FnMut(usize) -> A,
     seed: u64,
 ) -> Result<(Vec<Shard<impl Handler>>, Handle), StartError> {
-    assemble(config, application, |index| {
-        StdRng::seed_from_u64(seed ^ ((index as u64) << 32))
-    })
+    assemble(config, application, seeded(seed), None)
+}
+
+/// [`shards`], with topics that are shared over a broker that answers late. Its answers come when
+/// [`LateAnswers::step`] is called.
+///
+/// # Errors
+/// As [`shards`].
+pub fn shards_with_late_broker<A: Application>(
+    config: Config,
+    application: impl FnMut(usize) -> A,
+    seed: u64,
+) -> Result<(Vec<Shard<impl Handler>>, Handle, LateAnswers), StartError> {
+    let limits = &config.topics.limits;
+    let broker = Arc::new(LateBroker::new(MemoryBroker::new(&MemoryLimits {
+        history_bytes_max: limits.history_bytes_max,
+        history_topics_max: limits.history_topics_max,
+        remembered_ids_max: limits.remembered_ids_max,
+    })));
+    let shared = Arc::clone(&broker) as Arc<dyn Broker>;
+    let (shards, handle) = assemble(config, application, seeded(seed), Some(shared))?;
+    let hub = Arc::downgrade(&handle.shared.hub);
+    broker.attach(hub);
+    let random = StdRng::seed_from_u64(seed.rotate_left(17));
+    Ok((shards, handle, LateAnswers { broker, random }))
+}
+
+fn seeded(seed: u64) -> impl Fn(usize) -> StdRng {
+    move |index| StdRng::seed_from_u64(seed ^ ((index as u64) << 32))
+}
+
+/// The answers of a broker that a test hurries or holds back.
+#[derive(Debug)]
+pub struct LateAnswers {
+    broker: Arc<LateBroker>,
+    random: StdRng,
+}
+
+impl LateAnswers {
+    /// Does one thing: what the broker was asked first, or gives one of the answers. One question
+    /// in `one_in` is refused and one loses its answer; none with 0. False if there is nothing left
+    /// to do.
+    pub fn step(&mut self, one_in: u32) -> bool {
+        let fate = match one_in {
+            0 => Fate::Done,
+            _ => match self.random.random_range(0..one_in) {
+                0 => Fate::Refused,
+                1 => Fate::Lost,
+                _ => Fate::Done,
+            },
+        };
+        let pick = self.random.random::<u32>() as usize;
+        if self.random.random() {
+            self.broker.act(fate) || self.broker.tell(pick)
+        } else {
+            self.broker.tell(pick) || self.broker.act(fate)
+        }
+    }
+
+    /// Does everything that is left, without faults.
+    pub fn settle(&mut self) {
+        while self.step(0) {}
+    }
+
+    /// The broker forgets which topics are ready.
+    pub fn cool_down(&self) {
+        self.broker.cool_down();
+    }
 }

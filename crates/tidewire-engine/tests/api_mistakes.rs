@@ -39,7 +39,7 @@ fn only_those_with_the_key_are_served() {
     peer.expect_end();
 
     let mut config = config_with_api();
-    config.ops_api_key = None;
+    config.ops_api_keys.clear();
     let without = start(config, Sink);
     let refused = with_key(&without, "GET", "/api/v1/connections", "");
     assert_eq!(

@@ -64,6 +64,15 @@ impl Subscriber for Listener {
 }
 
 impl Listener {
+    /// How many events have these words.
+    fn count(&self, words: &str) -> usize {
+        let events = self.0.lock().expect("no panic");
+        let found = events
+            .iter()
+            .filter(|(_, fields)| fields["message"] == words);
+        found.count()
+    }
+
     /// The first event with these words.
     #[track_caller]
     fn heard(&self, level: Level, words: &str) -> Fields {
@@ -104,6 +113,23 @@ fn what_happens_to_a_session_is_told() {
     assert_eq!(Opening::new(server.address()).refused().0, 401);
     let refused = listener.heard(Level::INFO, "a token is not accepted");
     assert_eq!(refused["code"], "AUTH_FAILED");
+    assert!(refused["address"].starts_with("127.0.0.1:"), "{refused:?}");
+    assert!(!refused["connection"].is_empty(), "{refused:?}");
+
+    let page = Opening::new(server.address()).header("Origin", "https://page.example");
+    for _ in 0..3 {
+        let (status, answer) = page.refused();
+        assert_eq!(status, 403);
+        assert!(
+            answer.ends_with("allow it with --origin https://page.example"),
+            "{answer}"
+        );
+    }
+    let words = "origin https://page.example is not allowed; \
+                 allow it with --origin https://page.example";
+    let origin = listener.heard(Level::WARN, words);
+    assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
+    assert_eq!(listener.count(words), 1, "one line per minute");
 
     let mut client = open();
     let begun = listener.heard(Level::DEBUG, "a session starts");
@@ -123,6 +149,9 @@ fn what_happens_to_a_session_is_told() {
     assert_eq!(client.next_json()["p"]["code"], "CIRCUIT_BREAKER_OPEN");
     client.assert_closed(CloseCode::TOO_MANY_ERRORS);
     let ended = listener.heard(Level::DEBUG, "a session ends");
+    for event in [&unpublished, &opened] {
+        assert_eq!(event["address"], begun["address"]);
+    }
     for event in [&unpublished, &opened, &ended] {
         assert_eq!(event["connection"], begun["connection"]);
     }

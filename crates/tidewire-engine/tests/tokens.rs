@@ -116,29 +116,73 @@ fn each_bad_token_is_refused_before_the_upgrade() {
     bearer(&server, &token(good)).open();
     let stranger = KeyMaterial::Hs256(b"another secret of thirty-two bytes".to_vec());
     let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJ4IiwiZXhwIjo5OTk5OTk5OTk5OX0.";
+    let us = |other: Value| {
+        let mut claims = json!({"iss": "us", "aud": "app"});
+        for (name, value) in other.as_object().unwrap() {
+            claims[name] = value.clone();
+        }
+        claims
+    };
     let bad = [
-        token(json!({"iss": "us", "aud": "app", "exp": unix_s() - 60})),
-        token(json!({"iss": "us", "aud": "app", "nbf": unix_s() + 60})),
-        token(json!({"iss": "them", "aud": "app"})),
-        token(json!({"aud": "app"})),
-        token(json!({"iss": "us", "aud": "apps"})),
-        token(json!({"iss": "us", "aud": "app", "sub": ""})),
-        token_by(&stranger, None, json!({"iss": "us", "aud": "app"})),
-        none.to_owned(),
-        "not.a.token".to_owned(),
-        "x".repeat(10_000),
+        (
+            token(us(json!({"exp": unix_s() - 60}))),
+            "the token has expired",
+        ),
+        (
+            token(us(json!({"nbf": unix_s() + 60}))),
+            "the token is not valid yet",
+        ),
+        (
+            token(us(json!({"iss": "them"}))),
+            "the token's issuer is not accepted",
+        ),
+        (
+            token(json!({"aud": "app"})),
+            "the token's issuer is not accepted",
+        ),
+        (
+            token(us(json!({"aud": "apps"}))),
+            "the token is for another audience",
+        ),
+        (token(us(json!({"sub": ""}))), "the token is malformed"),
+        (
+            token_by(&stranger, None, us(json!({}))),
+            "the token's signature is wrong",
+        ),
+        (none.to_owned(), "the token's algorithm is not accepted"),
+        ("not.a.token".to_owned(), "the token is malformed"),
+        ("x".repeat(10_000), "the token is too long"),
+        (
+            token(us(json!({"topics": {"\"\\\r\n": 1}}))),
+            "access rules of the wrong shape",
+        ),
     ];
-    let count = bad.len() as u64;
-    for token in bad {
-        let (status, said) = bearer(&server, &token).refused();
+    // The last one is a good token with bad rules.
+    let count = bad.len() as u64 - 1;
+    for (token, reason) in &bad {
+        let (status, said) = bearer(&server, token).refused();
         assert_eq!(status, 401, "{token}");
-        assert!(said.contains("\r\nWWW-Authenticate: Bearer\r\n"), "{said}");
+        let challenge =
+            "\r\nWWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"";
+        let (_, description) = said.split_once(challenge).expect(&said);
+        let (description, _) = description.split_once("\"\r\n").expect(&said);
+        assert!(description.starts_with(reason), "{description}");
+        assert!(
+            !description.contains(['"', '\\', '\r', '\n']),
+            "{description}"
+        );
+        let (_, body) = said.split_once("\r\n\r\n").expect(&said);
+        assert!(body.starts_with(reason), "{body}");
     }
-    assert_eq!(Opening::new(server.address()).refused().0, 401);
+    let (status, said) = Opening::new(server.address()).refused();
+    assert_eq!(status, 401);
+    // RFC 6750, section 3.1: no error is named to who shows no token.
+    assert!(said.contains("\r\nWWW-Authenticate: Bearer\r\n"), "{said}");
+    assert!(said.ends_with("a token is needed"), "{said}");
     let counters = assert_settled(&server.handle());
     assert_eq!(
         (counters.auth_failures, counters.handshakes_failed),
-        (count + 1, count + 1)
+        (count + 1, count + 2)
     );
 }
 

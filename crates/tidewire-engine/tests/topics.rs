@@ -191,6 +191,17 @@ fn a_token_says_what_its_user_may() {
         answer["failed_topics"],
         json!(["users.bob", "orders.secret", "orders.*"])
     );
+    for (failure, topic) in ["users.bob", "orders.secret", "orders.*"]
+        .iter()
+        .enumerate()
+    {
+        let reason = json!({
+            "topic": topic,
+            "code": "TOPIC_FORBIDDEN",
+            "message": "this topic is not allowed",
+        });
+        assert_eq!(answer["failures"][failure], reason);
+    }
     assert_eq!(client.next_json()["p"]["code"], "TOPIC_FORBIDDEN");
     publish(&mut client, "orders.us", 1);
     assert_eq!(client.next_json()["p"]["code"], "TOPIC_FORBIDDEN");
@@ -233,6 +244,7 @@ fn limits_of_subscriptions_are_told() {
     let answer = update(&mut client, "subscribe", json!(["a", "b", "c", "a"]));
     assert_eq!(answer["success_topics"], json!(["a", "b", "a"]));
     assert_eq!(answer["failed_topics"], json!(["c"]));
+    assert_eq!(answer["failures"][0]["code"], "LIMIT_EXCEEDED");
     assert_eq!(client.next_json()["p"]["code"], "LIMIT_EXCEEDED");
     drop(client);
     let counters = || server.handle().counters();

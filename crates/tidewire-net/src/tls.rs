@@ -2,8 +2,10 @@
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
+use rustls::sign::CertifiedKey;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 pub use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
 
@@ -35,6 +37,62 @@ pub enum TlsError {
 /// # Errors
 /// [`TlsError`], which names the file.
 pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
+    let (certificates, key) = chain_and_key(chain, key)?;
+    server_config_from(certificates, key)
+}
+
+/// The same with a certificate that can be replaced while the server runs.
+///
+/// # Errors
+/// [`TlsError`], which names the file.
+pub fn server_config_with_slot(
+    chain: &Path,
+    key: &Path,
+) -> Result<(Arc<ServerConfig>, CertificateSlot), TlsError> {
+    let slot = CertificateSlot(Arc::new(Slot(RwLock::new(certified(chain, key)?))));
+    let resolver = Arc::clone(&slot.0) as Arc<dyn ResolvesServerCert>;
+    let config = server_config_of(|builder| Ok(builder.with_cert_resolver(resolver)))?;
+    Ok((config, slot))
+}
+
+/// The certificate of a running server: handshakes use the one that is in it. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct CertificateSlot(Arc<Slot>);
+
+#[derive(Debug)]
+struct Slot(RwLock<Arc<CertifiedKey>>);
+
+impl CertificateSlot {
+    /// Reads the certificate chain and key from two PEM files; later handshakes use them. After an error they go on with
+    /// those that they had. Connections stay.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the file.
+    pub fn replace(&self, chain: &Path, key: &Path) -> Result<(), TlsError> {
+        let certified = certified(chain, key)?;
+        *self.0.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Slot {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let certified = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        Some(Arc::clone(&certified))
+    }
+}
+
+fn certified(chain: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsError> {
+    let (certificates, key) = chain_and_key(chain, key)?;
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    let certified = CertifiedKey::from_der(certificates, key, &provider)?;
+    Ok(Arc::new(certified))
+}
+
+fn chain_and_key(
+    chain: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
     let pem = |what, path: &Path, source| TlsError::Pem {
         what,
         path: path.to_owned(),
@@ -45,7 +103,7 @@ pub fn server_config(chain: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsE
         .map_err(|source| pem("a certificate chain", chain, source))?;
     let key =
         PrivateKeyDer::from_pem_file(key).map_err(|source| pem("a private key", key, source))?;
-    server_config_from(certificates, key)
+    Ok((certificates, key))
 }
 
 /// The same with the chain and key in memory.
@@ -56,11 +114,19 @@ pub fn server_config_from(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
+    server_config_of(|builder| builder.with_single_cert(certificates, key))
+}
+
+type Builder = rustls::ConfigBuilder<ServerConfig, WantsServerCert>;
+
+fn server_config_of(
+    finish: impl FnOnce(Builder) -> Result<ServerConfig, rustls::Error>,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)?;
+        .with_no_client_auth();
+    let mut config = finish(builder)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});

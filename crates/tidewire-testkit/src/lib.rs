@@ -11,6 +11,8 @@
 //! All of it panics on what should not be: a test that goes on without its data proves nothing.
 
 pub mod options;
+#[cfg(unix)]
+pub mod redis;
 pub mod schema;
 pub mod shard;
 pub mod topics;

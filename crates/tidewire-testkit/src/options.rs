@@ -98,6 +98,7 @@ fn value(option: &TableOption, folder: &Path) -> Value {
     let path = folder.join(name);
     let content = match option.name.as_str() {
         "signature_public_key" => PUBLIC_KEY,
+        "api_keys_file" => "backend read,publish 0123456789abcdef\n",
         _ => "0123456789abcdef0123456789abcdef\n",
     };
     fs::write(&path, content).expect("a file for an example");

@@ -38,6 +38,10 @@ export const ErrorCode = {
   LIMIT_EXCEEDED: "LIMIT_EXCEEDED",
   /** no room for a publication or a call now; nothing was done. */
   QUEUE_FULL: "QUEUE_FULL",
+  /** the broker behind the servers does not answer; nothing was done. */
+  BROKER_UNAVAILABLE: "BROKER_UNAVAILABLE",
+  /** the broker behind the servers did not say whether it took the publication. */
+  PUBLISH_UNKNOWN: "PUBLISH_UNKNOWN",
   /** a call was not answered in time; how much of its work is done is not known. */
   TIMEOUT: "TIMEOUT",
   /** a number is not the next one: send the numbers after the last acknowledged one. */
@@ -143,6 +147,8 @@ const errorPolicies: Readonly<Record<string, number>> = {
   NOT_FOUND: 11,
   LIMIT_EXCEEDED: 11,
   QUEUE_FULL: 35,
+  BROKER_UNAVAILABLE: 35,
+  PUBLISH_UNKNOWN: 31,
   TIMEOUT: 21,
   MESSAGE_GAP: 13,
   PRODUCER_SUPERSEDED: 10,

@@ -8,7 +8,7 @@ import type { Message, Position } from "./message.js";
 export interface Gap {
   /** The topic; the pattern, where a subscription to a pattern lagged. */
   topic: string;
-  /** Why: `dropped` and `conflated` by a slow reader, or `expired`; `undefined` if nobody has said. */
+  /** Why: `dropped` and `conflated` by a slow reader, `expired`, or `broker` (lost behind the servers, `count` 0 if unknown); `undefined` if nobody has said. */
   reason: string | undefined;
   /** How many. */
   count: number;

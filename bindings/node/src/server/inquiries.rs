@@ -1,10 +1,11 @@
 //! Queries to the running server. Structured answers are JSON text.
 
 use super::NativeServer;
-use crate::errors::{Failure, argument};
+use crate::errors::Failure;
 use napi_derive::napi;
-use serde_json::{Map, Value, json};
-use tidewire_engine::{ConnectionKey, ConnectionQuery, HistoryQuery, TopicQuery};
+use serde_json::{Map, Value};
+use tidewire_bindings::server::queries;
+use tidewire_engine::{HistoryQuery, TopicQuery};
 
 #[napi]
 impl NativeServer {
@@ -17,8 +18,8 @@ impl NativeServer {
     /// The counters of the server, by name.
     #[napi]
     pub fn statistics(&self) -> napi::Result<String> {
-        let counters = self.handle()?.counters();
-        written(&serde_json::to_value(counters).map_err(argument)?)
+        let counters = queries::statistics(self.handle()?);
+        Ok(written(&counters.map_err(Failure::from)?))
     }
 
     /// Some connections, in the order of their ids: all of a user, or all of a topic, or all.
@@ -30,20 +31,9 @@ impl NativeServer {
         after: Option<String>,
         limit: u32,
     ) -> napi::Result<String> {
-        let after: Option<ConnectionKey> = after
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(argument)?;
-        let query = ConnectionQuery {
-            user,
-            topic,
-            after,
-            limit: limit as usize,
-        };
-        let listed = self.handle()?.list_connections(&query);
-        let items = listed.map_err(Failure::from)?.items;
-        written(&serde_json::to_value(items).map_err(argument)?)
+        let (handle, limit) = (self.handle()?, limit as usize);
+        let items = queries::list_connections(handle, user, topic, after.as_deref(), limit);
+        Ok(written(&items.map_err(Failure::from)?))
     }
 
     /// Some topics and patterns that have subscribers, in the order of their names.
@@ -59,12 +49,11 @@ impl NativeServer {
             after,
             limit: limit as usize,
         };
-        let listed = self.handle()?.list_topics(&query);
-        let items = listed.map_err(Failure::from)?.items;
-        written(&serde_json::to_value(items).map_err(argument)?)
+        let items = queries::list_topics(self.handle()?, &query);
+        Ok(written(&items.map_err(Failure::from)?))
     }
 
-    /// History of a topic: its position, and some of its publications.
+    /// History of a topic: its position, and some of its publications, which keep their names.
     #[napi]
     pub fn history(
         &self,
@@ -78,55 +67,28 @@ impl NativeServer {
             limit: limit as usize,
             newest_first,
         };
-        let Some(page) = self.handle()?.history(&topic, query) else {
-            let nothing = json!({"epoch": null, "offset": 0, "oldest": null, "publications": [], "more": false});
-            return Ok(nothing.to_string());
-        };
-        let publications = page.publications.iter();
-        let publications: Result<Vec<Value>, _> = publications
-            .map(|kept| serde_json::from_str(&kept.json))
-            .collect();
-        let position = page.position;
-        let found = json!({
-            "epoch": position.map(|position| position.epoch_hex()),
-            "offset": position.map_or(0, |position| position.offset),
-            "oldest": page.oldest,
-            "publications": publications.map_err(argument)?,
-            "more": page.more,
-        });
-        Ok(found.to_string())
+        let page = queries::history(self.handle()?, &topic, query);
+        Ok(page.map_err(Failure::from)?.to_string())
     }
 
     /// Forgets what a topic keeps; false if there was nothing.
     #[napi]
     pub fn forget_history(&self, topic: String) -> napi::Result<bool> {
-        Ok(self.handle()?.forget_history(&topic))
+        let forgotten = self.handle()?.forget_history(&topic);
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
-    /// Presence of a topic: the number of users, and some of them.
+    /// Presence of a topic: the number of users, and some of them, whose data keep their names.
     #[napi]
     pub fn presence(&self, topic: String, limit: u32) -> napi::Result<String> {
-        let present = self.handle()?.presence(&topic, limit as usize);
-        let members = present.members.iter().map(|member| {
-            let data = member.data.as_deref().map(serde_json::from_str::<Value>);
-            json!({
-                "user": member.user,
-                "connections": member.connections,
-                "data": data.and_then(Result::ok),
-            })
-        });
-        let found = json!({
-            "users": present.users,
-            "connections": present.connections,
-            "members": members.collect::<Vec<_>>(),
-        });
-        Ok(found.to_string())
+        let present = queries::presence(self.handle()?, &topic, limit as usize);
+        Ok(present.to_string())
     }
 }
 
 /// JSON text whose names of fields are in camelCase.
-fn written(value: &Value) -> napi::Result<String> {
-    Ok(renamed(value).to_string())
+fn written(value: &Value) -> String {
+    renamed(value).to_string()
 }
 
 fn renamed(value: &Value) -> Value {

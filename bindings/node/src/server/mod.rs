@@ -1,13 +1,11 @@
 //! The server: `Server` of `lib/server.js` is a class on top of [`NativeServer`].
 //!
-//! - `core`: the engine's server from start to end
 //! - `inbox`: what is received, as rows of numbers and bytes in a buffer of JavaScript
 //! - `inquiries`: what the application asks of the running server
 //! - `outbox`: what JavaScript sends in batches
 //! - `publishing`: what JavaScript sends at once
 //! - `tables`: connections and requests under small numbers
 
-mod core;
 mod inbox;
 mod inquiries;
 mod outbox;
@@ -15,21 +13,25 @@ mod publishing;
 mod tables;
 
 use crate::errors::{Failure, stopped};
-use crate::options::Options;
-use core::Core;
+use crate::options;
 use inbox::{Inbox, Received};
 use napi::Task;
 use napi::bindgen_prelude::{AsyncTask, BufferSlice, Function};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
+use tidewire_bindings::server::ServerLifecycle;
 use tidewire_engine::{ConnectionKey, Handle};
+
+/// Calls the function of JavaScript that receives. It does not keep the process alive.
+type Waker = ThreadsafeFunction<(), (), (), napi::Status, false, true>;
 
 /// A server: its life and what it receives. The other methods are in `publishing`, `outbox` and `inquiries`.
 #[napi]
 pub struct NativeServer {
-    core: Arc<Core>,
+    core: Arc<ServerLifecycle>,
     /// There once the server was started.
     inbox: RefCell<Option<Inbox>>,
     /// Why a record of the outbox was refused.
@@ -41,9 +43,9 @@ impl NativeServer {
     /// Takes the options as a JSON object with names in camelCase.
     #[napi(constructor)]
     pub fn new(options: String) -> napi::Result<Self> {
-        let options = Options::read(&options)?;
+        let options = options::read(&options)?;
         Ok(Self {
-            core: Arc::new(Core::new(options)),
+            core: Arc::new(ServerLifecycle::new(options)),
             inbox: RefCell::new(None),
             refusal: Cell::new(None),
         })
@@ -52,18 +54,22 @@ impl NativeServer {
     /// The names of all options.
     #[napi]
     pub fn option_names() -> Vec<String> {
-        Options::names()
+        options::names()
     }
 
     /// Starts to listen. `wake` is called once after each `receive` that gave nothing, when there is something.
     #[napi]
     pub fn start(&self, wake: Function<'_, (), ()>) -> napi::Result<()> {
-        let waker = wake
+        let waker: Waker = wake
             .build_threadsafe_function()
             .weak::<true>()
             .callee_handled::<false>()
             .build()?;
-        let receiver = self.core.start(waker)?;
+        let receiver = self.core.start(move || {
+            // An environment that is about to end receives nothing more.
+            waker.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        });
+        let receiver = receiver.map_err(Failure::from)?;
         *self.inbox.borrow_mut() = Some(Inbox::new(receiver));
         Ok(())
     }
@@ -81,7 +87,7 @@ impl NativeServer {
             Received::Nothing => 0,
             Received::NoRoom(bytes) => -(bytes as i32),
             Received::Finished => {
-                self.core.check_failure()?;
+                self.core.check_failure().map_err(Failure::from)?;
                 -1
             }
         })
@@ -124,7 +130,8 @@ impl NativeServer {
     /// `host`, `port`, and those of the operations listener if there is one.
     #[napi]
     pub fn addresses(&self) -> napi::Result<(String, u16, Option<String>, Option<u16>)> {
-        let (address, ops) = self.core.addresses()?;
+        let address = self.core.address().map_err(Failure::from)?;
+        let ops = self.core.ops_address().map_err(Failure::from)?;
         let host = address.ip().to_string();
         let ops_host = ops.map(|ops| ops.ip().to_string());
         let ops_port = ops.map(|ops| ops.port());
@@ -134,13 +141,13 @@ impl NativeServer {
     /// Address for clients.
     #[napi(getter)]
     pub fn url(&self) -> napi::Result<String> {
-        Ok(self.core.url()?)
+        Ok(self.core.url().map_err(Failure::from)?)
     }
 }
 
 impl NativeServer {
     fn handle(&self) -> Result<&Handle, Failure> {
-        self.core.handle()
+        Ok(self.core.handle()?)
     }
 
     /// The connection under this number; `None` if it is gone.
@@ -151,7 +158,7 @@ impl NativeServer {
 }
 
 /// The end of a server, on another thread: at once, or after a time in which its clients leave.
-pub struct Ending(Arc<Core>, Option<Duration>);
+pub struct Ending(Arc<ServerLifecycle>, Option<Duration>);
 
 impl Task for Ending {
     type Output = u32;

@@ -1,6 +1,6 @@
 //! Filters of documents.
 
-use crate::errors::{Failure, Fault, argument};
+use crate::errors::{Failure, argument};
 use napi_derive::napi;
 
 /// A compiled filter.
@@ -15,10 +15,7 @@ impl NativeFilter {
     #[napi(constructor)]
     pub fn new(document: String) -> napi::Result<Self> {
         let document = serde_json::from_str(&document).map_err(argument)?;
-        let filter = tidewire_engine::Filter::compile(&document).map_err(|error| {
-            let code = "INVALID_FILTER";
-            Failure::new("InvalidArgumentError", code, Fault::Caller, error)
-        })?;
+        let filter = tidewire_engine::Filter::compile(&document).map_err(Failure::from)?;
         Ok(Self { filter })
     }
 

@@ -3,11 +3,19 @@
 import tidewire, {
   BusyError,
   CallError,
+  encodeEnvelope,
+  Gap,
   jwt,
+  KeyPair,
   load,
   type Message,
+  PriorityQueue,
+  parseEnvelope,
+  Sequencer,
   Server,
   type ServerOptions,
+  Signer,
+  TokenBucket,
 } from "tidewire";
 import { TokenVerifier } from "tidewire/jwt";
 import { loadTest, startServer } from "tidewire/loadtest";
@@ -58,3 +66,18 @@ try {
   if (error instanceof BusyError) console.log(error.retryAfterMs);
 }
 await server.stop();
+
+const verdict = new TokenBucket(1, 1).take(1, { nowMs: 0 });
+const queue = new PriorityQueue<string>();
+queue.push("text", 8);
+const item: string | undefined = queue.pop()?.item;
+const sequencer = new Sequencer<number>();
+for (const one of sequencer.add("t", { epoch: "00000001", offset: 1 }, 1).released) {
+  const shown: number = one instanceof Gap ? one.length : one;
+  console.log(shown, verdict.retryAfterMs, item);
+}
+const asText: string = encodeEnvelope("t", 1, { position: { epoch: "00000001", offset: 1 } });
+const asBytes: Buffer = encodeEnvelope("t", 1, { format: "msgpack" });
+// @ts-expect-error A signer has a key.
+new Signer({});
+console.log(parseEnvelope(asText).time?.getTime(), asBytes.length, new KeyPair().publicKey.length);

@@ -158,8 +158,9 @@ class QueueDepth:
     bytes: int = 0
 
 
-SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]]]
-"""Topics, failed topics, and for topics the epoch, the offset, whether they were recovered, and the count."""
+SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]]
+"""Topics, failed topics, for topics the epoch, the offset, whether they were recovered and the count, and for failed
+topics the code and the message."""
 
 
 def subscribed(answer: SubscribeAnswer) -> Subscription:
@@ -168,15 +169,15 @@ def subscribed(answer: SubscribeAnswer) -> Subscription:
     Raises:
         SubscriptionError: The server does not give some of the topics.
     """
-    subscription, failed = unsubscribed(answer), answer[1]
+    subscription, failed, reasons = unsubscribed(answer), answer[1], answer[3]
     if failed:
-        raise SubscriptionError(subscription, failed)
+        raise SubscriptionError(subscription, failed, reasons)
     return subscription
 
 
 def unsubscribed(answer: SubscribeAnswer) -> Subscription:
     """The result of unsubscribing; topics that were never subscribed count as unsubscribed."""
-    topics, _, positions = answer
+    topics, _, positions, _ = answer
     known = {
         topic: TopicPosition((epoch, offset), recovered, count)
         for topic, (epoch, offset, recovered, count) in positions.items()

@@ -31,6 +31,9 @@ class TopicRule(TypedDict, total=False):
     #: What happens to a lagging subscription that does not choose a policy itself. Default:
     #: "disconnect".
     overload: Literal["disconnect", "conflate", "drop_oldest"]
+    #: Who shares the topics: all servers with the same broker, or each server has its own. Without
+    #: a broker every topic is the server's own. Default: "cluster".
+    scope: Literal["cluster", "node"]
 
 
 class ServerOptions(TypedDict, total=False):
@@ -55,6 +58,9 @@ class ServerOptions(TypedDict, total=False):
     #: A file with the key of the HTTP API, at least 16 visible ASCII characters. Default: no HTTP
     #: API.
     api_key_file: Path
+    #: A file with keys of the HTTP API, one per line: a name, rights (`read`, `publish`, `admin` or
+    #: `all`, with commas) and the key. Default: no further keys.
+    api_keys_file: Path
     #: Event loops, each on a thread of its own. Default: one per core.
     shards: int
     #: The protocol inside the WebSocket: version 1 of Tidewire's protocol, which needs a token
@@ -313,3 +319,18 @@ class ServerOptions(TypedDict, total=False):
     #: The application answers clients that ask for the state of topics (messages of the kind
     #: `snapshot_request`); otherwise they get what the topics keep. Default: False.
     snapshot_requests: bool
+    #: The URL of the Redis or Valkey (7 or newer) that the servers share: `redis://`, `rediss://`
+    #: for TLS, or `unix://`. On the command line other users of the machine can see its password.
+    #: Default: no broker: every topic is this server's own.
+    broker: str
+    #: Certificates of the authorities that a `rediss://` broker is checked with, PEM. Default: the
+    #: authorities of the web.
+    broker_ca_file: Path
+    #: What all keys and channels in the broker begin with. Servers with another prefix are another
+    #: cluster. Default: "tw".
+    broker_prefix: str
+    #: Positions of topics outlive a restart of the broker. Only for one Redis without replicas,
+    #: with `appendonly yes` and `appendfsync always`. Default: False.
+    broker_is_durable: bool
+    #: How long publications and subscriptions wait while the broker does not answer. Default: 5000.
+    broker_wait_ms: int

@@ -110,21 +110,33 @@ class SubscriptionError(TidewireError):
 
     Attributes:
         subscription: What is subscribed, a `Subscription`.
-        failed: Topics that are not. Why is told by what happens next, of the kind `error`.
+        failed: Topics that are not.
+        reasons: Why, by topic: an error code such as `TOPIC_FORBIDDEN`, and the same in words. Servers that do not tell
+            it here send an event of the kind `error` afterwards.
     """
 
     code = "SUBSCRIPTION_FAILED"
 
-    def __init__(self, subscription: Subscription, failed: list[str]) -> None:
-        words = f"the server does not give {', '.join(failed)}"
+    def __init__(
+        self,
+        subscription: Subscription,
+        failed: list[str],
+        reasons: dict[str, tuple[str, str]] | None = None,
+    ) -> None:
+        self.reasons = reasons or {}
+        told = [
+            f"{topic} ({': '.join(self.reasons[topic])})" if topic in self.reasons else topic
+            for topic in failed
+        ]
+        words = f"the server does not give {', '.join(told)}"
         if subscription.topics:
             words += f" (but {', '.join(subscription.topics)})"
         super().__init__(words)
         self.subscription = subscription
         self.failed = failed
 
-    def __reduce__(self) -> tuple[type, tuple[Subscription, list[str]]]:
-        return type(self), (self.subscription, self.failed)
+    def __reduce__(self) -> tuple[type, tuple[Subscription, list[str], dict[str, tuple[str, str]]]]:
+        return type(self), (self.subscription, self.failed, self.reasons)
 
 
 class ConnectionClosedError(TidewireError, ConnectionError):

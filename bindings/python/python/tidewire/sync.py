@@ -4,6 +4,8 @@ meanwhile."""
 from __future__ import annotations
 
 import inspect
+import math
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -262,13 +264,42 @@ class Client(BaseClient):
         Raises:
             ConnectionClosedError: The client has ended, and not by `close`.
         """
+        message = self._take(None)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def next(self, timeout: float | None = None) -> ClientMessage:
+        """The next message for which there is no handler, as iterating gives it.
+
+        Args:
+            timeout: How long to wait, in seconds; `None` for any time.
+
+        Raises:
+            TimeoutError: No message came in time.
+            StoppedError: The client is closed, and everything was received.
+            ConnectionClosedError: The connection is gone for good, and not by `close`.
+        """
+        message = self._take(None if timeout is None else time.monotonic() + timeout)
+        if message is None:
+            raise StoppedError("the client is closed")
+        return message
+
+    def _take(self, deadline: float | None) -> ClientMessage | None:
+        """The next message without a handler; `None` if the application has closed the client."""
         while True:
             message = self._left.take()
             if message is None:
-                batch = self._next_batch(WAIT_MS)
+                wait_ms = WAIT_MS
+                if deadline is not None:
+                    left_ms = math.ceil((deadline - time.monotonic()) * 1000)
+                    wait_ms = max(0, min(WAIT_MS, left_ms))
+                batch = self._next_batch(wait_ms)
                 if batch is None:
-                    raise StopIteration
+                    return None
                 self._left.add(batch)
+                if not len(batch) and deadline is not None and time.monotonic() >= deadline:
+                    raise TimeoutError("no message came in time")
                 continue
             handler = self._handler(message)
             if handler is not None:

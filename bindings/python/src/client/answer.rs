@@ -203,7 +203,11 @@ impl TicketAnswer {
                     positions
                         .set_item(known.topic, (epoch, offset, known.recovered, known.count))?;
                 }
-                (subscribed.topics, subscribed.failed, positions).into_py_any(py)
+                let reasons = PyDict::new(py);
+                for failure in subscribed.failures {
+                    reasons.set_item(failure.topic, (failure.code, failure.message))?;
+                }
+                (subscribed.topics, subscribed.failed, positions, reasons).into_py_any(py)
             }
             Self::Published(published) => {
                 (published.is_duplicate, published.position.map(position)).into_py_any(py)

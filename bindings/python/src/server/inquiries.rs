@@ -2,11 +2,12 @@
 
 use super::ServerCore;
 use crate::arguments::{Flag, Str, Whole, Word};
-use crate::errors::{Failure, argument};
+use crate::errors::Failure;
 use crate::json;
 use pyo3::prelude::*;
-use serde_json::{Value, json};
-use tidewire_engine::{ConnectionKey, ConnectionQuery, HistoryQuery, TopicQuery};
+use serde_json::Value;
+use tidewire_bindings::server::queries;
+use tidewire_engine::{HistoryQuery, TopicQuery};
 
 #[pymethods]
 impl ServerCore {
@@ -18,8 +19,8 @@ impl ServerCore {
 
     /// The counters of the server, by name.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let counters = self.0.handle()?.counters();
-        python(py, &serde_json::to_value(counters).map_err(argument)?)
+        let counters = queries::statistics(self.0.handle()?);
+        python(py, &counters.map_err(Failure::from)?)
     }
 
     /// Some connections, in the order of their ids: all of a user, or all of a topic, or all.
@@ -32,21 +33,12 @@ impl ServerCore {
         after: Option<Str>,
         limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let after: Option<ConnectionKey> = after
-            .as_deref()
-            .map(str::parse)
-            .transpose()
-            .map_err(argument)?;
-        let query = ConnectionQuery {
-            user: user.map(Str::into_string),
-            topic: topic.map(Str::into_string),
-            after,
-            limit: limit.size(),
-        };
+        let (user, topic) = (user.map(Str::into_string), topic.map(Str::into_string));
+        let (after, limit) = (after.map(Str::into_string), limit.size());
         let handle = self.0.handle()?;
-        let listed = py.detach(|| handle.list_connections(&query));
-        let items = listed.map_err(Failure::from)?.items;
-        python(py, &serde_json::to_value(items).map_err(argument)?)
+        let listed =
+            py.detach(|| queries::list_connections(handle, user, topic, after.as_deref(), limit));
+        python(py, &listed.map_err(Failure::from)?)
     }
 
     /// Some topics and patterns that have subscribers, in the order of their names.
@@ -64,9 +56,8 @@ impl ServerCore {
             limit: limit.size(),
         };
         let handle = self.0.handle()?;
-        let listed = py.detach(|| handle.list_topics(&query));
-        let items = listed.map_err(Failure::from)?.items;
-        python(py, &serde_json::to_value(items).map_err(argument)?)
+        let listed = py.detach(|| queries::list_topics(handle, &query));
+        python(py, &listed.map_err(Failure::from)?)
     }
 
     /// What a topic keeps: where it stands, and some of its publications.
@@ -85,33 +76,15 @@ impl ServerCore {
             newest_first: newest_first.0,
         };
         let handle = self.0.handle()?;
-        let page = py.detach(|| handle.history(&topic, query));
-        let Some(page) = page else {
-            return python(
-                py,
-                &json!({"epoch": null, "offset": 0, "publications": [], "more": false}),
-            );
-        };
-        let publications: Result<Vec<Value>, _> = page
-            .publications
-            .iter()
-            .map(|kept| serde_json::from_str(&kept.json))
-            .collect();
-        let position = page.position;
-        let found = json!({
-            "epoch": position.map(|position| position.epoch_hex()),
-            "offset": position.map_or(0, |position| position.offset),
-            "oldest": page.oldest,
-            "publications": publications.map_err(argument)?,
-            "more": page.more,
-        });
-        python(py, &found)
+        let page = py.detach(|| queries::history(handle, &topic, query));
+        python(py, &page.map_err(Failure::from)?)
     }
 
     /// Forgets what a topic keeps; false if there was nothing.
     fn forget_history(&self, py: Python<'_>, topic: Str) -> PyResult<bool> {
         let handle = self.0.handle()?;
-        Ok(py.detach(|| handle.forget_history(&topic)))
+        let forgotten = py.detach(|| handle.forget_history(&topic));
+        Ok(forgotten.map_err(Failure::from)?)
     }
 
     /// Who is on a topic: how many, and some of them.
@@ -123,21 +96,8 @@ impl ServerCore {
         limit: Whole,
     ) -> PyResult<Bound<'py, PyAny>> {
         let handle = self.0.handle()?;
-        let present = py.detach(|| handle.presence(&topic, limit.size()));
-        let members = present.members.iter().map(|member| {
-            let data = member.data.as_deref().map(serde_json::from_str::<Value>);
-            json!({
-                "user": member.user,
-                "connections": member.connections,
-                "data": data.and_then(Result::ok),
-            })
-        });
-        let found = json!({
-            "users": present.users,
-            "connections": present.connections,
-            "members": members.collect::<Vec<_>>(),
-        });
-        python(py, &found)
+        let present = py.detach(|| queries::presence(handle, &topic, limit.size()));
+        python(py, &present)
     }
 }
 

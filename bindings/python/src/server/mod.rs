@@ -15,11 +15,12 @@ pub(crate) use publishing::Published;
 use crate::arguments::{Flag, Names, Str, Whole};
 use crate::errors::Failure;
 use crate::json;
-use core::{Core, Options};
+use core::{Core, read_options};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tidewire_bindings::server::ServerOptions;
 use tidewire_engine::settings::nearest;
 
 /// A server: its life and its messages. The other methods are in `publishing` and `inquiries`.
@@ -31,27 +32,27 @@ impl ServerCore {
     #[new]
     fn new(options: &Bound<'_, PyDict>) -> PyResult<Self> {
         let text = json::dumps(options)?;
-        let options = Options::read(&text).map_err(PyErr::from)?;
+        let options = read_options(&text).map_err(PyErr::from)?;
         Ok(Self(Arc::new(Core::new(options))))
     }
 
     /// The names of all options.
     #[staticmethod]
     fn option_names() -> Vec<&'static str> {
-        Options::names().collect()
+        ServerOptions::names().collect()
     }
 
     /// The configuration as text, without secrets; for tests.
     #[pyo3(name = "_describe")]
     fn describe(&self) -> String {
-        self.0.describe()
+        self.0.server.options().describe()
     }
 
     /// The configuration that the same options make as a JSON object; for tests.
     #[staticmethod]
     #[pyo3(name = "_describe_json")]
     fn describe_json(text: Str) -> PyResult<String> {
-        Ok(Options::read(&text)?.describe())
+        Ok(read_options(&text)?.describe())
     }
 
     /// Starts to listen.
@@ -61,18 +62,18 @@ impl ServerCore {
 
     /// Closes every connection at once.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.0.stop());
+        py.detach(|| self.0.server.stop());
     }
 
     /// Sends the clients away, evenly, and stops; how many connections were left at the end of the time.
     #[pyo3(signature = (timeout_ms = Whole(10_000)), text_signature = "($self, timeout_ms=10000)")]
     fn drain(&self, py: Python<'_>, timeout_ms: Whole) -> usize {
-        py.detach(|| self.0.drain(timeout_ms.ms()))
+        py.detach(|| self.0.server.drain(timeout_ms.ms()))
     }
 
     /// Lets newcomers in, or turns them away for a while, with 503 and `Retry-After`.
     fn admit(&self, admitting: Flag) {
-        self.0.set_admitting(admitting.0);
+        self.0.server.set_admitting(admitting.0);
     }
 
     /// Forgets the server without a word, in a process that was forked from its own.
@@ -83,7 +84,7 @@ impl ServerCore {
     /// `new`, `running` or `stopped`.
     #[getter]
     fn state(&self) -> &'static str {
-        self.0.state()
+        self.0.server.state()
     }
 
     #[getter]
@@ -99,13 +100,13 @@ impl ServerCore {
 
     #[getter]
     fn ops_address(&self) -> PyResult<Option<(String, u16)>> {
-        let address = self.0.ops_address()?;
+        let address = self.0.server.ops_address().map_err(Failure::from)?;
         Ok(address.map(|address| (address.ip().to_string(), address.port())))
     }
 
     #[getter]
     fn url(&self) -> PyResult<String> {
-        Ok(self.0.url()?)
+        Ok(self.0.server.url().map_err(Failure::from)?)
     }
 
     /// What has happened, waited for at most so long: at most so many messages, perhaps none.

@@ -1,13 +1,12 @@
 //! JSON Web Tokens, signed and checked as the server does.
 
 use crate::arguments::{Names, Number, Str, Text, Whole, is_text, unix_s};
-use crate::errors::utilities::missing_claim;
 use crate::errors::{Failure, argument, wrong_type};
 use crate::json;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyMapping, PyTzInfo};
-use tidewire_engine::auth::{AuthKey, ClaimRules, KeyMaterial, TokenError, Verifier as Checker};
-use tidewire_engine::token::{SigningKey, sign_text};
+use tidewire_bindings::utilities::tokens;
+use tidewire_engine::auth::{AuthKey, TokenError};
 
 /// A key for one algorithm.
 #[pyclass(frozen, module = "tidewire.jwt")]
@@ -20,15 +19,9 @@ impl TokenKey {
     #[new]
     #[pyo3(signature = (key, *, algorithm = None, key_id = None))]
     fn new(key: Text, algorithm: Option<Str>, key_id: Option<Str>) -> PyResult<Self> {
-        let material = match algorithm {
-            Some(algorithm) => material(&key, &algorithm)?,
-            None => guessed(&key)?,
-        };
+        let key = tokens::token_key(&key, algorithm.as_deref(), key_id.map(Str::into_string));
         Ok(Self {
-            key: AuthKey {
-                material,
-                kid: key_id.map(|id| id.to_string()),
-            },
+            key: key.map_err(Failure::from)?,
         })
     }
 
@@ -54,9 +47,7 @@ impl TokenKey {
 /// Signs tokens with one key, which is read once.
 #[pyclass(frozen, module = "tidewire.jwt")]
 pub(crate) struct TokenSigner {
-    key: SigningKey,
-    algorithm: &'static str,
-    key_id: Option<String>,
+    signer: tokens::TokenSigner,
 }
 
 #[pymethods]
@@ -64,31 +55,27 @@ impl TokenSigner {
     #[new]
     #[pyo3(signature = (key, *, algorithm = None, key_id = None))]
     fn new(key: &Bound<'_, PyAny>, algorithm: Option<Str>, key_id: Option<Str>) -> PyResult<Self> {
-        let AuthKey { material, kid } = one_key(key, algorithm.as_deref())?;
-        Ok(Self {
-            key: SigningKey::new(&material).map_err(Failure::from)?,
-            algorithm: material.algorithm_name(),
-            key_id: key_id.map(|id| id.to_string()).or(kid),
-        })
+        let mut key = one_key(key, algorithm.as_deref())?;
+        key.kid = key_id.map(Str::into_string).or(key.kid);
+        let signer = tokens::TokenSigner::new(key).map_err(Failure::from)?;
+        Ok(Self { signer })
     }
 
     /// The token with these claims.
     fn encode(&self, claims: &Bound<'_, PyAny>) -> PyResult<String> {
         let claims = json::dumps(&in_seconds(claims)?)?;
-        Ok(sign_text(&claims, &self.key, self.key_id.as_deref()).map_err(Failure::from)?)
+        Ok(self.signer.encode(&claims).map_err(Failure::from)?)
     }
 
     fn __repr__(&self) -> String {
-        format!("TokenSigner({})", self.algorithm)
+        format!("TokenSigner({})", self.signer.algorithm())
     }
 }
 
 /// Checks tokens with some keys, which are read once.
 #[pyclass(frozen, module = "tidewire.jwt")]
 pub(crate) struct TokenVerifier {
-    checker: Checker,
-    keys: usize,
-    required: Vec<String>,
+    verifier: tokens::TokenVerifier,
 }
 
 #[pymethods]
@@ -103,27 +90,16 @@ impl TokenVerifier {
         leeway_s: Whole,
         required: Option<Names>,
     ) -> PyResult<Self> {
-        let algorithms = algorithms.map(known_algorithms).transpose()?;
-        let mut keys = several_keys(keys)?;
-        if let Some(algorithms) = algorithms {
-            keys.retain(|key| algorithms.contains(&key.material.algorithm_name()));
-        }
-        if keys.is_empty() {
-            return Err(argument("at least one key of the algorithms is needed").into());
-        }
-        let rules = ClaimRules {
-            issuer: issuer.map(|issuer| issuer.to_string()),
-            audience: audience.map(|audience| audience.to_string()),
+        let rules = tokens::TokenRules {
+            algorithms: algorithms.map(Names::into_strings),
+            issuer: issuer.map(Str::into_string),
+            audience: audience.map(Str::into_string),
             leeway_s: leeway_s.0,
+            required: required.map(Names::into_strings),
         };
-        let required = match required {
-            Some(Names(names)) => names.iter().map(|name| name.to_string()).collect(),
-            None => vec!["sub".to_owned(), "exp".to_owned()],
-        };
+        let verifier = tokens::TokenVerifier::new(several_keys(keys)?, rules);
         Ok(Self {
-            checker: Checker::with_keys(&keys, rules).map_err(Failure::from)?,
-            keys: keys.len(),
-            required,
+            verifier: verifier.map_err(Failure::from)?,
         })
     }
 
@@ -137,24 +113,13 @@ impl TokenVerifier {
     ) -> PyResult<Bound<'py, PyAny>> {
         let malformed = || Failure::from(TokenError::Malformed);
         let token = std::str::from_utf8(&token).map_err(|_| malformed())?;
-        let text = self
-            .checker
-            .verify_text(token, unix_s(now)?)
-            .map_err(Failure::from)?;
-        let claims = json::loads(py, &text).map_err(|_| malformed())?;
-        let named = claims.cast::<PyDict>().map_err(|_| malformed())?;
-        for name in &self.required {
-            let value = named.get_item(name)?;
-            // An empty subject names nobody.
-            if value.is_none_or(|value| name == "sub" && !value.is_truthy().unwrap_or(false)) {
-                return Err(missing_claim(name).into());
-            }
-        }
-        Ok(claims)
+        let claims = self.verifier.decode(token, unix_s(now)?);
+        let claims = claims.map_err(Failure::from)?;
+        json::loads(py, claims.as_bytes()).map_err(|_| malformed().into())
     }
 
     fn __repr__(&self) -> String {
-        format!("TokenVerifier({} keys)", self.keys)
+        format!("TokenVerifier({} keys)", self.verifier.keys())
     }
 }
 
@@ -266,70 +231,8 @@ fn one_key(key: &Bound<'_, PyAny>, algorithm: Option<&str>) -> PyResult<AuthKey>
         };
     }
     let text: Text = key.extract()?;
-    let material = match algorithm {
-        Some(algorithm) => material(&text, algorithm)?,
-        None => guessed(&text)?,
-    };
-    Ok(AuthKey {
-        material,
-        kid: None,
-    })
+    Ok(tokens::token_key(&text, algorithm, None).map_err(Failure::from)?)
 }
-
-fn material(key: &[u8], algorithm: &str) -> Result<KeyMaterial, Failure> {
-    let is_pem = key.trim_ascii_start().starts_with(PEM_BEGIN);
-    let key = key.to_vec();
-    match algorithm {
-        // A public key that served as a secret would let anyone sign.
-        "HS256" if is_pem => Err(argument(
-            "HS256 takes a secret and this is a PEM key; say RS256, ES256 or EdDSA",
-        )),
-        "HS256" => Ok(KeyMaterial::Hs256(key)),
-        "RS256" => Ok(KeyMaterial::Rs256Pem(key)),
-        "ES256" => Ok(KeyMaterial::Es256Pem(key)),
-        "EdDSA" => Ok(KeyMaterial::EdDsaPem(key)),
-        other => Err(unknown_algorithm(other)),
-    }
-}
-
-/// The only algorithm that a key can be for: HS256 for what is no PEM text, else that which takes the key.
-fn guessed(key: &[u8]) -> Result<KeyMaterial, Failure> {
-    if !key.trim_ascii_start().starts_with(PEM_BEGIN) {
-        return material(key, "HS256");
-    }
-    for algorithm in ["RS256", "ES256", "EdDSA"] {
-        let material = material(key, algorithm)?;
-        let as_public = AuthKey {
-            material,
-            kid: None,
-        };
-        if Checker::with_keys([&as_public], ClaimRules::default()).is_ok()
-            || SigningKey::new(&as_public.material).is_ok()
-        {
-            return Ok(as_public.material);
-        }
-    }
-    Err(argument("this PEM text is no key of RSA, P-256 or Ed25519"))
-}
-
-fn known_algorithms(Names(names): Names) -> Result<Vec<&'static str>, Failure> {
-    let known = |name: &Str| {
-        let known = ALGORITHMS.into_iter().find(|known| *known == &**name);
-        known.ok_or_else(|| unknown_algorithm(name))
-    };
-    names.iter().map(known).collect()
-}
-
-fn unknown_algorithm(name: &str) -> Failure {
-    argument(format!(
-        "there is no algorithm {name:?}; there are {}",
-        ALGORITHMS.join(", ")
-    ))
-}
-
-const ALGORITHMS: [&str; 4] = ["HS256", "RS256", "ES256", "EdDSA"];
 
 /// The claims that are times (RFC 7519, section 4.1).
 const TIMES: [&str; 3] = ["exp", "nbf", "iat"];
-
-const PEM_BEGIN: &[u8] = b"-----BEGIN ";

@@ -1,7 +1,6 @@
 //! What waits, the most urgent first.
 
 use crate::arguments::{Whole, generic, is_text};
-use crate::errors::utilities::queue_full;
 use crate::errors::{Failure, argument};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyType};
@@ -33,7 +32,7 @@ impl PriorityQueue {
     fn push(&self, item: Bound<'_, PyAny>, priority: Whole, size: Option<Whole>) -> PyResult<()> {
         let (priority, bytes) = (level(priority)?, weight(&item, size)?);
         let pushed = self.core().push(priority, bytes, item.unbind());
-        pushed.map_err(|_| queue_full().into())
+        pushed.map_err(|_| full().into())
     }
 
     /// `push` for which less urgent items give way; those come back.
@@ -47,7 +46,7 @@ impl PriorityQueue {
         let py = item.py();
         let (priority, bytes) = (level(priority)?, weight(&item, size)?);
         let displaced = self.core().push_displacing(priority, bytes, item.unbind());
-        let displaced = displaced.map_err(|_| queue_full())?;
+        let displaced = displaced.map_err(|_| full())?;
         PyList::new(py, displaced.into_iter().map(numbered))
     }
 
@@ -108,6 +107,10 @@ impl PriorityQueue {
 
 fn numbered((priority, item): (Priority, Py<PyAny>)) -> (u8, Py<PyAny>) {
     (priority.number(), item)
+}
+
+fn full() -> Failure {
+    tidewire_bindings::Failure::queue_full("push_displacing").into()
 }
 
 fn level(Whole(number): Whole) -> Result<Priority, Failure> {

@@ -1,22 +1,18 @@
 //! HMAC, and the signatures of messages.
 
-use crate::arguments::{Bytes, Number, Str, Text, Whole, exactly, unix_s, unlocked};
-use crate::errors::{Failure, argument};
-use crate::utilities::random::random;
+use crate::arguments::{Bytes, Number, Str, Text, Whole, unix_s, unlocked};
+use crate::errors::Failure;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::sync::{Mutex, PoisonError};
-use tidewire_wire::format::{Format, Framing, identify};
-use tidewire_wire::secure::{
-    IdentityKey, NONCES_DEFAULT_MAX, NonceWindow, SignatureVersion, SignedMessage, SigningKey,
-    VerifyingKey,
+use tidewire_bindings::utilities::signatures::{
+    self, NONCES_MAX_DEFAULT, SignedMessage, find_parts,
 };
 
 /// HMAC-SHA256 of a message: 32 bytes.
 #[pyfunction]
 pub(crate) fn hmac_sha256<'py>(py: Python<'py>, key: Text, message: Text) -> Bound<'py, PyBytes> {
     let mac = unlocked(py, message.len(), || {
-        tidewire_wire::secure::hmac_sha256(&key, &message)
+        signatures::hmac_sha256(&key, &message)
     });
     PyBytes::new(py, &mac)
 }
@@ -31,12 +27,12 @@ pub(crate) fn sign(
     version: Whole,
     now: Option<Number>,
 ) -> PyResult<String> {
-    let key = SigningKey::hmac(&secret).map_err(Failure::from)?;
+    let signer = signatures::Signer::new(Some(&secret), None).map_err(Failure::from)?;
     let message = SignedMessage {
         payload: &payload,
         ..SignedMessage::default()
     };
-    Ok(signed(py, &key, &message, version, now)?)
+    Ok(signed(py, &signer, &message, version, now)?)
 }
 
 /// Checks a signature of `sign`, but not that it is new.
@@ -49,22 +45,21 @@ pub(crate) fn verify(
     secret: Text,
     now: Option<Number>,
 ) -> PyResult<u8> {
-    let key = VerifyingKey::hmac(&secret).map_err(Failure::from)?;
+    let verifier = signatures::Verifier::new(Some(&secret), None, 0).map_err(Failure::from)?;
     let message = SignedMessage {
         payload: &payload,
         signature: Some((&*signature).into()),
         ..SignedMessage::default()
     };
     let now_unix_s = unix_s(now)?;
-    let checked = unlocked(py, payload.len(), || key.check(&message, now_unix_s));
-    Ok(number(checked.map_err(Failure::from)?.version()))
+    let checked = unlocked(py, payload.len(), || verifier.check(&message, now_unix_s));
+    Ok(checked.map_err(Failure::from)?)
 }
 
 /// A key that signs.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct Signer {
-    key: SigningKey,
-    public_key: Option<[u8; 65]>,
+    signer: signatures::Signer,
 }
 
 #[pymethods]
@@ -72,20 +67,10 @@ impl Signer {
     #[new]
     #[pyo3(signature = (secret = None, *, private_key = None))]
     fn new(secret: Option<Text>, private_key: Option<Str>) -> PyResult<Self> {
-        match (secret, private_key) {
-            (Some(secret), None) => Ok(Self {
-                key: SigningKey::hmac(&secret).map_err(Failure::from)?,
-                public_key: None,
-            }),
-            (None, Some(pem)) => {
-                let identity = IdentityKey::from_pkcs8_pem(&pem).map_err(Failure::from)?;
-                Ok(Self {
-                    public_key: Some(*identity.public_key()),
-                    key: SigningKey::ecdsa(identity),
-                })
-            }
-            _ => Err(argument("give either a secret or a private_key").into()),
-        }
+        let signer = signatures::Signer::new(secret.as_deref(), private_key.as_deref());
+        Ok(Self {
+            signer: signer.map_err(Failure::from)?,
+        })
     }
 
     /// A signature of a message's parts.
@@ -110,7 +95,7 @@ impl Signer {
             payload: &payload,
             signature: None,
         };
-        Ok(signed(py, &self.key, &message, version, now)?)
+        Ok(signed(py, &self.signer, &message, version, now)?)
     }
 
     /// A signature of a whole message, JSON or MessagePack.
@@ -122,18 +107,19 @@ impl Signer {
         version: Whole,
         now: Option<Number>,
     ) -> PyResult<String> {
-        let message = find(&message).map_err(Failure::from)?;
-        Ok(signed(py, &self.key, &message, version, now)?)
+        let message = find_parts(&message).map_err(Failure::from)?;
+        Ok(signed(py, &self.signer, &message, version, now)?)
     }
 
     /// What a `Verifier` takes, if the key is not a secret: 65 bytes.
     #[getter]
     fn public_key<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
-        self.public_key.map(|key| PyBytes::new(py, &key))
+        let key = self.signer.public_key();
+        key.map(|key| PyBytes::new(py, key))
     }
 
     fn __repr__(&self) -> &'static str {
-        match self.public_key {
+        match self.signer.public_key() {
             None => "Signer(HMAC-SHA256)",
             Some(_) => "Signer(ECDSA P-256)",
         }
@@ -143,24 +129,18 @@ impl Signer {
 /// A key that checks, and what it has seen.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct Verifier {
-    key: VerifyingKey,
-    nonces: Mutex<NonceWindow>,
+    verifier: signatures::Verifier,
 }
 
 #[pymethods]
 impl Verifier {
     #[new]
-    #[pyo3(signature = (secret = None, *, public_key = None, nonces_max = Whole(NONCES_DEFAULT_MAX as u64)), text_signature = "(secret=None, *, public_key=None, nonces_max=1000000)")]
+    #[pyo3(signature = (secret = None, *, public_key = None, nonces_max = Whole(NONCES_MAX_DEFAULT)), text_signature = "(secret=None, *, public_key=None, nonces_max=1000000)")]
     fn new(secret: Option<Text>, public_key: Option<Bytes>, nonces_max: Whole) -> PyResult<Self> {
-        let key = match (secret, public_key) {
-            (Some(secret), None) => VerifyingKey::hmac(&secret),
-            (None, Some(point)) => VerifyingKey::ecdsa(&exactly(&point, "a public key")?),
-            _ => return Err(argument("give either a secret or a public_key").into()),
-        };
-        let nonces_max = usize::try_from(nonces_max.0).unwrap_or(usize::MAX);
+        let (secret, public_key) = (secret.as_deref(), public_key.as_deref());
+        let verifier = signatures::Verifier::new(secret, public_key, nonces_max.size());
         Ok(Self {
-            key: key.map_err(Failure::from)?,
-            nonces: Mutex::new(NonceWindow::new(nonces_max)),
+            verifier: verifier.map_err(Failure::from)?,
         })
     }
 
@@ -192,15 +172,14 @@ impl Verifier {
     /// Checks the signature in a whole message, and that it is new.
     #[pyo3(signature = (message, *, now = None))]
     fn verify_message(&self, py: Python<'_>, message: Text, now: Option<Number>) -> PyResult<u8> {
-        let message = find(&message).map_err(Failure::from)?;
+        let message = find_parts(&message).map_err(Failure::from)?;
         Ok(self.accept(py, &message, now)?)
     }
 
     /// How many signatures are remembered.
     #[getter]
     fn nonces(&self) -> usize {
-        let nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        nonces.len()
+        self.verifier.nonces()
     }
 
     fn __repr__(&self) -> String {
@@ -216,50 +195,27 @@ impl Verifier {
         now: Option<Number>,
     ) -> Result<u8, Failure> {
         let now_unix_s = unix_s(now)?;
-        let checked = unlocked(py, message.payload.len(), || {
-            self.key.check(message, now_unix_s)
-        })?;
-        let mut nonces = self.nonces.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(number(checked.accept(&mut nonces)?))
+        let accepted = unlocked(py, message.payload.len(), || {
+            self.verifier.accept(message, now_unix_s)
+        });
+        Ok(accepted?)
     }
 }
 
 fn signed(
     py: Python<'_>,
-    key: &SigningKey,
+    signer: &signatures::Signer,
     message: &SignedMessage<'_>,
     version: Whole,
     now: Option<Number>,
 ) -> Result<String, Failure> {
-    let version = match version.0 {
-        1 => SignatureVersion::One,
-        2 => SignatureVersion::Two,
-        other => return Err(argument(format!("version has to be 1 or 2, not {other}"))),
-    };
-    let (now_unix_s, nonce) = (unix_s(now)?, random()?);
+    let now_unix_s = unix_s(now)?;
     let signature = unlocked(py, message.payload.len(), || {
-        key.sign(version, message, now_unix_s, &nonce)
+        signer.sign(message, version.0, now_unix_s)
     });
     Ok(signature?)
 }
 
-/// The parts of a message: JSON, or MessagePack behind its prefix.
-fn find(message: &[u8]) -> Result<SignedMessage<'_>, tidewire_wire::secure::SignatureError> {
-    match identify(message) {
-        framing @ Framing::MessagePack => {
-            SignedMessage::find(Format::MessagePack, &message[framing.prefix_bytes()..])
-        }
-        _ => SignedMessage::find(Format::Json, message),
-    }
-}
-
 fn text(given: Option<&Str>) -> std::borrow::Cow<'_, str> {
     given.map_or_else(Default::default, |given| (&**given).into())
-}
-
-fn number(version: SignatureVersion) -> u8 {
-    match version {
-        SignatureVersion::One => 1,
-        SignatureVersion::Two => 2,
-    }
 }

@@ -1,5 +1,6 @@
 //! The options of `tidewire bench`.
 
+use crate::numbers;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(crate) struct PlanFlags {
     #[arg(long, value_name = "TEST", value_delimiter = ',', value_parser = test)]
     pub(crate) test: Vec<TestKind>,
     /// Numbers of connections, with commas [default: 100,1000,10000, as far as open files allow]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = numbers::positive::<usize>)]
     pub(crate) connections: Vec<usize>,
     /// Seconds of one measurement [default: 2, with --quick 0.3]
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -50,7 +51,7 @@ pub(crate) struct PlanFlags {
     pub(crate) payload: Option<PayloadFlag>,
     /// For echo: messages in flight on each connection [default: 64]. For fan-out at full speed:
     /// publications ahead of the slowest subscriber [default: as many as 64 KiB hold]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<u32>)]
     pub(crate) in_flight: Option<u32>,
     /// For throughput, size-matrix, format-comparison, fan-out and echo: messages per second over
     /// all connections, each sent at its planned time (open loop) [default: as many as possible;
@@ -61,17 +62,17 @@ pub(crate) struct PlanFlags {
     #[arg(long, requires = "rate_per_s")]
     pub(crate) poisson: bool,
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
     pub(crate) pings_per_connection: Option<u64>,
     /// The number at which connection-limit ends its search, unless open files end it before [default:
     /// 1000000, with --quick 100]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
     pub(crate) connections_max: Option<usize>,
     /// The seed of random messages and masks; the same seed gives the same messages [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Threads of the generator [default: half of the cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
     pub(crate) threads: Option<usize>,
     /// A run of a few seconds that shows that everything works: 10 connections, short tests
     #[arg(long)]
@@ -132,7 +133,7 @@ pub(crate) struct TargetFlags {
     #[arg(long, requires = "url")]
     pub(crate) insecure: bool,
     /// Without a URL: event loops of the server [default: half of the cores]
-    #[arg(long, value_name = "N", value_parser = at_least_one, conflicts_with = "url")]
+    #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>, conflicts_with = "url")]
     pub(crate) server_shards: Option<usize>,
 }
 
@@ -183,13 +184,6 @@ fn test(text: &str) -> Result<TestKind, String> {
         let known: Vec<&str> = TestKind::ALL.iter().map(|test| test.name()).collect();
         format!("expected one of {}", known.join(", "))
     })
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse()
-        .ok()
-        .filter(|&number| number > 0)
-        .ok_or_else(|| "expected a number from 1".to_owned())
 }
 
 fn rate(text: &str) -> Result<f64, String> {

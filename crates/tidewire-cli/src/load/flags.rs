@@ -2,6 +2,7 @@
 
 use super::foreign::Tool;
 use crate::bench::ProfileFlag;
+use crate::numbers;
 use clap::Args;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -86,7 +87,7 @@ pub(crate) struct PlanFlags {
     #[arg(long, value_name = "STAGES", value_parser = stages)]
     pub(crate) connection_stages: Option<Stages>,
     /// Requests in flight on each connection (pipelining) [default: 1]
-    #[arg(short = 'p', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'p', long, value_name = "N", value_parser = numbers::positive::<u32>)]
     pub(crate) in_flight: Option<u32>,
     /// Threads of the generator [default: half of the cores]
     #[arg(short = 't', long, value_name = "N", value_parser = whole)]

@@ -20,6 +20,8 @@ pub(crate) struct ServeFlags {
     pub(crate) stop_with_stdin: bool,
     /// Print the configuration and end.
     pub(crate) print_config: bool,
+    /// Say what the configuration means and end.
+    pub(crate) check: bool,
 }
 
 impl ServeFlags {
@@ -101,7 +103,9 @@ fn utf8(name: &str, value: OsString) -> Result<String, Failure> {
 impl Args for ServeFlags {
     fn augment_args(command: Command) -> Command {
         let flags = OPTIONS.iter().filter(|spec| spec.flag).map(flag);
-        command.args(flags).args(HIDDEN.map(hidden))
+        let check =
+            switch(CHECK).help("Read the configuration, say what it means, and start nothing");
+        command.arg(check).args(flags).args(HIDDEN.map(hidden))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -119,6 +123,7 @@ impl FromArgMatches for ServeFlags {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let [stop_with_stdin, print_config] = HIDDEN.map(|name| matches.get_flag(name));
         (self.stop_with_stdin, self.print_config) = (stop_with_stdin, print_config);
+        self.check = matches.get_flag(CHECK);
         for spec in OPTIONS.iter().filter(|spec| spec.flag) {
             let Some(values) = matches.get_many::<String>(spec.name) else {
                 continue;
@@ -171,13 +176,18 @@ fn help(spec: &OptionSpec) -> String {
 
 /// A switch for programs that start this one.
 fn hidden(name: &'static str) -> Arg {
+    switch(name).hide(true)
+}
+
+fn switch(name: &'static str) -> Arg {
     Arg::new(name)
         .long(name.replace('_', "-"))
         .action(ArgAction::SetTrue)
-        .hide(true)
 }
 
 const HIDDEN: [&str; 2] = ["stop_with_stdin", "print_config"];
+
+const CHECK: &str = "check";
 
 const PREFIX: &str = "TIDEWIRE_";
 

@@ -7,9 +7,13 @@ mod judged;
 mod mistakes;
 mod options;
 mod program;
+#[cfg(unix)]
+mod reload;
 mod report;
 mod robust;
 mod serve;
+#[cfg(unix)]
+mod start;
 #[cfg(target_os = "linux")]
 mod starved;
 mod test_server;

@@ -124,6 +124,11 @@ impl Running {
         self.child.wait().unwrap().code()
     }
 
+    /// Ends the program; what it wrote to standard error.
+    pub(crate) fn end(mut self) -> String {
+        self.stderr()
+    }
+
     fn stderr(&mut self) -> String {
         let mut text = String::new();
         let _ = self.child.kill();

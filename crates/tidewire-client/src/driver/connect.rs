@@ -180,8 +180,9 @@ fn refused(error: ResponseError) -> Error {
         ResponseError::Refused {
             status: 401,
             reason,
+            detail,
             ..
-        } => Error::Unauthorized(reason),
+        } => Error::Unauthorized(detail.unwrap_or(reason)),
         ResponseError::Refused {
             status,
             retry_after,

@@ -9,7 +9,7 @@ use crate::error::Ending;
 use crate::error::Error;
 use crate::event::{BatchBuilder, Call, Connected, Event, Presence, ServerError};
 use crate::rate::RateLimit;
-use crate::request::{HistoryPage, PresenceAnswer};
+use crate::request::{HistoryPage, PresenceAnswer, Subscribed};
 use crate::responder::Responder;
 use std::time::Duration;
 use tidewire_wire::close::CloseCode;
@@ -206,13 +206,19 @@ impl Session {
             ClientEvent::SubscriptionUpdate {
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 correlation_id,
                 ..
             } => {
                 if let Some(waiting) = waiting(&correlation_id, RequestKind::Subscription) {
-                    let (done, failed) = (success_topics, failed_topics);
-                    self.handle_subscribed(waiting, done, failed, &recovery, moment, batch);
+                    let answer = Subscribed {
+                        topics: success_topics,
+                        failed: failed_topics,
+                        failures,
+                        positions: Vec::new(),
+                    };
+                    self.handle_subscribed(waiting, answer, &recovery, moment, batch);
                 }
             }
             ClientEvent::PublishResponse {

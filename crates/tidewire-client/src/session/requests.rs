@@ -305,43 +305,34 @@ impl Session {
     pub(super) fn handle_subscribed(
         &mut self,
         waiting: Waiting,
-        done: Vec<String>,
-        failed: Vec<String>,
+        mut answer: Subscribed,
         recovery: &[TopicRecovery],
         moment: Moment,
         batch: &mut BatchBuilder,
     ) {
         match waiting {
             Waiting::Subscribe { options, reply, .. } => {
-                for topic in &done {
+                for topic in &answer.topics {
                     self.subscriptions.insert(topic, &options);
                 }
-                let mut positions = Vec::new();
                 for recovered in recovery {
+                    let positions = &mut answer.positions;
                     positions.extend(self.handle_position(recovered, &options, moment, batch));
                 }
                 let Some(reply) = reply else {
-                    self.lose(failed, batch);
+                    self.lose(answer.failed, batch);
                     return;
                 };
-                let _ = reply.send(Ok(Subscribed {
-                    topics: done,
-                    failed,
-                    positions,
-                }));
+                let _ = reply.send(Ok(answer));
             }
             Waiting::Unsubscribe {
                 reply: Some(reply), ..
             } => {
-                for topic in &done {
+                for topic in &answer.topics {
                     self.subscriptions.remove(topic);
                     self.forget(topic, batch);
                 }
-                let _ = reply.send(Ok(Subscribed {
-                    topics: done,
-                    failed,
-                    positions: Vec::new(),
-                }));
+                let _ = reply.send(Ok(answer));
             }
             _ => {}
         }

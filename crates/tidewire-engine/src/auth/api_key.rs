@@ -1,4 +1,4 @@
-//! The key of the HTTP API.
+//! Keys of the HTTP API, and what each of them permits.
 
 use std::fmt;
 use std::hint::black_box;
@@ -22,6 +22,129 @@ pub enum InvalidApiKey {
     #[error("the key of the API has a byte other than the visible letters of ASCII")]
     NotVisible,
 }
+
+/// A key of the HTTP API with a name, for logs, and rights.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedApiKey {
+    /// The name that log lines show.
+    pub name: String,
+    /// What it permits.
+    pub rights: ApiRights,
+    /// The key.
+    pub key: ApiKey,
+}
+
+/// What a key of the HTTP API permits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ApiRights {
+    /// To list connections and topics, and to read histories, presence and statistics.
+    pub read: bool,
+    /// To publish.
+    pub publish: bool,
+    /// To change subscriptions, end connections, forget histories and reload the configuration.
+    pub admin: bool,
+}
+
+/// One of the rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ApiRight {
+    Read,
+    Publish,
+    Admin,
+}
+
+/// A line that is no named key. The caller's fault. The key itself is not repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidNamedKey {
+    /// Not three words.
+    #[error("expected a name, rights and a key, such as: backend read,publish 0123456789abcdef")]
+    Form,
+    /// A right that there is not.
+    #[error("{0:?} is not one of the rights read, publish, admin and all")]
+    Right(String),
+    /// A key that cannot be used.
+    #[error(transparent)]
+    Key(#[from] InvalidApiKey),
+}
+
+impl NamedApiKey {
+    /// A key that permits everything.
+    #[must_use]
+    pub fn all(name: &str, key: ApiKey) -> Self {
+        Self {
+            name: name.to_owned(),
+            rights: ApiRights::ALL,
+            key,
+        }
+    }
+
+    /// Reads a line such as `backend read,publish 0123456789abcdef`.
+    ///
+    /// # Errors
+    /// [`InvalidNamedKey`].
+    pub fn parse(line: &str) -> Result<Self, InvalidNamedKey> {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(name), Some(rights), Some(key), None) =
+            (words.next(), words.next(), words.next(), words.next())
+        else {
+            return Err(InvalidNamedKey::Form);
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            rights: ApiRights::parse(rights)?,
+            key: ApiKey::new(key.as_bytes().to_vec())?,
+        })
+    }
+}
+
+impl ApiRights {
+    /// Everything.
+    pub const ALL: Self = Self {
+        read: true,
+        publish: true,
+        admin: true,
+    };
+
+    fn parse(words: &str) -> Result<Self, InvalidNamedKey> {
+        let mut rights = Self::default();
+        for word in words.split(',') {
+            match word {
+                "read" => rights.read = true,
+                "publish" => rights.publish = true,
+                "admin" => rights.admin = true,
+                "all" => rights = Self::ALL,
+                other => return Err(InvalidNamedKey::Right(other.to_owned())),
+            }
+        }
+        Ok(rights)
+    }
+
+    pub(crate) fn permit(self, right: ApiRight) -> bool {
+        match right {
+            ApiRight::Read => self.read,
+            ApiRight::Publish => self.publish,
+            ApiRight::Admin => self.admin,
+        }
+    }
+}
+
+impl ApiRight {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Publish => "publish",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl PartialEq for ApiKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.is(&other.0)
+    }
+}
+
+impl Eq for ApiKey {}
 
 impl ApiKey {
     /// A key of at least 16 bytes, all of them visible letters of ASCII, as headers carry them.
@@ -76,6 +199,30 @@ mod tests {
         }
         assert!(!key.is(&[text.as_slice(), text].concat()));
         assert_eq!(format!("{key:?}"), "ApiKey(..)");
+    }
+
+    #[test]
+    fn a_named_key_is_three_words() {
+        let key = NamedApiKey::parse(" backend\tread,publish  0123456789abcdef ").unwrap();
+        assert_eq!((key.name.as_str(), key.rights.admin), ("backend", false));
+        assert!(key.rights.permit(ApiRight::Read) && key.rights.permit(ApiRight::Publish));
+        let every = NamedApiKey::parse("ops all 0123456789abcdef").unwrap();
+        assert_eq!(every.rights, ApiRights::ALL);
+        assert_eq!(every.key, key.key);
+        for (line, words) in [
+            ("backend 0123456789abcdef", "expected a name"),
+            ("a read 0123456789abcdef b", "expected a name"),
+            (
+                "a write 0123456789abcdef",
+                "\"write\" is not one of the rights",
+            ),
+            ("a read, 0123456789abcdef", "\"\" is not one of the rights"),
+            ("a read secret", "has 6 bytes"),
+        ] {
+            let error = NamedApiKey::parse(line).unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

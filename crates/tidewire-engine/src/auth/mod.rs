@@ -7,6 +7,7 @@ pub(crate) mod api_key;
 mod claims;
 pub mod hosts;
 pub(crate) mod network;
+pub(crate) mod origins;
 pub mod token;
 
 use crate::auth::claims::{ClaimSet, NumericDate};

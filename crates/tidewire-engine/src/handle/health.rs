@@ -2,6 +2,7 @@
 
 use crate::handle::Handle;
 use crate::model::{ServerFailure, ShardHealth};
+use crate::topics::broker::BrokerHealth;
 use std::sync::atomic::Ordering;
 
 impl Handle {
@@ -16,6 +17,12 @@ impl Handle {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.shared.is_stopped()
+    }
+
+    /// How the broker is that this server shares topics over; `None` without one.
+    #[must_use]
+    pub fn broker_health(&self) -> Option<BrokerHealth> {
+        self.shared.hub.broker_health()
     }
 
     /// How each shard is, in the order of the shards.
@@ -39,5 +46,6 @@ impl Handle {
         for mailbox in self.mailboxes.iter() {
             mailbox.wake();
         }
+        self.shared.hub.stop_broker();
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod inspect;
 mod publish;
 mod snapshots;
 pub(crate) mod topics;
+mod wait;
 
 use crate::counters::Snapshot;
 use crate::model::{ConnectionKey, Outgoing, SendError};

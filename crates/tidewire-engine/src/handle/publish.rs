@@ -2,32 +2,86 @@
 
 use crate::clock::unix_ms;
 use crate::handle::Handle;
+use crate::handle::wait::wait;
 use crate::limits::owner::OwnerId;
 use crate::model::ConnectionKey;
-use crate::topics::broker::Moment;
+use crate::topics::broker::{Answer, Done, Moment, Outcome, Refusal, Ticket};
 use crate::topics::error::PublishError;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::{NewPublication, Published};
+use std::sync::Arc;
 
 impl Handle {
     /// Publishes to a topic: every subscriber gets it, in the same order as what others publish to
     /// it.
     ///
+    /// A topic that is shared with other servers is published by their broker, and this waits for
+    /// its answer: not to be called on a shard then, nor on the thread of an event loop. See
+    /// [`publish_with`](Self::publish_with).
+    ///
     /// # Errors
-    /// [`PublishError`]; nobody got it.
+    /// [`PublishError`]; nobody got it, but for [`PublishError::Unknown`].
     pub fn publish(
         &self,
         topic: &str,
         publication: &NewPublication,
     ) -> Result<Published, PublishError> {
         self.check(publication)?;
-        let moment = Moment {
+        let moment = self.moment();
+        let hub = &self.shared.hub;
+        let topic: Arc<str> = topic.into();
+        let draft = publication.draft();
+        let mut refused = None;
+        let published =
+            wait(
+                |tickets| match hub.publish(&topic, &draft, Origin::Outside, moment, tickets) {
+                    Ok(Answer::Now(published)) => Answer::Now(Ok(published)),
+                    Ok(Answer::Later) => Answer::Later,
+                    Err(error) => {
+                        refused = Some(error);
+                        Answer::Now(Err(Refusal::Busy))
+                    }
+                },
+            );
+        published.map_err(|refusal| refused.unwrap_or_else(|| refusal.into()))
+    }
+
+    /// [`publish`](Self::publish) without waiting: `done` is called with what became of it, at once
+    /// or later on the thread of the broker. It must not block.
+    pub fn publish_with(
+        &self,
+        topic: &str,
+        publication: &NewPublication,
+        done: impl FnOnce(Result<Published, PublishError>) + Send + 'static,
+    ) {
+        let mut done = Some(done);
+        let mut tickets = || match done.take() {
+            Some(done) => Ticket::of_caller(move |outcome| done(published(outcome))),
+            // A broker asks for one ticket.
+            None => Ticket::of_caller(drop),
+        };
+        let answer = self.check(publication).and_then(|()| {
+            let moment = self.moment();
+            let draft = publication.draft();
+            let hub = &self.shared.hub;
+            hub.publish(&topic.into(), &draft, Origin::Outside, moment, &mut tickets)
+        });
+        let result = match answer {
+            Ok(Answer::Later) => return,
+            Ok(Answer::Now(published)) => Ok(published),
+            Err(error) => Err(error),
+        };
+        if let Some(done) = done {
+            done(result);
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
             now_ms: unix_ms(),
             random_epoch: self.shared.hub.random_epoch(),
             owner: OwnerId::SERVER,
-        };
-        let hub = &self.shared.hub;
-        hub.publish(&topic.into(), &publication.draft(), Origin::Outside, moment)
+        }
     }
 
     /// Sends to every session of a user, the `sub` of its token. A user without sessions takes
@@ -82,5 +136,13 @@ impl Handle {
             return Err(PublishError::Stopped);
         }
         publication.check_payload()
+    }
+}
+
+/// What a broker has said about a publication.
+fn published(outcome: Outcome) -> Result<Published, PublishError> {
+    match outcome? {
+        Done::Published(published) => Ok(published),
+        Done::Prepared | Done::Forgotten(_) => Err(PublishError::Unknown),
     }
 }

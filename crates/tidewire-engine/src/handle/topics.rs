@@ -2,12 +2,14 @@
 
 use crate::clock::unix_ms;
 use crate::handle::Handle;
+use crate::handle::wait::wait;
 use crate::model::queries::{HistoryPage, HistoryQuery, Kept, PresentMember, TopicPresence};
 use crate::model::{ConnectionKey, SendError};
 use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
 use crate::topics::access::AccessRules;
-use crate::topics::broker::PageQuery;
-use crate::topics::error::ManageError;
+use crate::topics::broker::{PageQuery, Prepare};
+use crate::topics::error::{BrokerUnavailable, ManageError};
+use crate::topics::hub::NotReady;
 use crate::topics::name::check_topic_or_pattern;
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
@@ -77,33 +79,55 @@ impl Handle {
         self.change_user(user, &ChangeKind::End(code, reason.into()))
     }
 
-    /// Some of what is kept of a topic; `None` for a topic that keeps no history.
-    #[must_use]
-    pub fn history(&self, topic: &str, query: HistoryQuery) -> Option<HistoryPage> {
+    /// Some of what is kept of a topic; `None` for a topic that keeps no history. On a topic that is
+    /// shared with other servers it waits for their broker: not to be called on a shard then.
+    ///
+    /// # Errors
+    /// [`BrokerUnavailable`].
+    pub fn history(
+        &self,
+        topic: &str,
+        query: HistoryQuery,
+    ) -> Result<Option<HistoryPage>, BrokerUnavailable> {
+        let topic: Arc<str> = topic.into();
         let query = PageQuery {
             since: query.since,
             limit: query.limit,
             newest_first: query.newest_first,
         };
-        let page = self.shared.hub.history(&topic.into(), query, unix_ms())?;
+        let everything = Prepare {
+            since: None,
+            newest: u64::MAX,
+        };
+        let hub = &self.shared.hub;
+        wait(|tickets| hub.prepare(&topic, everything, tickets)).map_err(|_| BrokerUnavailable)?;
+        let page = hub.history(&topic, query, unix_ms());
+        let Some(page) = page.map_err(|NotReady| BrokerUnavailable)? else {
+            return Ok(None);
+        };
         let kept = page.publications.iter().filter_map(|publication| {
             Some(Kept {
                 position: publication.position?,
                 json: String::from_utf8_lossy(publication.json()).into_owned(),
             })
         });
-        Some(HistoryPage {
+        Ok(Some(HistoryPage {
             position: page.position,
             oldest: page.oldest,
             publications: kept.collect(),
             more: page.more,
-        })
+        }))
     }
 
     /// Forgets what is kept of a topic: nobody recovers from before this. Whether there was
-    /// anything.
-    pub fn forget_history(&self, topic: &str) -> bool {
-        self.shared.hub.forget_history(&topic.into())
+    /// anything. Waits for the broker as [`history`](Self::history) does.
+    ///
+    /// # Errors
+    /// [`BrokerUnavailable`]; it may have been forgotten.
+    pub fn forget_history(&self, topic: &str) -> Result<bool, BrokerUnavailable> {
+        let topic: Arc<str> = topic.into();
+        let hub = &self.shared.hub;
+        wait(|tickets| hub.forget_history(&topic, tickets)).map_err(|_| BrokerUnavailable)
     }
 
     /// Who is on a topic, and up to `members_max` of them by name.

@@ -1,9 +1,10 @@
 //! Routes of the HTTP API, which serves backends that are no clients of the server.
 
+use crate::auth::api_key::ApiRight;
 use crate::ops::error::{ApiError, ApiResult, BODY_BYTES_MAX};
 use crate::ops::pages::stats_with_topics;
 use crate::ops::request::{Body, Request, Response, percent_decoded};
-use crate::ops::task::{Plan, Task, TaskContext};
+use crate::ops::task::{Plan, Task, TaskContext, ok};
 
 mod publish;
 mod sessions;
@@ -14,34 +15,78 @@ struct Route {
     method: &'static str,
     /// With `{topic}` in the place of one segment.
     path: &'static str,
+    right: ApiRight,
     answer: fn(&TaskContext, &Task) -> ApiResult,
 }
 
 const fn route(
     method: &'static str,
     path: &'static str,
+    right: ApiRight,
     answer: fn(&TaskContext, &Task) -> ApiResult,
 ) -> Route {
     Route {
         method,
         path,
+        right,
         answer,
     }
 }
 
 /// Every route but that of the description, which needs no key.
 const ROUTES: &[Route] = &[
-    route("POST", "/api/v1/publish", publish::publish),
-    route("POST", "/api/v1/publish/batch", publish::publish_batch),
-    route("POST", "/api/v1/subscribe", sessions::subscribe),
-    route("POST", "/api/v1/unsubscribe", sessions::unsubscribe),
-    route("POST", "/api/v1/disconnect", sessions::disconnect),
-    route("GET", "/api/v1/connections", sessions::list),
-    route("GET", "/api/v1/topics", topics::list),
-    route("GET", "/api/v1/topics/{topic}/history", topics::history),
-    route("DELETE", "/api/v1/topics/{topic}/history", topics::forget),
-    route("GET", "/api/v1/topics/{topic}/presence", topics::presence),
-    route("GET", "/api/v1/stats", stats_with_topics),
+    route(
+        "POST",
+        "/api/v1/publish",
+        ApiRight::Publish,
+        publish::publish,
+    ),
+    route(
+        "POST",
+        "/api/v1/publish/batch",
+        ApiRight::Publish,
+        publish::publish_batch,
+    ),
+    route(
+        "POST",
+        "/api/v1/subscribe",
+        ApiRight::Admin,
+        sessions::subscribe,
+    ),
+    route(
+        "POST",
+        "/api/v1/unsubscribe",
+        ApiRight::Admin,
+        sessions::unsubscribe,
+    ),
+    route(
+        "POST",
+        "/api/v1/disconnect",
+        ApiRight::Admin,
+        sessions::disconnect,
+    ),
+    route("GET", "/api/v1/connections", ApiRight::Read, sessions::list),
+    route("GET", "/api/v1/topics", ApiRight::Read, topics::list),
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/history",
+        ApiRight::Read,
+        topics::history,
+    ),
+    route(
+        "DELETE",
+        "/api/v1/topics/{topic}/history",
+        ApiRight::Admin,
+        topics::forget,
+    ),
+    route(
+        "GET",
+        "/api/v1/topics/{topic}/presence",
+        ApiRight::Read,
+        topics::presence,
+    ),
+    route("POST", "/api/v1/reload", ApiRight::Admin, reload),
+    route("GET", "/api/v1/stats", ApiRight::Read, stats_with_topics),
 ];
 
 /// Paths of the API start so.
@@ -60,22 +105,26 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
             _ => Err(ApiError::method("GET, HEAD".to_owned())),
         };
     }
-    let key = context.and_then(|context| context.key.as_ref());
-    let key = key.ok_or_else(|| ApiError::new(403, "api_disabled", DISABLED))?;
-    match request.key {
-        Some(shown) if key.is(shown) => {}
-        Some(_) => {
-            return Err(ApiError::new(
-                401,
-                "wrong_key",
-                "this is not the key of the API",
-            ));
-        }
-        None => return Err(ApiError::new(401, "no_key", NO_KEY)),
+    let keys = context.map(TaskContext::keys).unwrap_or_default();
+    if keys.is_empty() {
+        return Err(ApiError::new(403, "api_disabled", DISABLED));
     }
+    let shown = request
+        .key
+        .ok_or_else(|| ApiError::new(401, "no_key", NO_KEY))?;
+    // All keys are compared, so that the time does not tell which one was almost right.
+    let known = keys.iter().filter(|known| known.key.is(shown)).last();
+    let known =
+        known.ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
     let (route, name) = find(request.method, request.path)?;
+    if !known.rights.permit(route.right) {
+        let (name, right) = (&known.name, route.right.as_str());
+        let message = format!("the key {name} does not have the right {right}, which this needs");
+        return Err(ApiError::new(403, "not_permitted", message));
+    }
     let task = Task {
         answer: route.answer,
+        who: known.name.clone(),
         name,
         query: request.query.to_owned(),
         body: Vec::new(),
@@ -89,6 +138,21 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         }
         Body::Bytes(_) => Err(ApiError::too_large()),
         Body::Coded => Err(ApiError::new(411, "length_required", NO_LENGTH)),
+    }
+}
+
+/// `POST /api/v1/reload`: the program reads its configuration again.
+fn reload(context: &TaskContext, task: &Task) -> ApiResult {
+    let reload = context.handle.shared.reload.get();
+    let reload = reload.ok_or_else(|| ApiError::new(501, "not_supported", NO_RELOAD))?;
+    tracing::info!(who = task.who, what = "reload");
+    match (reload.0)() {
+        Ok(reloaded) => ok(&reloaded),
+        Err(problem) => Err(ApiError::new(
+            409,
+            "not_reloaded",
+            format!("{problem}; nothing has changed"),
+        )),
     }
 }
 
@@ -126,6 +190,8 @@ fn name_in<'a>(form: &str, path: &'a str) -> Option<&'a str> {
 const DISABLED: &str = "the HTTP API is off: start the server with a key for it";
 
 const NO_KEY: &str = "show the key of the API: Authorization: Bearer KEY, or X-API-Key: KEY";
+
+const NO_RELOAD: &str = "this program does not read its configuration again: restart it";
 
 const NO_LENGTH: &str = "a body needs a Content-Length; other codings are not read";
 

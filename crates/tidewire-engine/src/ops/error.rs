@@ -2,7 +2,7 @@
 
 use crate::model::SendError;
 use crate::ops::request::Response;
-use crate::topics::error::{ManageError, PublishError};
+use crate::topics::error::{BrokerUnavailable, ManageError, PublishError};
 use serde_json::json;
 
 /// Why a request was refused.
@@ -92,9 +92,17 @@ impl From<PublishError> for ApiError {
             PublishError::Payload => (400, "invalid_payload"),
             PublishError::TooLarge { .. } => (413, "too_large"),
             PublishError::Busy => (503, "busy"),
+            PublishError::Unavailable => (503, "broker_unavailable"),
+            PublishError::Unknown => (504, "publish_unknown"),
             PublishError::Stopped => (503, "stopped"),
         };
         Self::new(status, code, error.to_string())
+    }
+}
+
+impl From<BrokerUnavailable> for ApiError {
+    fn from(error: BrokerUnavailable) -> Self {
+        Self::new(503, "broker_unavailable", error.to_string())
     }
 }
 

@@ -26,7 +26,7 @@ mod source;
 mod task;
 mod workers;
 
-pub use crate::auth::api_key::{ApiKey, InvalidApiKey};
+pub use crate::auth::api_key::{ApiKey, ApiRights, InvalidApiKey, InvalidNamedKey, NamedApiKey};
 use crate::auth::hosts::HostPolicy;
 use crate::handle::Handle;
 use hosts::OpsHosts;
@@ -61,7 +61,7 @@ impl Ops {
         Self::open(address, source, None, HostPolicy::default())
     }
 
-    /// The same for a running server, with the API for those who show its key.
+    /// The same for a running server, with the API for those who show one of its keys.
     ///
     /// # Errors
     /// Those of [`start`](Self::start).
@@ -69,10 +69,9 @@ impl Ops {
         address: SocketAddr,
         source: Arc<dyn OpsSource>,
         handle: Handle,
-        key: Option<ApiKey>,
         hosts: HostPolicy,
     ) -> io::Result<Self> {
-        let context = TaskContext::new(Arc::clone(&source), handle, key);
+        let context = TaskContext::new(Arc::clone(&source), handle);
         Self::open(address, source, Some(Arc::new(context)), hosts)
     }
 

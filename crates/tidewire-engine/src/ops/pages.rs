@@ -7,6 +7,7 @@ use crate::ops::hosts::OpsHosts;
 use crate::ops::request::Response;
 use crate::ops::source::{OpsSource, TopicsUsage};
 use crate::ops::task::{Parameters, Task, TaskContext};
+use crate::topics::broker::BrokerHealth;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -44,6 +45,11 @@ pub(crate) fn ready(source: &dyn OpsSource) -> Response {
         return json_response(503, &json!({ "status": "draining" })).with("Retry-After", "5");
     }
     let shards = failing_shards(source);
+    let broker = source.broker();
+    if let Some(broker) = broker.filter(|broker| !broker.is_connected) {
+        let body = json!({ "status": "broker_unavailable", "reason": broker.reason });
+        return json_response(503, &body).with("Retry-After", "5");
+    }
     if shards.is_empty() {
         return json_response(200, &json!({ "status": "ready" }));
     }
@@ -88,6 +94,7 @@ fn stats_of(source: &dyn OpsSource) -> Value {
         "total": total,
         "shards": shards,
         "usage": source.topics_usage(),
+        "broker": source.broker(),
     })
 }
 
@@ -126,6 +133,9 @@ pub(crate) fn metrics(source: &dyn OpsSource, hosts: &OpsHosts) -> Response {
         source.uptime_s(),
     );
     write_usage(&mut body, &source.topics_usage());
+    if let Some(broker) = source.broker() {
+        write_broker(&mut body, &broker);
+    }
     let name = "tidewire_ops_host_rejections_total";
     let help = "Requests to the operations listener refused because of the host that they name";
     write_head(&mut body, name, help, "counter");
@@ -194,6 +204,18 @@ fn write_usage(body: &mut String, usage: &TopicsUsage) {
     let help = "Histories dropped because all together were too large";
     write_head(body, name, help, "counter");
     let _ = writeln!(body, "{name} {}", usage.histories_evicted);
+}
+
+fn write_broker(body: &mut String, broker: &BrokerHealth) {
+    let connected = f64::from(u8::from(broker.is_connected));
+    let help = "Whether the broker that servers share answers";
+    write_gauge(body, "broker_connected", help, "", connected);
+    for (name, count) in &broker.counts {
+        let help = format!("Over the broker: {}", name.replace('_', " "));
+        let name = format!("tidewire_broker_{name}_total");
+        write_head(body, &name, &help, "counter");
+        let _ = writeln!(body, "{name} {count}");
+    }
 }
 
 fn write_gauge(body: &mut String, name: &str, help: &str, labels: &str, value: f64) {

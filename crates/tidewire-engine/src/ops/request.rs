@@ -115,6 +115,7 @@ fn phrase(status: u16) -> &'static str {
         409 => "Conflict",
         411 => "Length Required",
         413 => "Content Too Large",
+        501 => "Not Implemented",
         _ => reason_phrase(status),
     }
 }

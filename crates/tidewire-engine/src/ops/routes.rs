@@ -33,6 +33,7 @@ pub(crate) fn plan(
     match (request.path, context) {
         ("/stats", Some(_)) => Plan::Ask(Task {
             answer: pages::stats_with_topics,
+            who: String::new(),
             name: String::new(),
             query: request.query.to_owned(),
             body: Vec::new(),

@@ -2,12 +2,18 @@
 
 use crate::counters::Snapshot;
 use crate::model::ShardHealth;
+use crate::topics::broker::BrokerHealth;
 use serde::Serialize;
 
 /// What is told about. Asked on the listener's thread, once for each request.
 pub trait OpsSource: Send + Sync + 'static {
     /// Whether newcomers are welcome; `false` while the server drains.
     fn is_ready(&self) -> bool;
+
+    /// How the broker is that servers share. Default: there is none.
+    fn broker(&self) -> Option<BrokerHealth> {
+        None
+    }
 
     /// How each shard is, in the order of the shards. Default: nobody looks.
     fn shard_health(&self) -> Vec<ShardHealth> {

@@ -1,6 +1,6 @@
 //! Tasks of the operations listener: requests that ask the shards or carry a body.
 
-use crate::auth::api_key::ApiKey;
+use crate::auth::api_key::NamedApiKey;
 use crate::handle::Handle;
 use crate::model::ConnectionKey;
 use crate::model::queries::{ConnectionInfo, TopicInfo};
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) answer: fn(&TaskContext, &Task) -> ApiResult,
+    /// The name of the key that permits it, for logs.
+    pub(crate) who: String,
     /// What stands in the path for a name, decoded.
     pub(crate) name: String,
     pub(crate) query: String,
@@ -27,8 +29,6 @@ pub(crate) struct Task {
 pub(crate) struct TaskContext {
     pub(crate) source: Arc<dyn OpsSource>,
     pub(crate) handle: Handle,
-    /// Without it the API is off.
-    pub(crate) key: Option<ApiKey>,
     busiest: Mutex<Option<Busiest>>,
 }
 
@@ -41,13 +41,17 @@ struct Busiest {
 }
 
 impl TaskContext {
-    pub(crate) fn new(source: Arc<dyn OpsSource>, handle: Handle, key: Option<ApiKey>) -> Self {
+    pub(crate) fn new(source: Arc<dyn OpsSource>, handle: Handle) -> Self {
         Self {
             source,
             handle,
-            key,
             busiest: Mutex::new(None),
         }
+    }
+
+    /// The keys of the API; without one it is off.
+    pub(crate) fn keys(&self) -> &[NamedApiKey] {
+        &self.handle.shared.config.ops_api_keys
     }
 
     /// The topics with the most publications a second; asked for once a second at most, however
@@ -81,7 +85,6 @@ impl fmt::Debug for TaskContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("TaskContext")
-            .field("key", &self.key)
             .finish_non_exhaustive()
     }
 }

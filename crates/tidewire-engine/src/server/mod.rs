@@ -1,8 +1,10 @@
 //! The running server: its start, its drain and its stop.
 
+mod reload;
 mod threads;
 
 use crate::auth::{AuthConfigError, Verifier};
+use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, Encryption, Protocol};
 use crate::counters::Snapshot;
 use crate::handle::Handle;
@@ -15,8 +17,9 @@ use crate::state::core::Core;
 use crate::state::shared::{Keys, Shared};
 use crate::state::signatures::Signatures;
 use crate::topics::access::InvalidRules;
-use crate::topics::broker::MemoryBroker;
-use crate::topics::config::RuleSet;
+use crate::topics::broker::memory::{MemoryBroker, MemoryLimits};
+use crate::topics::broker::{Broker, BrokerHealth};
+use crate::topics::config::{RuleSet, Scope};
 use crate::topics::hub::{Hub, SHARDS_MAX};
 use crate::topics::name::InvalidTopic;
 use crate::topics::outlet::Outlet;
@@ -29,17 +32,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tidewire_net::tls::CertificateSlot;
 use tidewire_net::{Shard, ShardConfig, bind, tls};
 use tidewire_wire::deflate::{WINDOW_BITS_MAX, WINDOW_BITS_MIN};
 use tidewire_wire::secure::{IdentityKey, SigningKeyError};
+
+pub use reload::{ReloadError, Reloader};
 
 /// A running server. Dropping it stops it without a drain.
 #[derive(Debug)]
 pub struct Server {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
+    /// Of the link to the broker.
+    link: Option<JoinHandle<()>>,
     ops: Option<Ops>,
     address: SocketAddr,
+    certificate: Option<CertificateSlot>,
 }
 
 /// Why a server could not start. The caller's fault, but for [`StartError::System`].
@@ -92,6 +101,16 @@ pub enum StartError {
         /// What is wrong with it.
         problem: InvalidTopic,
     },
+    /// A rule asks for what servers with a broker do not share.
+    #[error(
+        "the topic rule {pattern}: {what} is not shared over a broker; give the rule `scope = \"node\"`"
+    )]
+    Unshared {
+        /// The pattern.
+        pattern: String,
+        /// What the rule asks for.
+        what: &'static str,
+    },
     /// The operating system has no thread or event queue left.
     #[error("the operating system cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -108,10 +127,17 @@ impl Server {
         application: impl FnMut(usize) -> A,
     ) -> Result<Self, StartError> {
         let tls = match &config.tls {
-            Some(files) => Some(tls::server_config(&files.certificate, &files.key)?),
+            Some(files) => Some(tls::server_config_with_slot(
+                &files.certificate,
+                &files.key,
+            )?),
             None => None,
         };
-        let (mut shards, handle) = assemble(config, application, |_| StdRng::from_os_rng())?;
+        let (tls, certificate) = tls.unzip();
+        let cluster = join_cluster(&config)?;
+        let broker = cluster.as_ref().map(Cluster::broker);
+        let random = |_| StdRng::from_os_rng();
+        let (mut shards, handle) = assemble(config, application, random, broker)?;
         let config = &handle.shared.config;
         let address = config.listen;
         let listeners = bind(address, config.shards, BACKLOG)
@@ -125,14 +151,36 @@ impl Server {
         let mut server = Self {
             handle,
             threads: Vec::new(),
+            link: None,
             ops,
             address,
+            certificate,
         };
+        if let Some(cluster) = cluster {
+            let link = cluster.into_link(Arc::downgrade(&server.handle.shared.hub));
+            let thread = threads::spawn_link(link, server.handle())?;
+            server.link = Some(thread);
+        }
         for (index, shard) in shards.into_iter().enumerate() {
             let thread = threads::spawn(index, shard, server.handle())?;
             server.threads.push(thread);
         }
         Ok(server)
+    }
+
+    /// Checks a configuration as [`start`](Self::start) does, but opens no socket: limits, rules of topics, keys and
+    /// certificates.
+    ///
+    /// # Errors
+    /// [`StartError`], but not of addresses.
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        check(config)?;
+        Keys::new(config)?;
+        new_hub(config, None)?;
+        if let Some(files) = &config.tls {
+            tls::server_config(&files.certificate, &files.key)?;
+        }
+        Ok(())
     }
 
     /// Where clients connect, with the port that was taken.
@@ -181,6 +229,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         threads::stop(&self.handle, std::mem::take(&mut self.threads));
+        if let Some(link) = self.link.take() {
+            // It ends with its next turn, and has told those who wait for it before.
+            let _ = link.join();
+        }
         if let Some(ops) = self.ops.take() {
             ops.stop();
         }
@@ -194,6 +246,10 @@ impl OpsSource for Shared {
 
     fn shard_health(&self) -> Vec<ShardHealth> {
         self.shard_health()
+    }
+
+    fn broker(&self) -> Option<BrokerHealth> {
+        self.hub.broker_health()
     }
 
     fn shards(&self) -> Vec<Snapshot> {
@@ -227,19 +283,17 @@ impl OpsSource for Shared {
 type Shards<A> = Vec<Shard<EngineShard<A>>>;
 
 /// The shards of a server, which nothing reaches yet, and its handle. `random` seeds what each
-/// shard draws.
+/// shard draws; `cluster` is the broker of topics that other servers share.
 pub(crate) fn assemble<A: Application>(
     mut config: Config,
     mut application: impl FnMut(usize) -> A,
     random: impl Fn(usize) -> StdRng,
+    cluster: Option<Arc<dyn Broker>>,
 ) -> Result<(Shards<A>, Handle), StartError> {
     check(&config)?;
-    let limits = &mut config.limits;
-    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
-    // Reading has to pause before the outbox is full.
-    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
+    lower(&mut config);
     let keys = Keys::new(&config)?;
-    let hub = new_hub(&config)?;
+    let hub = Arc::new(new_hub(&config, cluster)?);
     let shared = Arc::new(Shared::new(config, keys, hub));
     let mut mailboxes = Vec::new();
     let mut shards = Vec::new();
@@ -260,7 +314,9 @@ pub(crate) fn assemble<A: Application>(
             .app
             .on_start(ShardWaker(mailbox.waker()));
         shared.hub.outlets[index].connect(mailbox.waker(), shard.heartbeat());
-        shard.handler_mut().core.calls.connect(mailbox.waker());
+        let core = &mut shard.handler_mut().core;
+        core.calls.connect(mailbox.waker());
+        core.operations.inbox.connect(mailbox.waker());
         mailboxes.push(mailbox);
         shards.push(shard);
     }
@@ -269,6 +325,14 @@ pub(crate) fn assemble<A: Application>(
         mailboxes: mailboxes.into(),
     };
     Ok((shards, handle))
+}
+
+/// Lowers limits that others bound.
+fn lower(config: &mut Config) {
+    let limits = &mut config.limits;
+    limits.request_head_bytes_max = limits.request_head_bytes_max.min(request_head_bytes_cap());
+    // Reading has to pause before the outbox is full.
+    limits.outbox_pause_bytes = limits.outbox_pause_bytes.min(limits.outbox_bytes_max / 2);
 }
 
 impl Keys {
@@ -299,28 +363,54 @@ fn start_ops(handle: &Handle) -> Result<Option<Ops>, StartError> {
         return Ok(None);
     };
     let source = Arc::clone(shared) as Arc<dyn OpsSource>;
-    let key = shared.config.ops_api_key.clone();
     let hosts = shared.config.hosts.clone();
-    Ops::start_for(address, source, handle.clone(), key, hosts)
+    Ops::start_for(address, source, handle.clone(), hosts)
         .map(Some)
         .map_err(|source| StartError::Listen { address, source })
 }
 
-fn new_hub(config: &Config) -> Result<Hub, StartError> {
+fn new_hub(config: &Config, cluster: Option<Arc<dyn Broker>>) -> Result<Hub, StartError> {
     let topics = &config.topics;
     topics.access.check()?;
     let rules = RuleSet::new(&topics.rules)
         .map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
     let limits = topics.limits.clone();
-    let broker = MemoryBroker::new(limits.history_bytes_max, limits.history_topics_max);
+    let local = MemoryBroker::new(&MemoryLimits {
+        history_bytes_max: limits.history_bytes_max,
+        history_topics_max: limits.history_topics_max,
+        remembered_ids_max: limits.remembered_ids_max,
+    });
     let stall_ms = config.limits.shard_stall_ms;
     Ok(Hub::new(
         config.shards,
         rules,
         limits,
         stall_ms,
-        Box::new(broker),
+        local,
+        cluster,
     ))
+}
+
+/// This server's part of the cluster, if it has a broker.
+fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
+    let Some(broker) = &config.broker else {
+        return Ok(None);
+    };
+    let rules = &config.topics.rules;
+    let unshared = rules
+        .iter()
+        .find(|rule| rule.presence && rule.scope == Scope::Cluster);
+    if let Some(rule) = unshared {
+        return Err(StartError::Unshared {
+            pattern: rule.pattern.clone(),
+            what: "presence",
+        });
+    }
+    match Cluster::new(broker, &config.topics.limits) {
+        Ok(cluster) => Ok(Some(cluster)),
+        Err(ClusterError::Tls(error)) => Err(error.into()),
+        Err(ClusterError::System(error)) => Err(error.into()),
+    }
 }
 
 /// A request head has to fit into a shard's read buffer with room to spare.

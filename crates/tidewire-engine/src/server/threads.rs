@@ -9,7 +9,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tidewire_net::Shard;
+use tidewire_net::{Handler, Shard};
 
 /// Runs a shard on a thread of its own. If it ends by a panic or an error, the server ends.
 pub(crate) fn spawn<A: Application>(
@@ -30,6 +30,24 @@ pub(crate) fn spawn<A: Application>(
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => handle.fail(index, error.to_string()),
                 Err(panic) => handle.fail(index, words(&*panic).to_owned()),
+            }
+        })
+}
+
+/// Runs the link to the broker on a thread of its own. If it ends by a panic or an error, the server
+/// ends.
+pub(crate) fn spawn_link(
+    link: Shard<impl Handler + Send + 'static>,
+    handle: Handle,
+) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new()
+        .name("tidewire-broker".to_owned())
+        .spawn(move || {
+            let link_number = handle.shard_health().len();
+            match catch_unwind(AssertUnwindSafe(|| link.run().map(drop))) {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => handle.fail(link_number, error.to_string()),
+                Err(panic) => handle.fail(link_number, words(&*panic).to_owned()),
             }
         })
 }

@@ -4,11 +4,11 @@ use crate::limits::work::cost;
 use crate::session::Session;
 use crate::session::context::Context;
 use crate::state::connection::ConnectionState;
-use crate::state::jobs::{Job, Recheck, SubscriptionAnswer};
+use crate::state::jobs::{Job, Recheck, SubscriptionAnswer, SubscriptionJob};
 use crate::state::topics::Wanted;
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
-use crate::topics::name::check_topic_or_pattern;
+use crate::topics::name::{check_topic_or_pattern, is_pattern};
 use std::sync::Arc;
 use tidewire_wire::session::{Action, Reply};
 
@@ -108,6 +108,11 @@ impl Session<'_> {
         if !self.state.can_subscribe() {
             return Err("the session has ended or is not encrypted yet");
         }
+        if !is_pattern(topic) && self.core.shared.hub.is_shared(topic) {
+            let job = SubscriptionJob::granted(topic);
+            self.state.jobs.push(Job::Subscription(Box::new(job)));
+            return Ok(());
+        }
         let mut answer = SubscriptionAnswer::default();
         let result = self.enter_into(topic, &Wanted::default(), &mut answer);
         if result.is_ok() {
@@ -141,6 +146,7 @@ pub(crate) fn ended(topics: Vec<String>) -> Reply {
         action: Action::Unsubscribe,
         success_topics: topics,
         failed_topics: Vec::new(),
+        failures: Vec::new(),
         recovery: Vec::new(),
         correlation_id: None,
     }

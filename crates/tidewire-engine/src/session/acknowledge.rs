@@ -1,9 +1,10 @@
 //! Acknowledged publishing: each numbered message and each message id is accepted once.
 
 use crate::session::Session;
+use crate::session::publish::Handled;
 use crate::state::connection::ConnectionState;
 use crate::state::producers::OpenProducer;
-use crate::topics::producer::ProducerVerdict;
+use crate::topics::producer::{ProducerHandle, ProducerVerdict};
 use std::sync::Arc;
 use tidewire_wire::close::CloseCode;
 use tidewire_wire::codes::ErrorCode;
@@ -22,7 +23,7 @@ impl Session<'_> {
         let (number, handle) = match (number, producer_of(self.state)) {
             (Ok(Some(number)), Some(producer)) => (number, producer.handle),
             (Ok(_), _) => {
-                self.handle_publish(format, bytes);
+                self.handle_publish(format, bytes, None);
                 return;
             }
             (Err(error), _) => {
@@ -35,8 +36,16 @@ impl Session<'_> {
         // Locked until it is published: no other connection may go on as this producer in between.
         let mut producers = shared.producers.locked();
         let verdict = producers.verdict(handle, number);
-        if verdict == ProducerVerdict::Take && self.handle_publish(format, bytes) {
-            producers.accept(handle, number);
+        if verdict == ProducerVerdict::Take {
+            let handled = self.handle_publish(format, bytes, Some((handle, number)));
+            match handled {
+                Handled::Done => {
+                    producers.accept(handle, number);
+                }
+                Handled::Retryable => {}
+                // It is acknowledged when the broker has answered.
+                Handled::Later => return,
+            }
         }
         drop(producers);
         if let Some(producer) = producer_of(self.state) {
@@ -50,6 +59,20 @@ impl Session<'_> {
                 self.core.counters.publications_refused.add(1);
                 self.end_superseded();
             }
+        }
+    }
+
+    /// A numbered publication that the broker has answered is taken. Its producer may have gone on
+    /// with another connection meanwhile: then this one ends.
+    pub(crate) fn accept_numbered(&mut self, handle: ProducerHandle, number: u64) {
+        let verdict = self.core.shared.producers.locked().accept(handle, number);
+        if let Some(producer) = producer_of(self.state) {
+            producer.note(verdict);
+        }
+        if verdict == ProducerVerdict::Superseded {
+            self.end_superseded();
+        } else {
+            self.acknowledge_accepted();
         }
     }
 

@@ -8,7 +8,9 @@ use crate::session::Session;
 use crate::session::access::ended;
 use crate::state::jobs::{Announcement, CatchUp, Job};
 use crate::state::topics::subscription_bytes;
-use crate::topics::broker::Missed;
+use crate::topics::broker::{Missed, Prepare};
+use crate::topics::error::PublishError;
+use crate::topics::hub::NotReady;
 use crate::topics::name::is_pattern;
 use crate::topics::publication::Publication;
 use std::sync::Arc;
@@ -48,8 +50,11 @@ impl Session<'_> {
             limit: PAGE,
         };
         let moment = self.core.moment(self.now(), self.state.owner);
-        let Some((page, seq)) = self.core.shared.hub.recover(&catch_up.name, missed, moment) else {
-            return self.finish_catch_up(catch_up, 0);
+        let hub = &self.core.shared.hub;
+        let (page, seq) = match hub.recover(&catch_up.name, missed, moment) {
+            Ok(Some(page)) => page,
+            Ok(None) => return self.finish_catch_up(catch_up, 0),
+            Err(NotReady) => return self.await_catch_up(catch_up),
         };
         if !page.complete {
             self.tell_lost(catch_up, page.position);
@@ -63,6 +68,25 @@ impl Session<'_> {
             catch_up.at.offset += 1;
         }
         catch_up.at == page.position && self.finish_catch_up(catch_up, seq)
+    }
+
+    /// Has the broker make the topic ready again; whether the subscriber is done with, because the
+    /// broker does not.
+    fn await_catch_up(&mut self, catch_up: &CatchUp) -> bool {
+        let wanted = Prepare {
+            since: Some(catch_up.at),
+            newest: 0,
+        };
+        let Err(refusal) = self.is_ready(&catch_up.name, wanted) else {
+            return false;
+        };
+        let error = PublishError::from(refusal);
+        self.reply(&ended(vec![catch_up.name.to_string()]));
+        self.reply(&Reply::error(
+            error.code(),
+            format!("{}: {error}", catch_up.name),
+        ));
+        true
     }
 
     /// Sends one publication, if the subscriber's filter takes it.
@@ -116,7 +140,7 @@ impl Session<'_> {
             return true;
         }
         self.join(slot, name, &catch_up.wanted, (seq, None));
-        if self.core.shared.hub.rules.of(name).presence {
+        if self.core.shared.hub.rules.shows_presence(name) {
             let topics = vec![Arc::clone(name)];
             let data = catch_up.wanted.presence.clone();
             let announcement = Announcement::new(topics, data);

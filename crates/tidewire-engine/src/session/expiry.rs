@@ -23,7 +23,7 @@ impl Session<'_> {
         token: &str,
         now: Now,
     ) -> Result<(u64, Arc<AccessRules>), Cow<'static, str>> {
-        let Some(verifier) = &self.core.shared.verifier else {
+        let Some(verifier) = &*self.core.shared.verifier else {
             return Err("this server checks no tokens".into());
         };
         let claims: Claims = verifier
@@ -75,6 +75,7 @@ impl Session<'_> {
         self.core.counters.sessions_expired.add(1);
         tracing::info!(
             connection = %self.state.key,
+            address = self.state.peer_address(self.io).map(tracing::field::display),
             user = self.state.user.as_deref(),
             code = ErrorCode::TokenExpired.as_str(),
             "a session ends because its token has expired",
@@ -140,6 +141,7 @@ impl Session<'_> {
             self.core.counters.tokens_refused.add(1);
             tracing::info!(
                 connection = %self.state.key,
+                address = self.state.peer_address(self.io).map(tracing::field::display),
                 user = self.state.user.as_deref(),
                 code = ErrorCode::TokenRefused.as_str(),
                 error = &*words,

@@ -7,7 +7,8 @@ use crate::limits::work::cost;
 use crate::model::Position;
 use crate::session::Session;
 use crate::state::jobs::{HistoryJob, Job};
-use crate::topics::broker::{Missed, PageQuery};
+use crate::topics::broker::{Missed, PageQuery, Prepare, Refusal};
+use crate::topics::error::PublishError;
 use crate::topics::history::Page;
 use crate::topics::name::check_topic;
 use crate::topics::publication::Publication;
@@ -47,6 +48,16 @@ impl Session<'_> {
         {
             self.reply(&refusal);
             return None;
+        }
+        match self.is_history_ready(&job) {
+            Ok(true) => {}
+            Ok(false) => return Some(job),
+            Err(refusal) => {
+                let error = PublishError::from(refusal);
+                let refusal = job.refused(error.code(), error);
+                self.reply(&refusal);
+                return None;
+            }
         }
         let Some((page, position)) = self.history_page(&job) else {
             let refusal = job.refused(ErrorCode::NotFound, "this topic keeps no history");
@@ -92,6 +103,18 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Whether the broker has made the topic ready; if not, the job waits.
+    fn is_history_ready(&mut self, job: &HistoryJob) -> Result<bool, Refusal> {
+        if !self.core.shared.hub.is_shared(&job.name) {
+            return Ok(true);
+        }
+        let wanted = Prepare {
+            since: None,
+            newest: u64::MAX,
+        };
+        self.is_ready(&job.name, wanted)
+    }
+
     /// The next page and the current position of the topic; `None` for a topic that keeps no
     /// history.
     fn history_page(&mut self, job: &HistoryJob) -> Option<(Page<Arc<Publication>>, Position)> {
@@ -104,14 +127,13 @@ impl Session<'_> {
         };
         let moment = self.core.moment(self.now(), self.state.owner);
         let hub = &self.core.shared.hub;
-        let page = hub.history(&job.name, query, moment.now_ms)?;
+        let page = hub.history(&job.name, query, moment.now_ms).ok()??;
         let position = match page.position {
             Some(position) => position,
             // As for a subscriber: the topic has a position from now on.
             None => {
-                hub.recover(&job.name, Missed::default(), moment)?
-                    .0
-                    .position
+                let recovery = hub.recover(&job.name, Missed::default(), moment);
+                recovery.ok()??.0.position
             }
         };
         Some((page, position))

@@ -36,6 +36,9 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     fn obstacle(&mut self) -> Option<JobProgress> {
+        if std::mem::take(&mut self.session.core.awaits_broker) {
+            return Some(JobProgress::Broker);
+        }
         if std::mem::take(&mut self.session.core.backlog_is_full) {
             return Some(JobProgress::Backlog);
         }

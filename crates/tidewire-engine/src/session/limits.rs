@@ -112,6 +112,7 @@ impl Session<'_> {
             self.core.counters.error_budgets_exhausted.add(1);
             tracing::info!(
                 connection = %self.state.key,
+                address = self.state.peer_address(self.io).map(tracing::field::display),
                 user = self.state.user.as_deref(),
                 code = code.as_str(),
                 "a connection is closed because too much of it had to be refused",

@@ -6,7 +6,9 @@ use crate::state::connection::ConnectionState;
 use crate::state::jobs::{CatchUp, SubscriptionAnswer};
 use crate::state::topics::{Wanted, subscription_bytes};
 use crate::topics::broker::Missed;
+use crate::topics::error::PublishError;
 use crate::topics::form::Form;
+use crate::topics::hub::NotReady;
 use crate::topics::lag::Lossy;
 use crate::topics::local::{GroupKey, Slot};
 use crate::topics::name::is_pattern;
@@ -24,6 +26,12 @@ impl Session<'_> {
         answer: &mut SubscriptionAnswer,
     ) -> Result<(), &'static str> {
         let is_pattern = is_pattern(name);
+        if is_pattern && self.core.shared.hub.is_shared(name) {
+            let words =
+                "patterns of topics that servers share over a broker cannot be subscribed to";
+            answer.fail(name.to_string(), ErrorCode::InvalidSubscription, words);
+            return Err(words);
+        }
         let (slot, is_new) = self.core.topics.enter(name, is_pattern);
         let is_member = self.core.topics.is_member(slot, self.state.key.id);
         let changes = !is_member || wanted.filter.is_some() || wanted.overload.is_some();
@@ -43,16 +51,27 @@ impl Session<'_> {
         if is_new {
             self.core.add_interest(name, is_pattern);
         }
-        answer.success_topics.push(name.to_string());
         if is_member {
+            answer.success_topics.push(name.to_string());
             self.change_subscription(slot, name, wanted);
         } else {
             let mut seq = 0;
             if !is_pattern {
                 let (recovery, catch_up);
-                (recovery, catch_up, seq) = self.stand(self.state.owner, name, wanted);
+                (recovery, catch_up, seq) = match self.stand(self.state.owner, name, wanted) {
+                    Ok(stand) => stand,
+                    Err(NotReady) => {
+                        // The broker has lost the topic since it made it ready.
+                        self.give_back(bytes);
+                        self.core.drop_unused(slot);
+                        let error = PublishError::Unavailable;
+                        answer.fail(name.to_string(), error.code(), &error);
+                        return Err("the broker behind the servers does not answer");
+                    }
+                };
                 answer.recovery.extend(recovery);
                 if let Some(catch_up) = catch_up {
+                    answer.success_topics.push(name.to_string());
                     // It joins when it has caught up, after the answer.
                     answer.catch_ups.push(catch_up);
                     self.give_back(bytes);
@@ -60,9 +79,10 @@ impl Session<'_> {
                     return Ok(());
                 }
             }
+            answer.success_topics.push(name.to_string());
             self.join(slot, name, wanted, (seq, None));
         }
-        if !is_pattern && self.core.shared.hub.rules.of(name).presence {
+        if !is_pattern && self.core.shared.hub.rules.shows_presence(name) {
             answer.entered.push(Arc::clone(name));
         }
         Ok(())
@@ -142,7 +162,7 @@ impl Session<'_> {
         owner: OwnerId,
         name: &Arc<str>,
         wanted: &Wanted,
-    ) -> (Option<TopicRecovery>, Option<CatchUp>, u64) {
+    ) -> Result<(Option<TopicRecovery>, Option<CatchUp>, u64), NotReady> {
         let moment = self.core.moment(self.now(), owner);
         let hub = &self.core.shared.hub;
         let missed = Missed {
@@ -150,8 +170,8 @@ impl Session<'_> {
             or_newest: hub.rules.of(name).last_value && wanted.replay == 0,
             limit: 0,
         };
-        let Some((recovery, seq)) = hub.recover(name, missed, moment) else {
-            return (None, None, hub.seq(name));
+        let Some((recovery, seq)) = hub.recover(name, missed, moment)? else {
+            return Ok((None, None, hub.seq(name)));
         };
         let position = recovery.position;
         let newest = recovery.publications.into_iter().next();
@@ -178,7 +198,7 @@ impl Session<'_> {
             count,
         };
         let catch_up = (count > 0).then(|| CatchUp::new(name, wanted, at, newest));
-        (Some(told), catch_up, seq)
+        Ok((Some(told), catch_up, seq))
     }
 
     /// Puts a session that is not in a topic into it. Deliveries up to a number are not for it;

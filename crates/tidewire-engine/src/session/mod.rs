@@ -22,6 +22,7 @@ pub(crate) mod leave;
 pub(crate) mod limits;
 pub(crate) mod liveness;
 pub(crate) mod membership;
+mod prepare;
 pub(crate) mod presence;
 pub(crate) mod publish;
 pub(crate) mod receive;

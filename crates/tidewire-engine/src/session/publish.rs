@@ -3,16 +3,38 @@
 use crate::limits::owner::OwnerId;
 use crate::session::Session;
 use crate::session::context::Context;
+use crate::state::operations::{OpenPublication, Operation};
+use crate::topics::broker::{Answer, Done, Outcome};
 use crate::topics::error::PublishError;
+use crate::topics::producer::ProducerHandle;
 use crate::topics::publication::{Draft, NewPublication, Published};
 use std::sync::Arc;
 use tidewire_wire::codes::{ErrorCode, Fault};
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{PublishRequest, Refusal, Reply};
 
+/// What became of a `publish_request`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Handled {
+    /// It is done with: published, or refused for good.
+    Done,
+    /// It was refused, and it helps to send it again.
+    Retryable,
+    /// The broker answers later.
+    Later,
+}
+
+/// The number of a message among those of its producer.
+pub(crate) type Numbered = (ProducerHandle, u64);
+
 impl Session<'_> {
-    /// `publish_request` from a client. Whether it is done with: published, or refused for good.
-    pub(crate) fn handle_publish(&mut self, format: Format, bytes: &[u8]) -> bool {
+    /// `publish_request` from a client.
+    pub(crate) fn handle_publish(
+        &mut self,
+        format: Format,
+        bytes: &[u8],
+        numbered: Option<Numbered>,
+    ) -> Handled {
         let mut scratch = Vec::new();
         let (request, correlation_id) = match PublishRequest::parse(format, bytes, &mut scratch) {
             Ok(parsed) => parsed,
@@ -20,9 +42,18 @@ impl Session<'_> {
         };
         let correlation_id = correlation_id.map(|id| id.into_owned());
         let refusal = match self.publish_for(&request) {
-            Ok(published) => {
-                self.answer_publication(published, correlation_id);
-                return true;
+            Ok((topic, Answer::Now(published))) => {
+                self.answer_publication(&topic, published, correlation_id);
+                return Handled::Done;
+            }
+            Ok((topic, Answer::Later)) => {
+                self.await_publication(OpenPublication {
+                    topic,
+                    correlation_id,
+                    bytes: request.payload.len(),
+                    numbered,
+                });
+                return Handled::Later;
             }
             Err((code, message)) => Refusal {
                 code,
@@ -33,9 +64,58 @@ impl Session<'_> {
         self.refuse_publication(refusal)
     }
 
+    /// Notes a publication that the broker answers later. With too many of them the connection
+    /// waits.
+    fn await_publication(&mut self, publication: OpenPublication) {
+        let operations = self.state.operations.get_or_insert_default();
+        operations.publications += 1;
+        operations.bytes += publication.bytes;
+        operations.is_numbered |= publication.numbered.is_some();
+        self.core.awaits_broker |= operations.is_full();
+        let operation = Operation::Publication(self.state.key.id, publication);
+        self.core.operations.open(operation);
+    }
+
+    /// What the broker has answered about a publication.
+    pub(crate) fn finish_publication(&mut self, publication: OpenPublication, outcome: Outcome) {
+        let OpenPublication {
+            topic,
+            correlation_id,
+            bytes,
+            numbered,
+        } = publication;
+        if let Some(operations) = &mut self.state.operations {
+            operations.publications = operations.publications.saturating_sub(1);
+            operations.bytes = operations.bytes.saturating_sub(bytes);
+            operations.is_numbered &= numbered.is_none();
+        }
+        let handled = match outcome {
+            Ok(Done::Published(published)) => {
+                self.count_published(published);
+                self.answer_publication(&topic, published, correlation_id);
+                Handled::Done
+            }
+            Ok(_) => Handled::Done,
+            Err(refusal) => {
+                let error = PublishError::from(refusal);
+                self.refuse_publication(Refusal {
+                    code: error.code(),
+                    message: error.to_string().into(),
+                    correlation_id,
+                })
+            }
+        };
+        if handled == Handled::Done
+            && let Some((handle, number)) = numbered
+        {
+            self.accept_numbered(handle, number);
+        }
+    }
+
     fn answer_publication(
         &mut self,
-        (topic, published): (Arc<str>, Published),
+        topic: &str,
+        published: Published,
         correlation_id: Option<String>,
     ) {
         if correlation_id.is_none() {
@@ -43,7 +123,7 @@ impl Session<'_> {
         }
         let position = published.position;
         let reply = Reply::PublishResponse {
-            topic: topic.to_string(),
+            topic: topic.to_owned(),
             duplicate: published.is_duplicate,
             position: position.map(|position| (position.epoch, position.offset)),
             correlation_id,
@@ -51,12 +131,13 @@ impl Session<'_> {
         self.reply(&reply);
     }
 
-    /// Whether it is refused for good.
-    fn refuse_publication(&mut self, refusal: Refusal) -> bool {
+    /// Tells a client that its publication is refused.
+    fn refuse_publication(&mut self, refusal: Refusal) -> Handled {
         self.core.counters.publications_refused.add(1);
         let (code, reason) = (refusal.code, &refusal.message);
         tracing::debug!(
             connection = %self.state.key,
+            address = self.state.peer_address(self.io).map(tracing::field::display),
             user = self.state.user.as_deref(),
             code = code.as_str(),
             %reason,
@@ -70,14 +151,17 @@ impl Session<'_> {
             correlation_id: refusal.correlation_id,
         };
         self.reply(&error);
-        code.fault() != Fault::Server
+        match code.fault() {
+            Fault::Server => Handled::Retryable,
+            _ => Handled::Done,
+        }
     }
 
     /// Publishes what a client asks for, if it may.
     fn publish_for(
         &mut self,
         request: &PublishRequest<'_>,
-    ) -> Result<(Arc<str>, Published), (ErrorCode, String)> {
+    ) -> Result<(Arc<str>, Answer<Published>), (ErrorCode, String)> {
         let topic = self.topic_to_publish(&request.topic)?;
         let draft = Draft {
             t: &request.t,
@@ -89,17 +173,23 @@ impl Session<'_> {
             exclude: request.exclude_self.then_some(self.state.key),
             ttl_ms: request.ttl_ms,
         };
-        let published = self
+        let answer = self
             .core
             .publish(self.now(), &topic, &draft, self.state.owner)
             .map_err(|error| (error.code(), error.to_string()))?;
+        if let Answer::Now(published) = answer {
+            self.count_published(published);
+        }
+        Ok((topic, answer))
+    }
+
+    fn count_published(&mut self, published: Published) {
         let counter = if published.is_duplicate {
             &self.core.counters.publications_repeated
         } else {
             &self.core.counters.publications_received
         };
         counter.add(1);
-        Ok((topic, published))
     }
 
     /// The topic that a client names, if it may publish to it. The last one is remembered.
@@ -125,6 +215,10 @@ impl Context<'_> {
     /// Publishes to a topic, whose subscribers may be on any shard. What a turn publishes leaves at
     /// its end.
     ///
+    /// A topic that is shared with other servers is published by their broker later: then the
+    /// answer has no position, and what the broker refuses is counted and logged as a warning.
+    /// [`Handle::publish_with`](crate::Handle::publish_with) tells what became of it.
+    ///
     /// # Errors
     /// [`PublishError`]; nobody got it.
     pub fn publish(
@@ -133,11 +227,18 @@ impl Context<'_> {
         publication: &NewPublication,
     ) -> Result<Published, PublishError> {
         publication.check_payload()?;
-        self.session.core.publish(
-            self.session.now(),
-            &topic.into(),
-            &publication.draft(),
-            OwnerId::SERVER,
-        )
+        let topic: Arc<str> = topic.into();
+        let now = self.session.now();
+        let core = &mut *self.session.core;
+        match core.publish(now, &topic, &publication.draft(), OwnerId::SERVER)? {
+            Answer::Now(published) => Ok(published),
+            Answer::Later => {
+                core.operations.open(Operation::Unawaited(topic));
+                Ok(Published {
+                    position: None,
+                    is_duplicate: false,
+                })
+            }
+        }
     }
 }

@@ -44,7 +44,7 @@ impl<A: Application> Inbound<'_, A> {
                 session.publish_once(format, bytes);
             }
             SystemEvent::Publish => {
-                session.handle_publish(format, bytes);
+                session.handle_publish(format, bytes, None);
             }
             SystemEvent::Ignore => {}
             SystemEvent::Request(request) => self.dispatch_request(request),

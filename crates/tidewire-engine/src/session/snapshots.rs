@@ -160,7 +160,8 @@ impl Session<'_> {
             limit: 1,
             newest_first: true,
         };
-        let page = hub.history(&topic.into(), query, self.io.now().unix_ms)?;
+        let page = hub.history(&topic.into(), query, self.io.now().unix_ms);
+        let page = page.ok()??;
         let newest = page.publications.first()?;
         if newest.is_expired(self.io.now().unix_ms) {
             return None;

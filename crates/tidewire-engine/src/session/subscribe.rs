@@ -37,6 +37,9 @@ impl Session<'_> {
             return None;
         }
         let Some(topic) = job.topics.next() else {
+            if !self.prepare_subscription(&mut job) {
+                return Some(job);
+            }
             self.finish_subscription(*job);
             return None;
         };
@@ -92,9 +95,19 @@ impl Session<'_> {
         let Some(group) = &job.group else {
             job.wanted.since = job.positions.get(&topic).copied();
             // The answer says whether it was done.
-            let _ = self.enter_into(&name, &job.wanted, &mut job.answer);
+            let is_in = self.enter_into(&name, &job.wanted, &mut job.answer).is_ok();
+            if job.is_granted && is_in {
+                let topics = self.state.topics.get_or_insert_default();
+                topics.granted.insert(name);
+            }
             return;
         };
+        if self.core.shared.hub.is_shared(&name) {
+            let words = "a queue group needs a topic that its server does not share with others";
+            return job
+                .answer
+                .fail(topic, ErrorCode::InvalidSubscription, words);
+        }
         if kind == Kind::Pattern {
             let words = "a queue group has one topic, not a pattern";
             return job
@@ -132,6 +145,7 @@ impl Session<'_> {
             action,
             success_topics: answer.success_topics,
             failed_topics: answer.failed_topics,
+            failures: answer.failures,
             recovery: answer.recovery,
             correlation_id,
         };

@@ -17,7 +17,15 @@ pub struct Settings {
     /// How options are spelled that were not given.
     way: Way,
     given: BTreeMap<&'static str, Given>,
-    rules: Vec<TopicRule>,
+    rules: Vec<GivenRule>,
+}
+
+/// A rule of topics, and where it was given.
+#[derive(Debug, Clone)]
+pub(super) struct GivenRule {
+    pub(super) rule: TopicRule,
+    /// The rule where it stands, for errors.
+    pub(super) label: String,
 }
 
 #[derive(Debug, Clone)]
@@ -94,12 +102,18 @@ impl Settings {
         origin: &Origin,
         keys: &[(String, Value, Origin)],
     ) -> Result<(), SettingError> {
-        self.rules.push(rules::rule(origin, keys)?);
+        let rule = rules::rule(origin, keys)?;
+        self.rules.push(GivenRule::new(origin, rule));
         Ok(())
     }
 
+    /// How options are spelled that were not given.
+    pub(super) fn way(&self) -> Way {
+        self.way
+    }
+
     /// The rules of topics in detail.
-    pub(super) fn rules(&self) -> &[TopicRule] {
+    pub(super) fn rules(&self) -> &[GivenRule] {
         &self.rules
     }
 
@@ -216,7 +230,21 @@ impl Settings {
         }
     }
 
-    fn label(&self, name: &str) -> String {
+    /// The options that were given, in the order of the table: the name of each, its value unless it is a secret, and
+    /// where it was given.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, String, String)> {
+        OPTIONS.iter().filter_map(|spec| {
+            let given = self.given.get(spec.name)?;
+            let value = match spec.kind {
+                Kind::Secret => "(secret)".to_owned(),
+                _ => given.value.shown(),
+            };
+            Some((spec.name, value, self.label(spec.name)))
+        })
+    }
+
+    /// An option where it was given, or its name in the way of these settings.
+    pub(super) fn label(&self, name: &str) -> String {
         match self.given.get(name) {
             Some(Given { spec, origin, .. }) => origin.label(&spec.spelled(origin.way)),
             None => option(name, self.way)
@@ -231,6 +259,13 @@ impl Settings {
         let spec = OPTIONS.iter().find(|option| option.name == name)?;
         let default = Value::String(spec.default?.to_owned());
         value::check(spec, &default, true).ok()
+    }
+}
+
+impl GivenRule {
+    pub(super) fn new(origin: &Origin, rule: TopicRule) -> Self {
+        let label = origin.label(&format!("the rule {}", rule.pattern));
+        Self { rule, label }
     }
 }
 

@@ -3,14 +3,14 @@
 use super::SettingError;
 use super::given::Settings;
 use super::value::{ANY, address};
-use crate::auth::api_key::ApiKey;
+use crate::auth::api_key::{ApiKey, NamedApiKey};
 use crate::config::{Config, OriginPolicy, Protocol, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 
 pub(super) fn set(settings: &Settings, config: &mut Config) -> Result<(), SettingError> {
     config.listen = listen(settings)?.unwrap_or(config.listen);
     config.ops_listen = settings.text("ops_listen").and_then(|text| address(&text));
-    config.ops_api_key = api_key(settings)?;
+    config.ops_api_keys = api_keys(settings)?;
     config.protocol = match settings.text("protocol").as_deref() {
         Some("raw") => Protocol::Raw,
         _ => Protocol::V1,
@@ -49,22 +49,59 @@ fn listen(settings: &Settings) -> Result<Option<SocketAddr>, SettingError> {
         .ok_or_else(|| settings.wrong("host", problem()))
 }
 
-fn api_key(settings: &Settings) -> Result<Option<ApiKey>, SettingError> {
-    let Some(name) = settings.strongest(&["api_key", "api_key_file"])? else {
-        return Ok(None);
-    };
-    if !settings.is_set("ops_listen") {
+/// The key of `api_key` or `api_key_file`, which permits everything, and those of `api_keys_file`.
+fn api_keys(settings: &Settings) -> Result<Vec<NamedApiKey>, SettingError> {
+    let mut keys = Vec::new();
+    let single = settings.strongest(&["api_key", "api_key_file"])?;
+    let several = settings
+        .is_given("api_keys_file")
+        .then_some("api_keys_file");
+    if let (Some(name), false) = (single.or(several), settings.is_set("ops_listen")) {
         let problem = "the key is of use on the operations listener only: give `ops_listen`";
         return Err(settings.wrong(name, problem));
     }
-    let key = match name {
-        "api_key" => settings.text(name).unwrap_or_default().into_bytes(),
-        _ => settings.secret_file(name)?.unwrap_or_default(),
-    };
-    let path = settings.text(name).filter(|_| name == "api_key_file");
-    let place = path.map_or_else(String::new, |path| format!("{path}: "));
-    let key = ApiKey::new(key).map_err(|error| settings.wrong(name, format!("{place}{error}")))?;
-    Ok(Some(key))
+    if let Some(name) = single {
+        let key = match name {
+            "api_key" => settings.text(name).unwrap_or_default().into_bytes(),
+            _ => settings.secret_file(name)?.unwrap_or_default(),
+        };
+        let path = settings.text(name).filter(|_| name == "api_key_file");
+        let place = path.map_or_else(String::new, |path| format!("{path}: "));
+        let key =
+            ApiKey::new(key).map_err(|error| settings.wrong(name, format!("{place}{error}")))?;
+        keys.push(NamedApiKey::all("api", key));
+    }
+    if let Some(name) = several {
+        keys.extend(named_keys(settings, name)?);
+    }
+    Ok(keys)
+}
+
+/// The keys of a file, one in each line that is neither empty nor a comment.
+fn named_keys(settings: &Settings, name: &str) -> Result<Vec<NamedApiKey>, SettingError> {
+    let path = settings.text(name).unwrap_or_default();
+    let bytes = settings.file(name)?.unwrap_or_default();
+    let wrong = |problem: String| settings.wrong(name, problem);
+    let text = String::from_utf8(bytes);
+    let text = text.map_err(|_| wrong(format!("{path}: expected text in UTF-8")))?;
+    let mut keys: Vec<NamedApiKey> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let place = format!("{path}:{}", index + 1);
+        let key = NamedApiKey::parse(line).map_err(|error| wrong(format!("{place}: {error}")))?;
+        if keys.iter().any(|other| other.name == key.name) {
+            let problem = format!("{place}: the name {} is given twice", key.name);
+            return Err(wrong(problem));
+        }
+        keys.push(key);
+    }
+    if keys.is_empty() {
+        return Err(wrong(format!("{path}: there is no key in the file")));
+    }
+    Ok(keys)
 }
 
 fn tls(settings: &Settings) -> Result<Option<TlsFiles>, SettingError> {

@@ -1,12 +1,13 @@
 //! Rules of topics, key by key.
 
 use super::SettingError;
+use super::given::GivenRule;
 use super::lookup::nearest;
 use super::origin::{Origin, unusable};
 use super::spec::{Item, OptionSpec};
 use super::table::RULE_KEYS;
 use super::value::{self, Checked, check_item, shown};
-use crate::topics::config::TopicRule;
+use crate::topics::config::{Scope, TopicRule};
 use crate::topics::history::HistoryLimits;
 use serde_json::Value;
 use tidewire_wire::envelope::Priority;
@@ -17,7 +18,7 @@ pub(super) fn read(
     spec: &OptionSpec,
     origin: &Origin,
     tables: &Value,
-) -> Result<Vec<TopicRule>, SettingError> {
+) -> Result<Vec<GivenRule>, SettingError> {
     let wrong = |label: String, value: &Value| SettingError::Value {
         option: origin.label(&label),
         value: Some(shown(value)),
@@ -34,7 +35,8 @@ pub(super) fn read(
         let origin = origin.within(&label);
         let given = fields.iter().filter(|(_, value)| !value.is_null());
         let keys = given.map(|(key, value)| (key.clone(), value.clone(), origin.clone()));
-        rule(&origin, &keys.collect::<Vec<_>>())
+        let rule = rule(&origin, &keys.collect::<Vec<_>>())?;
+        Ok(GivenRule::new(&origin, rule))
     });
     rules.collect()
 }
@@ -95,6 +97,9 @@ fn set(
         }
         ("overload", Checked::Text(word)) => {
             rule.overload = Overload::parse(&word).ok_or("there is no such policy")?;
+        }
+        ("scope", Checked::Text(word)) => {
+            rule.scope = Scope::parse(&word).ok_or("there is no such scope")?;
         }
         _ => return Err("this key has no effect".to_owned()),
     }

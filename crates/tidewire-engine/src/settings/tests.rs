@@ -208,7 +208,7 @@ fn rule_of_file(fields: &[(&str, Value)]) -> Result<TopicRule, SettingError> {
     });
     let mut settings = Settings::new(Way::Flag);
     settings.add_rule(&Origin::file("f:1"), &keys.collect::<Vec<_>>())?;
-    Ok(settings.rules()[0].clone())
+    Ok(settings.rules()[0].rule.clone())
 }
 
 #[test]

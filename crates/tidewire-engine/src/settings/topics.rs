@@ -1,7 +1,7 @@
 //! Topics: who may use them, and what is kept of each.
 
 use super::SettingError;
-use super::given::Settings;
+use super::given::{GivenRule, Settings};
 use crate::topics::access::{AccessRules, Rules};
 use crate::topics::config::{GroupOverload, TopicRule, Topics};
 
@@ -16,7 +16,28 @@ pub(super) fn set(settings: &Settings, topics: &mut Topics) -> Result<(), Settin
     };
     let presence = settings.texts("presence").unwrap_or_default();
     topics.rules = TopicRule::keeping(&settings.counts("history"), &presence);
-    topics.rules.extend_from_slice(settings.rules());
+    check_rules(settings.rules())?;
+    let detailed = settings.rules().iter().map(|given| given.rule.clone());
+    topics.rules.extend(detailed);
+    Ok(())
+}
+
+/// Of two rules with the same pattern the second would never apply.
+fn check_rules(rules: &[GivenRule]) -> Result<(), SettingError> {
+    for (index, later) in rules.iter().enumerate() {
+        let is_same = |earlier: &&GivenRule| earlier.rule.pattern == later.rule.pattern;
+        if let Some(earlier) = rules[..index].iter().find(is_same) {
+            return Err(SettingError::Value {
+                option: later.label.clone(),
+                value: None,
+                problem: format!(
+                    "another rule has the same pattern ({}), and only the first one applies: \
+                     give the keys of both in one rule",
+                    earlier.label
+                ),
+            });
+        }
+    }
     Ok(())
 }
 

@@ -18,6 +18,23 @@ pub(super) enum Checked {
     Counts(Vec<(String, usize)>),
 }
 
+impl Checked {
+    /// The value as people read it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Boolean(yes) => yes.to_string(),
+            Self::Text(text) => text.clone(),
+            Self::List(items) => items.join(", "),
+            Self::Counts(counts) => {
+                let counts = counts.iter();
+                let counts = counts.map(|(pattern, count)| format!("{pattern}={count}"));
+                counts.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
 /// A value that cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable {

@@ -6,7 +6,6 @@ use crate::shard::EngineShard;
 use crate::state::calls::{OpenCall, PostedCall};
 use crate::state::connection::ConnectionState;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
 use tidewire_wire::codes::ErrorCode;
 
@@ -46,7 +45,7 @@ impl<A: Application> EngineShard<A> {
             }
         }
         let core = &mut self.core;
-        let next_ms = if core.calls.inbox.is_filled.load(Ordering::Acquire) {
+        let next_ms = if core.calls.inbox.is_filled() {
             Some(now_ms)
         } else {
             core.calls

@@ -1,9 +1,10 @@
 //! The opening handshake: which connections are accepted, and how the others are rejected.
 
+use crate::auth::origins::{OriginReport, shown};
 use crate::auth::{Claims, TokenError, Verifier, find_token};
 use crate::clock::wire_now;
 use crate::config::{Config, OriginPolicy, Protocol};
-use crate::model::{CloseReason, Peer};
+use crate::model::{CloseReason, ConnectionKey, Peer};
 use crate::session::application::Application;
 use crate::session::reply::write_message;
 use crate::shard::EngineShard;
@@ -12,6 +13,7 @@ use crate::state::core::Core;
 use crate::state::layers::{self, Layers};
 use crate::topics::access::{Access, AccessRules, InvalidRules};
 use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tidewire_net::{ConnectionId, Io};
@@ -39,6 +41,15 @@ enum Decision {
         reason: String,
         retry_after_s: Option<u64>,
     },
+}
+
+/// Who asks to be let in.
+struct Newcomer {
+    key: ConnectionKey,
+    address: Option<SocketAddr>,
+    /// Whether a trusted proxy forwards the connection.
+    is_forwarded: bool,
+    unix_ms: u64,
 }
 
 /// Who is let in.
@@ -69,10 +80,16 @@ impl<A: Application> EngineShard<A> {
             }
         };
         self.read_forwarded(io, id, &request);
-        let is_forwarded = self
-            .connection(id)
-            .is_some_and(|connection| connection.state.forwarded.is_some());
-        match self.core.decide(&request, is_forwarded, io.now().unix_ms) {
+        let Some(connection) = self.connection(id) else {
+            return data.len();
+        };
+        let newcomer = Newcomer {
+            key: connection.state.key,
+            address: connection.state.peer_address(io),
+            is_forwarded: connection.state.forwarded.is_some(),
+            unix_ms: io.now().unix_ms,
+        };
+        match self.core.decide(&request, &newcomer) {
             Decision::Accept { guest, failure } => {
                 self.accept(io, id, &request, guest, failure);
                 request.head_bytes()
@@ -87,8 +104,9 @@ impl<A: Application> EngineShard<A> {
                 if retry_after_s.is_some() {
                     headers.push(("Retry-After", seconds.as_str()));
                 }
+                let challenge = challenge(&reason);
                 if status == 401 {
-                    headers.push(("WWW-Authenticate", "Bearer"));
+                    headers.push(("WWW-Authenticate", challenge.as_str()));
                 }
                 if let Some(buffer) = io.buffer(id) {
                     write_rejection(status, &headers, &reason, buffer);
@@ -216,7 +234,7 @@ impl Core {
         }
     }
 
-    fn decide(&self, request: &Request<'_>, is_forwarded: bool, unix_ms: u64) -> Decision {
+    fn decide(&self, request: &Request<'_>, newcomer: &Newcomer) -> Decision {
         let config = &self.shared.config;
         let reject = |status, reason: &str| Decision::Reject {
             status,
@@ -231,7 +249,7 @@ impl Core {
         if let Some(reason) = self.turns_away() {
             return full(reason);
         }
-        let is_guarded = !is_forwarded && is_local_page(config, request);
+        let is_guarded = !newcomer.is_forwarded && is_local_page(config, request);
         if let Err(words) = self.shared.hosts.check(request.host(), is_guarded) {
             self.counters.host_rejections.add(1);
             return reject(421, &words);
@@ -241,14 +259,14 @@ impl Core {
         }
         if !origin_is_allowed(&config.origins, request) {
             self.counters.origin_rejections.add(1);
-            return reject(403, "this origin is not allowed");
+            return reject(403, &self.refuse_origin(request, newcomer));
         }
         let mut failure = None;
         let mut user = None;
         let mut expires_at_s = None;
         let mut rules = None;
-        if let (Some(verifier), Some(auth)) = (&self.shared.verifier, &config.auth) {
-            match self.verified(verifier, find_token(request, auth), unix_ms) {
+        if let (Some(verifier), Some(auth)) = (&*self.shared.verifier, &config.auth) {
+            match self.verified(verifier, find_token(request, auth), newcomer) {
                 Ok((claims, own)) => {
                     rules = own;
                     user = Some(claims.subject);
@@ -271,20 +289,44 @@ impl Core {
         Decision::Accept { guest, failure }
     }
 
+    /// Reports a page that may not connect; the words to refuse it with.
+    fn refuse_origin(&self, request: &Request<'_>, newcomer: &Newcomer) -> String {
+        let origin = shown(request.origin().unwrap_or_default());
+        let words = format!("origin {origin} is not allowed; allow it with --origin {origin}");
+        let more = match self.shared.origin_reports.note(origin, newcomer.unix_ms) {
+            OriginReport::Silence => return words,
+            OriginReport::Line => "",
+            OriginReport::LastLine => " (further origins have no line for up to a minute)",
+        };
+        tracing::warn!(
+            connection = %newcomer.key,
+            address = newcomer.address.map(tracing::field::display),
+            host = request.host(),
+            "{words}{more}",
+        );
+        words
+    }
+
     /// The claims of a token with its access rules, or the reason why it is rejected.
     fn verified(
         &self,
         verifier: &Verifier,
         token: Option<Cow<'_, str>>,
-        unix_ms: u64,
+        newcomer: &Newcomer,
     ) -> Result<(Claims, Option<AccessRules>), String> {
         let verified = token
             .ok_or(TokenError::Missing)
-            .and_then(|token| verifier.verify(&token, unix_ms / 1000));
+            .and_then(|token| verifier.verify(&token, newcomer.unix_ms / 1000));
         let claims = verified.map_err(|error| {
             self.counters.auth_failures.add(1);
             let code = ErrorCode::AuthFailed.as_str();
-            tracing::info!(code, %error, "a token is not accepted");
+            tracing::info!(
+                connection = %newcomer.key,
+                address = newcomer.address.map(tracing::field::display),
+                code,
+                %error,
+                "a token is not accepted",
+            );
             error.to_string()
         })?;
         let rules = self.rules_of(&claims).map_err(|error| error.to_string())?;
@@ -316,6 +358,20 @@ impl Core {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
             .is_ok()
     }
+}
+
+/// `WWW-Authenticate` for a token that is not accepted (RFC 6750, section 3): without a token no error is named.
+fn challenge(reason: &str) -> String {
+    if reason == TokenError::Missing.to_string() {
+        return "Bearer".to_owned();
+    }
+    // The reason can repeat a part of the token. A quoted string must not end early.
+    let is_plain = |letter: char| matches!(letter, ' '..='~') && !matches!(letter, '"' | '\\');
+    let plain = reason.chars().take(CHALLENGE_CHARS_MAX);
+    let plain: String = plain
+        .map(|letter| if is_plain(letter) { letter } else { '?' })
+        .collect();
+    format!("Bearer error=\"invalid_token\", error_description=\"{plain}\"")
 }
 
 /// The session that the query asks for.
@@ -376,3 +432,6 @@ fn origin_is_allowed(policy: &OriginPolicy, request: &Request<'_>) -> bool {
         }
     }
 }
+
+/// The longest reason in a challenge, in characters.
+const CHALLENGE_CHARS_MAX: usize = 200;

@@ -17,6 +17,7 @@ impl<A: Application> EngineShard<A> {
             JobProgress::Yield | JobProgress::Later => &mut pauses.turn,
             JobProgress::Outbox => &mut pauses.outbox,
             JobProgress::Backlog => &mut pauses.backlog,
+            JobProgress::Broker => &mut pauses.broker,
             JobProgress::Application => &mut pauses.application,
         };
         let was_paused = std::mem::replace(pause, true);
@@ -28,6 +29,7 @@ impl<A: Application> EngineShard<A> {
         counters.jobs_deferred.add(1);
         match progress {
             JobProgress::Done => {}
+            JobProgress::Broker => counters.broker_pauses.add(1),
             JobProgress::Yield => {
                 self.has_work = true;
                 self.working.push(id);

@@ -10,6 +10,7 @@ mod handshake;
 pub(crate) mod health;
 mod jobs;
 pub(crate) mod mailbox;
+mod operations;
 mod pending_handshakes;
 pub(crate) mod view;
 
@@ -138,11 +139,17 @@ impl<A: Application> EngineShard<A> {
                 self.yielding.push(id);
                 break;
             }
-            if std::mem::take(&mut core.backlog_is_full) {
-                state.pauses.backlog = true;
-                core.counters.backlog_pauses.add(1);
+            if core.backlog_is_full | core.awaits_broker {
                 io.pause_reading(id);
-                self.backlogged.push(id);
+                if std::mem::take(&mut core.awaits_broker) {
+                    state.pauses.broker = true;
+                    core.counters.broker_pauses.add(1);
+                }
+                if std::mem::take(&mut core.backlog_is_full) {
+                    state.pauses.backlog = true;
+                    core.counters.backlog_pauses.add(1);
+                    self.backlogged.push(id);
+                }
                 break;
             }
         }
@@ -290,6 +297,7 @@ impl<A: Application> Handler for EngineShard<A> {
             access_is_set: false,
             topics: None,
             calls: None,
+            operations: None,
             producer: self.core.shared.producers.new_session(),
             error_budget: None,
             layers: None,
@@ -419,7 +427,8 @@ impl<A: Application> Handler for EngineShard<A> {
         let yielding = std::mem::take(&mut self.yielding);
         self.resume(io, yielding, |pauses| pauses.turn = false);
         let origin = Origin::Shard(self.core.index);
-        if !self.backlogged.is_empty() && !self.core.shared.hub.is_busy(origin) {
+        let hub = &self.core.shared.hub;
+        if !self.backlogged.is_empty() && !hub.is_busy(origin) && !hub.is_cluster_busy() {
             let backlogged = std::mem::take(&mut self.backlogged);
             self.resume(io, backlogged, |pauses| pauses.backlog = false);
         }
@@ -430,6 +439,7 @@ impl<A: Application> Handler for EngineShard<A> {
             self.resume(io, waiting, |pauses| pauses.application = false);
         }
         self.end_all_failed(io);
+        self.settle_operations(io);
         self.settle_calls(io);
         self.return_from_stall(io);
         self.core.let_leave();
@@ -476,7 +486,8 @@ impl<A: Application> Handler for EngineShard<A> {
     }
 
     fn poll_deadline(&self) -> Option<Instant> {
-        let has_more = self.has_deliveries() || self.has_work || self.is_stopping;
+        let has_answers = self.core.operations.inbox.is_filled();
+        let has_more = self.has_deliveries() || self.has_work || has_answers || self.is_stopping;
         if has_more || !self.core.topics.drained.is_empty() || !self.core.leavers.is_empty() {
             return self.turned;
         }

@@ -1,11 +1,12 @@
 //! Open calls of a shard, in both directions.
 
 use crate::model::calls::{CallFailure, NewCall, call_error};
+use crate::model::inbox::Inbox;
 use crate::model::{ConnectionKey, is_payload};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use tidewire_net::{ConnectionId, Waker};
 use tidewire_wire::codes::ErrorCode;
@@ -14,7 +15,9 @@ use tidewire_wire::session::{CallError, CallResult};
 /// What a shard knows of all its open calls.
 #[derive(Debug, Default)]
 pub(crate) struct ShardCalls {
-    pub(crate) inbox: Arc<AnswerInbox>,
+    /// What responders on any thread have answered: at most one answer for each responder there has
+    /// been, and those are bounded by the calls that a connection may have open.
+    pub(crate) inbox: Arc<Inbox<CallAnswer>>,
     /// Of the last call, in either direction.
     number: u64,
     /// Every open call, by when its time is over and its number.
@@ -53,16 +56,6 @@ pub(crate) struct SentCall {
     pub(crate) outcome: CallOutcome,
 }
 
-/// What responders on any thread have answered. It holds at most one answer for each responder
-/// there has been, and those are bounded by the calls that a connection may have open.
-#[derive(Debug, Default)]
-pub(crate) struct AnswerInbox {
-    answers: Mutex<VecDeque<CallAnswer>>,
-    pub(crate) is_filled: AtomicBool,
-    /// Set when the shard has been made.
-    waker: OnceLock<Waker>,
-}
-
 /// An answer on its way to the connection that asked.
 #[derive(Debug)]
 pub(crate) struct CallAnswer {
@@ -73,38 +66,13 @@ pub(crate) struct CallAnswer {
     pub(crate) result: Option<CallResult>,
 }
 
-impl AnswerInbox {
-    pub(crate) fn push(&self, answer: CallAnswer) {
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.push_back(answer);
-        let was_filled = self.is_filled.swap(true, Ordering::AcqRel);
-        drop(answers);
-        if !was_filled && let Some(waker) = self.waker.get() {
-            waker.wake();
-        }
-    }
-
-    /// The next `at_most` answers.
-    pub(crate) fn take(&self, at_most: usize) -> VecDeque<CallAnswer> {
-        if !self.is_filled.load(Ordering::Acquire) {
-            return VecDeque::new();
-        }
-        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = at_most.min(answers.len());
-        let rest = answers.split_off(count);
-        self.is_filled.store(!rest.is_empty(), Ordering::Release);
-        std::mem::replace(&mut answers, rest)
-    }
-}
-
 impl ShardCalls {
     /// Lets responders wake the shard.
     pub(crate) fn connect(&self, waker: Waker) {
-        // A shard has one mailbox.
-        let _ = self.inbox.waker.set(waker);
+        self.inbox.connect(waker);
     }
 
-    pub(crate) fn inbox(&self) -> &Arc<AnswerInbox> {
+    pub(crate) fn inbox(&self) -> &Arc<Inbox<CallAnswer>> {
         &self.inbox
     }
 
@@ -135,7 +103,7 @@ pub struct Responder(pub(crate) Arc<PendingAnswer>);
 /// What a [`Responder`] has to do.
 #[derive(Debug)]
 pub(crate) struct PendingAnswer {
-    pub(crate) inbox: Arc<AnswerInbox>,
+    pub(crate) inbox: Arc<Inbox<CallAnswer>>,
     pub(crate) connection: ConnectionKey,
     pub(crate) number: u64,
     pub(crate) correlation_id: Arc<str>,
@@ -263,34 +231,6 @@ pub(crate) fn checked(answer: Result<String, CallError>) -> CallResult {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn answer(number: u64) -> CallAnswer {
-        CallAnswer {
-            connection: ConnectionId::from_u64(1),
-            correlation_id: "c".into(),
-            number,
-            result: None,
-        }
-    }
-
-    fn numbers(inbox: &AnswerInbox, at_most: usize) -> Vec<u64> {
-        let taken = inbox.take(at_most).into_iter();
-        taken.map(|answer| answer.number).collect()
-    }
-
-    #[test]
-    fn an_inbox_gives_its_answers_in_order_and_says_whether_more_are_left() {
-        let inbox = AnswerInbox::default();
-        assert!(numbers(&inbox, 2).is_empty());
-        (1..=5).for_each(|number| inbox.push(answer(number)));
-        assert_eq!(numbers(&inbox, 2), [1, 2]);
-        assert!(inbox.is_filled.load(Ordering::Acquire));
-        inbox.push(answer(6));
-        assert_eq!(numbers(&inbox, 4), [3, 4, 5, 6]);
-        assert!(!inbox.is_filled.load(Ordering::Acquire));
-        inbox.push(answer(7));
-        assert_eq!(numbers(&inbox, 4), [7]);
-    }
 
     #[test]
     fn calls_end_in_the_order_of_their_time() {

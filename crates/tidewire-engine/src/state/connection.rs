@@ -8,6 +8,7 @@ use crate::state::calls::SessionCalls;
 use crate::state::expiry::Expiry;
 use crate::state::jobs::Jobs;
 use crate::state::layers::{EncryptionLayer, Layers};
+use crate::state::operations::SessionOperations;
 use crate::state::producers::SessionProducer;
 use crate::state::topics::{Holder, SessionTopics};
 use crate::topics::access::Access;
@@ -59,6 +60,8 @@ pub(crate) struct ConnectionState {
     pub(crate) topics: Option<Box<SessionTopics>>,
     /// Its open calls, once it has had some.
     pub(crate) calls: Option<Box<SessionCalls>>,
+    /// What the broker was asked for it and has not answered, once there was something.
+    pub(crate) operations: Option<Box<SessionOperations>>,
     /// What tells its repeated messages from new ones, if they have to be.
     pub(crate) producer: Option<Box<SessionProducer>>,
     /// Its errors, once there are some.
@@ -104,13 +107,15 @@ pub(crate) struct Pauses {
     pub(crate) turn: bool,
     /// It publishes more than the shards deliver.
     pub(crate) backlog: bool,
+    /// The broker has to answer first.
+    pub(crate) broker: bool,
     /// What waited to be sent when that was last looked at, in bytes.
     pub(crate) outbox_bytes_seen: usize,
 }
 
 impl Pauses {
     pub(crate) fn are_over(&self) -> bool {
-        !(self.application || self.outbox || self.turn || self.backlog)
+        !(self.application || self.outbox || self.turn || self.backlog || self.broker)
     }
 }
 

@@ -4,6 +4,7 @@ use crate::counters::Counters;
 use crate::limits::work::Meter;
 use crate::state::calls::ShardCalls;
 use crate::state::layers::SharedDeflate;
+use crate::state::operations::Operations;
 use crate::state::rates::TopicRates;
 use crate::state::shared::Shared;
 use crate::state::topics::{Departure, Leavers};
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) topics: LocalTopics,
     pub(crate) users: Users,
     pub(crate) calls: ShardCalls,
+    pub(crate) operations: Operations,
     pub(crate) marks: TopicRates,
     /// A job has to wait for the clock.
     pub(crate) work_waits: bool,
@@ -49,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) fanout_bytes: usize,
     /// A publication made in this call has left more to be delivered than there should be.
     pub(crate) backlog_is_full: bool,
+    /// The connection of this call has to wait for the broker.
+    pub(crate) awaits_broker: bool,
 }
 
 impl Core {
@@ -68,6 +72,7 @@ impl Core {
             topics: LocalTopics::default(),
             users: Users::default(),
             calls: ShardCalls::default(),
+            operations: Operations::default(),
             marks: TopicRates::default(),
             work_waits: false,
             departures: VecDeque::new(),
@@ -75,6 +80,7 @@ impl Core {
             meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
             fanout_bytes: 0,
             backlog_is_full: false,
+            awaits_broker: false,
         }
     }
 

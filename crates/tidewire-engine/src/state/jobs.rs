@@ -13,7 +13,7 @@ use tidewire_wire::codes::ErrorCode;
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, HistoryPage, HistoryPosition, RecoveryPosition, Reply, Subscription, Token,
-    TopicRecovery,
+    TopicFailure, TopicRecovery,
 };
 
 /// The unfinished jobs of a connection, the one to go on with last.
@@ -65,6 +65,8 @@ pub(crate) enum JobProgress {
     Outbox,
     /// The shards have to deliver first.
     Backlog,
+    /// The broker has to answer first.
+    Broker,
     /// The application has to be ready first.
     Application,
 }
@@ -153,6 +155,10 @@ pub(crate) struct SubscriptionJob {
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
     pub(crate) answer: SubscriptionAnswer,
+    /// The broker has been asked to make the topics ready.
+    pub(crate) is_prepared: bool,
+    /// The application subscribes the session, whatever its rights are.
+    pub(crate) is_granted: bool,
     pub(crate) correlation_id: Option<String>,
 }
 
@@ -169,6 +175,7 @@ pub(crate) struct GroupWish {
 pub(crate) struct SubscriptionAnswer {
     pub(crate) success_topics: Vec<String>,
     pub(crate) failed_topics: Vec<String>,
+    pub(crate) failures: Vec<TopicFailure>,
     pub(crate) recovery: Vec<TopicRecovery>,
     /// What comes after the answer, topic by topic.
     pub(crate) catch_ups: Vec<CatchUp>,
@@ -180,9 +187,15 @@ pub(crate) struct SubscriptionAnswer {
 
 impl SubscriptionAnswer {
     pub(crate) fn fail(&mut self, topic: String, code: ErrorCode, words: impl std::fmt::Display) {
-        let error = || (code, format!("{topic}: {words}"));
+        let message = words.to_string();
+        let error = || (code, format!("{topic}: {message}"));
         self.error.get_or_insert_with(error);
-        self.failed_topics.push(topic);
+        self.failed_topics.push(topic.clone());
+        self.failures.push(TopicFailure {
+            topic,
+            code: code.as_str().to_owned(),
+            message,
+        });
     }
 }
 
@@ -210,7 +223,26 @@ impl SubscriptionJob {
                 window: request.window,
             }),
             answer: SubscriptionAnswer::default(),
+            is_prepared: false,
+            is_granted: false,
             correlation_id,
+        }
+    }
+
+    /// A subscription that the application makes for a session.
+    pub(crate) fn granted(topic: &str) -> Self {
+        Self {
+            action: Action::Subscribe,
+            topics: Vec::new().into_iter(),
+            allowed: vec![(topic.to_owned(), Kind::Exact)],
+            positions: HashMap::new(),
+            filter: None,
+            wanted: Wanted::default(),
+            group: None,
+            answer: SubscriptionAnswer::default(),
+            is_prepared: false,
+            is_granted: true,
+            correlation_id: None,
         }
     }
 }

@@ -76,7 +76,7 @@ impl Core {
             .set(self.topics.subscriptions() as u64);
         self.counters.topics.set(self.topics.len() as u64);
         let keeps_presence =
-            !is_pattern && hub.rules.keep_presence() && hub.rules.of(&name).presence;
+            !is_pattern && hub.rules.keep_presence() && hub.rules.shows_presence(&name);
         keeps_presence.then_some(name)
     }
 

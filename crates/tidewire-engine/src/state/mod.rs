@@ -9,6 +9,7 @@ pub(crate) mod expiry;
 pub(crate) mod jobs;
 pub(crate) mod layers;
 pub(crate) mod membership;
+pub(crate) mod operations;
 pub(crate) mod producers;
 pub(crate) mod publishing;
 pub(crate) mod rates;

@@ -5,6 +5,7 @@ use crate::limits::work::{PUBLISH_BYTES_PER_TURN, cost};
 use crate::model::ConnectionKey;
 use crate::state::core::Core;
 use crate::state::topics::Departure;
+use crate::topics::broker::Answer;
 use crate::topics::error::PublishError;
 use crate::topics::local::Item;
 use crate::topics::outlet::Origin;
@@ -43,19 +44,26 @@ impl Core {
         Publication::gap_of(expired, id, unix_ms)
     }
 
-    /// Publishes to a topic from this shard.
+    /// Publishes to a topic from this shard. What is answered later is the operation of the last
+    /// ticket: the caller opens it.
     pub(crate) fn publish(
         &mut self,
         now: Now,
         topic: &Arc<str>,
         draft: &Draft<'_>,
         owner: OwnerId,
-    ) -> Result<Published, PublishError> {
+    ) -> Result<Answer<Published>, PublishError> {
         let moment = self.moment(now, owner);
         let origin = Origin::Shard(self.index);
-        let published = self.shared.hub.publish(topic, draft, origin, moment)?;
-        self.backlog_is_full |= self.shared.hub.is_busy(origin);
-        self.charge_fanout(topic, draft.payload.len());
+        let hub = &self.shared.hub;
+        let operations = &mut self.operations;
+        let published = hub.publish(topic, draft, origin, moment, &mut || operations.ticket())?;
+        self.backlog_is_full |= hub.is_busy(origin);
+        match published {
+            Answer::Now(_) => self.charge_fanout(topic, draft.payload.len()),
+            // The subscribers get it when the broker has taken it.
+            Answer::Later => self.backlog_is_full |= hub.is_cluster_busy(),
+        }
         Ok(published)
     }
 

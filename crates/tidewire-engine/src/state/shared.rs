@@ -2,6 +2,7 @@
 
 use crate::auth::Verifier;
 use crate::auth::hosts::HostGuard;
+use crate::auth::origins::OriginReports;
 use crate::clock::unix_ms;
 use crate::config::{Config, Encryption};
 use crate::counters::{Counters, Snapshot};
@@ -10,7 +11,8 @@ use crate::limits::drain::SPAN_MS_DEFAULT;
 use crate::limits::errors::ErrorLimit;
 use crate::limits::owner::Owners;
 use crate::limits::rate::RateLimit;
-use crate::model::{ServerFailure, ShardHealth};
+use crate::live::Live;
+use crate::model::{ReloadFunction, ServerFailure, ShardHealth};
 use crate::state::producers::SharedProducers;
 use crate::state::signatures::Signatures;
 use crate::topics::access::AccessRules;
@@ -24,15 +26,15 @@ use tidewire_wire::session::{Features, ServerProfile};
 /// What all shards of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) profile: ServerProfile,
-    pub(crate) verifier: Option<Verifier>,
+    pub(crate) config: Live<Config>,
+    pub(crate) profile: Live<ServerProfile>,
+    pub(crate) verifier: Live<Option<Verifier>>,
     pub(crate) identity: Option<IdentityKey>,
     pub(crate) signatures: Option<Signatures>,
-    pub(crate) hub: Hub,
+    pub(crate) hub: Arc<Hub>,
     /// What clients may whose tokens do not say otherwise.
-    pub(crate) access: Arc<AccessRules>,
-    pub(crate) rate_limit: RateLimit,
+    pub(crate) access: Live<Arc<AccessRules>>,
+    pub(crate) rate_limit: Live<RateLimit>,
     pub(crate) owners: Owners,
     /// What is kept for whom.
     pub(crate) accounts: Accounts,
@@ -41,8 +43,11 @@ pub(crate) struct Shared {
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) producers: SharedProducers,
     pub(crate) hosts: HostGuard,
+    pub(crate) origin_reports: OriginReports,
     /// What a connection may do wrong, if that is limited.
-    pub(crate) error_limit: Option<ErrorLimit>,
+    pub(crate) error_limit: Live<Option<ErrorLimit>>,
+    /// What reads the configuration again, if the program has set it.
+    pub(crate) reload: OnceLock<ReloadFunction>,
     pub(crate) draining: AtomicBool,
     /// Whether newcomers are let in.
     pub(crate) admitting: AtomicBool,
@@ -62,41 +67,47 @@ pub(crate) struct Keys {
     pub(crate) signatures: Option<Signatures>,
 }
 
+/// What a server tells clients about itself.
+pub(crate) fn profile_of(config: &Config) -> ServerProfile {
+    let limits = &config.limits;
+    ServerProfile {
+        server_version: env!("CARGO_PKG_VERSION").to_owned(),
+        features: Features {
+            compression: true,
+            encryption: config.encryption != Encryption::Off,
+            batching: true,
+            priority_queue: true,
+            recovery: true,
+            circuit_breaker: limits.errors_max > 0,
+            calls: true,
+            topics: true,
+            presence: true,
+            history: true,
+        },
+        message_bytes_max: limits.message_bytes_max,
+        rate_limit_capacity: limits.rate_limit_capacity,
+        rate_limit_refill_per_s: limits.rate_limit_refill_per_s,
+        ping_interval_ms: limits.ping_interval_ms,
+        idle_timeout_ms: limits.idle_timeout_ms,
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(config: Config, keys: Keys, hub: Hub) -> Self {
+    pub(crate) fn new(config: Config, keys: Keys, hub: Arc<Hub>) -> Self {
         let limits = &config.limits;
-        let profile = ServerProfile {
-            server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            features: Features {
-                compression: true,
-                encryption: config.encryption != Encryption::Off,
-                batching: true,
-                priority_queue: true,
-                recovery: true,
-                circuit_breaker: limits.errors_max > 0,
-                calls: true,
-                topics: true,
-                presence: true,
-                history: true,
-            },
-            message_bytes_max: limits.message_bytes_max,
-            rate_limit_capacity: limits.rate_limit_capacity,
-            rate_limit_refill_per_s: limits.rate_limit_refill_per_s,
-            ping_interval_ms: limits.ping_interval_ms,
-            idle_timeout_ms: limits.idle_timeout_ms,
-        };
+        let profile = profile_of(&config);
         let rate_limit = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
         let counters = (0..config.shards)
             .map(|_| Arc::new(Counters::default()))
             .collect();
         Self {
-            profile,
-            verifier: keys.verifier,
+            profile: Live::new(profile),
+            verifier: Live::new(keys.verifier),
             identity: keys.identity,
             signatures: keys.signatures,
             hub,
-            access: Arc::new(config.topics.access.clone()),
-            rate_limit,
+            access: Live::new(Arc::new(config.topics.access.clone())),
+            rate_limit: Live::new(rate_limit),
             owners: Owners::new(),
             accounts: Accounts::new(
                 config.topics.limits.subscription_bytes_per_owner_max,
@@ -106,7 +117,9 @@ impl Shared {
             counters,
             producers: SharedProducers::new(&config.intake),
             hosts: HostGuard::new(config.hosts.clone()),
-            error_limit: ErrorLimit::new(limits.errors_max, limits.errors_window_ms),
+            origin_reports: OriginReports::default(),
+            error_limit: Live::new(ErrorLimit::new(limits.errors_max, limits.errors_window_ms)),
+            reload: OnceLock::new(),
             draining: AtomicBool::new(false),
             admitting: AtomicBool::new(true),
             drain_span_ms: AtomicU64::new(SPAN_MS_DEFAULT),
@@ -114,7 +127,7 @@ impl Shared {
             failure: OnceLock::new(),
             started: Instant::now(),
             started_unix_ms: unix_ms(),
-            config,
+            config: Live::new(config),
         }
     }
 

@@ -1,19 +1,31 @@
-//! The broker: keeps histories and presence, in the memory of this process or elsewhere.
+//! The broker: gives publications their places and keeps histories and presence, in the memory of
+//! this process or elsewhere.
 //!
 //! A server asks its broker for everything that several servers would have to agree on: the place
 //! of a publication in its topic, what was published before, and who is there. What the broker
 //! accepts it hands to the server's [`Sink`], in the order of positions.
+//!
+//! No call blocks. A broker that has to ask another process says [`Answer::Later`], and settles the
+//! caller's [`Ticket`] when it knows. Reading takes two steps, so that a new subscriber misses
+//! nothing: [`Broker::prepare`] makes a topic ready, perhaps later; what is ready then answers at
+//! once, under the topic's lock.
 
 #[cfg(test)]
 mod contract;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) mod late;
+pub(crate) mod memory;
+mod ticket;
 
-use super::history::{HistoryLimits, HistoryStore, Page, Recovery};
-use super::presence::{MemberView, Presence, PresenceChange};
-use super::publication::Publication;
+pub(crate) use self::ticket::{Answer, Done, Outcome, Refusal, Ticket, Tickets};
+
+use super::config::TopicRule;
+use super::history::{HistoryLimits, Page, Recovery};
+use super::presence::{MemberView, PresenceChange};
+use super::publication::{Draft, Placed, Publication, Published};
 use crate::limits::owner::OwnerId;
 use crate::model::{ConnectionKey, Position};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Takes what a broker has accepted to the subscribers.
 pub(crate) trait Sink {
@@ -21,24 +33,30 @@ pub(crate) trait Sink {
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>);
 }
 
-/// Makes a publication when its position is known.
-pub(crate) type Make<'a> = &'a mut dyn FnMut(Position) -> Arc<Publication>;
-
-/// Keeps what several servers have to agree on. Calls come from every shard at once.
+/// Keeps what several servers have to agree on. Calls come from every shard at once, and none of
+/// them blocks.
 pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
-    /// Gives a publication of `bytes` bytes its place, keeps it and hands it to `sink`.
+    /// Gives a publication its place, keeps it and hands it to `sink`, or to its own sink later.
     fn publish(
         &self,
-        topic: &Arc<str>,
-        limits: &HistoryLimits,
-        moment: Moment,
-        bytes: usize,
-        make: Make<'_>,
+        order: &Order<'_>,
+        tickets: Tickets<'_>,
         sink: &dyn Sink,
-    ) -> Position;
+    ) -> Answer<Result<Published, Refusal>>;
+
+    /// Makes a topic ready for [`recover`](Self::recover) and [`page`](Self::page). It stays ready
+    /// as long as there is interest in it, and for some seconds in any case.
+    fn prepare(
+        &self,
+        topic: &Arc<str>,
+        rule: &TopicRule,
+        wanted: Prepare,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>>;
 
     /// What was published after a position; without it, where the topic stands. Calls `locked` at a
-    /// moment when all of that, and nothing else, has been handed to the sink.
+    /// moment when all of that, and nothing else, has been handed to the sink. `None` if the topic
+    /// is not ready.
     fn recover(
         &self,
         topic: &Arc<str>,
@@ -46,19 +64,26 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
         moment: Moment,
         missed: Missed,
         locked: &mut dyn FnMut(),
-    ) -> Recovery<Arc<Publication>>;
+    ) -> Option<Recovery<Arc<Publication>>>;
 
-    /// Some of what is kept: after `since`, or from the end if `newest_first`.
+    /// Some of what is kept: after `since`, or from the end if `newest_first`. `None` if the topic
+    /// is not ready.
     fn page(
         &self,
         topic: &Arc<str>,
         limits: &HistoryLimits,
         now_ms: u64,
         query: PageQuery,
-    ) -> Page<Arc<Publication>>;
+    ) -> Option<Page<Arc<Publication>>>;
 
     /// Forgets what is kept of a topic; its epoch changes. Whether there was anything.
-    fn forget(&self, topic: &Arc<str>) -> bool;
+    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>) -> Answer<Result<bool, Refusal>>;
+
+    /// This server has its first subscriber of a topic. Called under the topic's lock.
+    fn add_interest(&self, topic: &Arc<str>, rule: &TopicRule);
+
+    /// This server has lost its last subscriber of a topic. Called under the topic's lock.
+    fn remove_interest(&self, topic: &str);
 
     /// Lets go of what is too old, some topics at a time.
     fn sweep(&self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits);
@@ -78,8 +103,61 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Who is there: users, connections, and up to `limit` of them.
     fn present(&self, topic: &str, limit: usize) -> PresenceView;
 
+    /// Whether it has more to do than it should: publishers wait.
+    fn is_busy(&self) -> bool;
+
+    /// Whether it answers.
+    fn health(&self) -> BrokerHealth {
+        BrokerHealth::default()
+    }
+
+    /// The server stops: whoever waits for an answer is told that none comes.
+    fn stop(&self) {}
+
     /// What it holds now.
     fn usage(&self) -> BrokerUsage;
+}
+
+/// A publication to be placed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Order<'a> {
+    pub(crate) topic: &'a Arc<str>,
+    pub(crate) rule: &'a TopicRule,
+    pub(crate) draft: &'a Draft<'a>,
+    pub(crate) moment: Moment,
+}
+
+impl Order<'_> {
+    /// The publication at its place. On a topic with history all have the topic's priority.
+    pub(crate) fn make(&self, position: Option<Position>) -> Publication {
+        let priority = match self.rule.history {
+            Some(_) => self.rule.priority,
+            None => self.draft.priority.unwrap_or(self.rule.priority),
+        };
+        self.draft.place(&Placed {
+            topic: Some(self.topic),
+            position,
+            priority,
+            unix_ms: self.moment.now_ms,
+        })
+    }
+
+    /// What it takes in a history, in bytes.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let draft = self.draft;
+        let texts = [Some(draft.t), draft.id, draft.key, Some(&**self.topic)];
+        let text_bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
+        draft.payload.len() + text_bytes + KEPT_BYTES
+    }
+}
+
+/// For what a topic is to be ready.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Prepare {
+    /// A recovery from here.
+    pub(crate) since: Option<Position>,
+    /// So many of the newest publications; all that are kept with [`u64::MAX`].
+    pub(crate) newest: u64,
 }
 
 /// The time, a number for an epoch that may begin, and who asks.
@@ -127,156 +205,53 @@ pub(crate) struct BrokerUsage {
     pub(crate) presence_topics: usize,
 }
 
-/// The broker of a server that is alone.
-#[derive(Debug)]
-pub(crate) struct MemoryBroker {
-    histories: Mutex<HistoryStore<Arc<Publication>>>,
-    presence: Mutex<HashMap<Arc<str>, Presence<ConnectionKey>>>,
+/// How the broker is that servers share.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct BrokerHealth {
+    /// It answers: the last probe, one each second, came back.
+    pub is_connected: bool,
+    /// Its version, once it is known.
+    pub version: Option<String>,
+    /// Why it does not answer: what is wrong, and what to do.
+    pub reason: Option<String>,
+    /// What an operator should change although it works.
+    pub warning: Option<String>,
+    /// What was counted since the start of the server, by name.
+    #[serde(serialize_with = "as_map")]
+    pub counts: Vec<(&'static str, u64)>,
 }
 
-impl MemoryBroker {
-    pub(crate) fn new(history_bytes_max: usize, history_topics_max: usize) -> Self {
+fn as_map<S: serde::Serializer>(
+    counts: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counts.iter().copied())
+}
+
+/// One that is always there.
+impl Default for BrokerHealth {
+    fn default() -> Self {
         Self {
-            histories: Mutex::new(HistoryStore::new(history_bytes_max, history_topics_max)),
-            presence: Mutex::default(),
-        }
-    }
-
-    fn histories(&self) -> MutexGuard<'_, HistoryStore<Arc<Publication>>> {
-        self.histories
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn presence(&self) -> MutexGuard<'_, HashMap<Arc<str>, Presence<ConnectionKey>>> {
-        self.presence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Broker for MemoryBroker {
-    fn publish(
-        &self,
-        topic: &Arc<str>,
-        limits: &HistoryLimits,
-        moment: Moment,
-        bytes: usize,
-        make: Make<'_>,
-        sink: &dyn Sink,
-    ) -> Position {
-        let mut histories = self.histories();
-        let Moment {
-            now_ms,
-            random_epoch,
-            owner,
-        } = moment;
-        let (position, publication) =
-            histories.append(topic, limits, now_ms, (random_epoch, owner), bytes, make);
-        // While the topic is locked, so that all see the order of positions.
-        sink.deliver(topic, publication);
-        position
-    }
-
-    fn recover(
-        &self,
-        topic: &Arc<str>,
-        limits: &HistoryLimits,
-        moment: Moment,
-        missed: Missed,
-        locked: &mut dyn FnMut(),
-    ) -> Recovery<Arc<Publication>> {
-        let Moment {
-            now_ms,
-            random_epoch,
-            owner,
-        } = moment;
-        let mut histories = self.histories();
-        let mut recovery = histories.recover(
-            topic,
-            (missed.since, missed.limit),
-            limits,
-            now_ms,
-            (random_epoch, owner),
-        );
-        if missed.or_newest && !recovery.complete {
-            recovery.publications = Vec::from_iter(histories.newest(topic, limits, now_ms));
-        }
-        // Whoever publishes holds this lock until it has been delivered.
-        locked();
-        recovery
-    }
-
-    fn page(
-        &self,
-        topic: &Arc<str>,
-        limits: &HistoryLimits,
-        now_ms: u64,
-        query: PageQuery,
-    ) -> Page<Arc<Publication>> {
-        let PageQuery {
-            since,
-            limit,
-            newest_first,
-        } = query;
-        self.histories()
-            .page(topic, since, limit, newest_first, limits, now_ms)
-    }
-
-    fn forget(&self, topic: &Arc<str>) -> bool {
-        self.histories().remove(topic)
-    }
-
-    fn sweep(&self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits) {
-        self.histories().sweep(now_ms, limits_of, SWEPT_AT_A_TIME);
-    }
-
-    fn join(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-        data: Option<Arc<str>>,
-    ) -> PresenceChange {
-        self.presence()
-            .entry(Arc::clone(topic))
-            .or_insert_with(Presence::new)
-            .join(who, connection, data)
-    }
-
-    fn leave(&self, topic: &Arc<str>, who: &Arc<str>, connection: ConnectionKey) -> PresenceChange {
-        let mut presence = self.presence();
-        let Some(members) = presence.get_mut(topic) else {
-            return PresenceChange::Unchanged;
-        };
-        let change = members.leave(who, connection);
-        if members.is_empty() {
-            presence.remove(topic);
-        }
-        change
-    }
-
-    fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        let presence = self.presence();
-        let Some(members) = presence.get(topic) else {
-            return PresenceView::default();
-        };
-        let (users, connections) = members.counts();
-        PresenceView {
-            users,
-            connections,
-            members: members.members(limit),
-        }
-    }
-
-    fn usage(&self) -> BrokerUsage {
-        let histories = self.histories();
-        BrokerUsage {
-            history_bytes: histories.bytes(),
-            history_topics: histories.topics(),
-            histories_evicted: histories.counters().rings_evicted,
-            presence_topics: self.presence().len(),
+            is_connected: true,
+            version: None,
+            reason: None,
+            warning: None,
+            counts: Vec::new(),
         }
     }
 }
 
-/// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
-const SWEPT_AT_A_TIME: usize = 1_000;
+impl BrokerUsage {
+    /// What two brokers hold together.
+    pub(crate) fn sum(self, other: &Self) -> Self {
+        Self {
+            history_bytes: self.history_bytes + other.history_bytes,
+            history_topics: self.history_topics + other.history_topics,
+            histories_evicted: self.histories_evicted + other.histories_evicted,
+            presence_topics: self.presence_topics + other.presence_topics,
+        }
+    }
+}
+
+/// What a publication in a history takes besides its payload, in bytes.
+const KEPT_BYTES: usize = 288;

@@ -3,6 +3,7 @@
 use super::access::AccessRules;
 use super::history::HistoryLimits;
 use super::name::{InvalidTopic, check_topic_or_pattern, matches};
+use std::sync::Arc;
 use tidewire_wire::envelope::Priority;
 use tidewire_wire::session::Overload;
 
@@ -22,7 +23,7 @@ pub struct Topics {
 }
 
 /// What is kept of the topics that match a pattern.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicRule {
     /// A topic's name, or a pattern such as `orders.*` or `orders.>`; `>` is all.
     pub pattern: String,
@@ -39,6 +40,19 @@ pub struct TopicRule {
     /// The priority of its publications; those of a topic with history all have this one, so that
     /// they arrive in their order. Default normal.
     pub priority: Priority,
+    /// Who shares its topics. Without a broker every topic is this server's own. Default: all
+    /// servers of the cluster.
+    pub scope: Scope,
+}
+
+/// Who shares a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scope {
+    /// All servers that have the same broker.
+    #[default]
+    Cluster,
+    /// Each server has a topic of this name of its own, which needs no broker.
+    Node,
 }
 
 /// The limits of topics; of a whole server unless the name says otherwise.
@@ -103,6 +117,17 @@ pub enum GroupOverload {
     DropNewest,
 }
 
+impl Scope {
+    /// The scope with this spelling.
+    pub(crate) fn parse(spelling: &str) -> Option<Self> {
+        match spelling {
+            "cluster" => Some(Self::Cluster),
+            "node" => Some(Self::Node),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Topics {
     fn default() -> Self {
         Self {
@@ -125,6 +150,7 @@ impl TopicRule {
             presence: false,
             overload: Overload::Disconnect,
             priority: Priority::Normal,
+            scope: Scope::Cluster,
         }
     }
 
@@ -208,8 +234,33 @@ impl Default for TopicLimits {
 /// The rules of a server, the last of them for topics that none matches.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
-    rules: Vec<TopicRule>,
-    fallback: TopicRule,
+    rules: Vec<Rule>,
+    fallback: Rule,
+    /// The rules that the server was started with: who is present cannot begin or cease to be known in between.
+    presence: Arc<[TopicRule]>,
+    /// Patterns that had history under earlier rules.
+    numbered: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Rule {
+    rule: TopicRule,
+    /// The same for topics that had history earlier and have none now. Their publications are still numbered: otherwise
+    /// a client that was away would not notice what it missed.
+    numbered: TopicRule,
+}
+
+impl Rule {
+    fn new(rule: &TopicRule) -> Self {
+        let nothing = HistoryLimits::of(0);
+        Self {
+            rule: rule.clone(),
+            numbered: TopicRule {
+                history: Some(rule.history.unwrap_or(nothing)),
+                ..rule.clone()
+            },
+        }
+    }
 }
 
 impl RuleSet {
@@ -219,30 +270,92 @@ impl RuleSet {
             check_topic_or_pattern(&rule.pattern).map_err(|error| (rule.pattern.clone(), error))?;
         }
         Ok(Self {
-            rules: rules.to_vec(),
-            fallback: TopicRule::new(">"),
+            rules: rules.iter().map(Rule::new).collect(),
+            fallback: Rule::new(&TopicRule::new(">")),
+            presence: rules.into(),
+            numbered: Vec::new(),
+        })
+    }
+
+    /// Other rules in the place of these. Topics keep or do not keep who is present as before.
+    pub(crate) fn replaced(&self, rules: &[TopicRule]) -> Result<Self, (String, InvalidTopic)> {
+        let mut numbered = self.numbered.clone();
+        let with_history = self.rules.iter().filter(|rule| rule.rule.history.is_some());
+        for pattern in with_history.map(|rule| &rule.rule.pattern) {
+            if !numbered.contains(pattern) {
+                numbered.push(pattern.clone());
+            }
+        }
+        Ok(Self {
+            presence: Arc::clone(&self.presence),
+            numbered,
+            ..Self::new(rules)?
         })
     }
 
     pub(crate) fn of(&self, topic: &str) -> &TopicRule {
-        self.rules
+        let rule = self
+            .rules
             .iter()
-            .find(|rule| matches(&rule.pattern, topic))
-            .unwrap_or(&self.fallback)
+            .find(|rule| matches(&rule.rule.pattern, topic))
+            .unwrap_or(&self.fallback);
+        let was_numbered = |pattern: &String| matches(pattern, topic);
+        if rule.rule.history.is_none() && self.numbered.iter().any(was_numbered) {
+            return &rule.numbered;
+        }
+        &rule.rule
+    }
+
+    /// Whether the subscribers of a topic learn who else is there.
+    pub(crate) fn shows_presence(&self, topic: &str) -> bool {
+        let mut rules = self.presence.iter();
+        let rule = rules.find(|rule| matches(&rule.pattern, topic));
+        rule.is_some_and(|rule| rule.presence)
     }
 
     pub(crate) fn keep_history(&self) -> bool {
-        self.rules.iter().any(|rule| rule.history.is_some())
+        !self.numbered.is_empty() || self.rules.iter().any(|rule| rule.rule.history.is_some())
     }
 
     pub(crate) fn keep_presence(&self) -> bool {
-        self.rules.iter().any(|rule| rule.presence)
+        self.presence.iter().any(|rule| rule.presence)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn with_history(pattern: &str, publications_max: usize) -> TopicRule {
+        TopicRule {
+            history: Some(HistoryLimits::of(publications_max)),
+            ..TopicRule::new(pattern)
+        }
+    }
+
+    #[test]
+    fn rules_can_be_replaced_but_for_presence() {
+        let present = TopicRule {
+            presence: true,
+            ..with_history("rooms.*", 5)
+        };
+        let first = RuleSet::new(&[present, with_history("news", 3)]).unwrap();
+        let second = first.replaced(&[with_history("news", 4)]).unwrap();
+        let kept = |rules: &RuleSet, topic: &str| {
+            let history = rules.of(topic).history;
+            history.map(|limits| limits.publications_max)
+        };
+        assert_eq!(kept(&second, "news"), Some(4));
+        // It keeps nothing any more, but its publications are still numbered.
+        assert_eq!(kept(&second, "rooms.a"), Some(0));
+        assert_eq!(kept(&second, "other"), None);
+        assert!(second.shows_presence("rooms.a") && !second.shows_presence("news"));
+        let third = second.replaced(&[with_history("rooms.a", 7)]).unwrap();
+        assert_eq!(kept(&third, "rooms.a"), Some(7));
+        assert_eq!(kept(&third, "rooms.b"), Some(0));
+        assert_eq!(kept(&third, "news"), Some(0));
+        assert!(third.replaced(&[TopicRule::new("a..b")]).is_err());
+    }
 
     #[test]
     fn which_pattern_covers_which() {

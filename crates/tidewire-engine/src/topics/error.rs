@@ -2,6 +2,7 @@
 
 use crate::model::SendError;
 use crate::topics::access::InvalidRules;
+use crate::topics::broker::Refusal;
 use crate::topics::name::InvalidTopic;
 use tidewire_wire::codes::ErrorCode;
 
@@ -26,10 +27,22 @@ pub enum PublishError {
     /// A shard has not caught up with what was published before; try again.
     #[error("the server has not caught up with what was published before")]
     Busy,
+    /// The broker behind the servers does not answer; try again later.
+    #[error("the broker behind the servers does not answer")]
+    Unavailable,
+    /// The broker behind the servers was asked and did not answer in time: the publication may have
+    /// reached everybody or nobody. With an id it can be published again without harm.
+    #[error("the broker behind the servers did not say whether it took the publication")]
+    Unknown,
     /// The server has stopped.
     #[error("the server has stopped")]
     Stopped,
 }
+
+/// Why a history could not be read or forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the broker behind the servers does not answer")]
+pub struct BrokerUnavailable;
 
 /// Why a subscription was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,7 +68,19 @@ impl PublishError {
             Self::Topic(_) | Self::Type | Self::Payload => ErrorCode::InvalidMessage,
             Self::TooLarge { .. } => ErrorCode::MessageTooLarge,
             Self::Busy => ErrorCode::QueueFull,
+            Self::Unavailable => ErrorCode::BrokerUnavailable,
+            Self::Unknown => ErrorCode::PublishUnknown,
             Self::Stopped => ErrorCode::ServerError,
+        }
+    }
+}
+
+impl From<Refusal> for PublishError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::Busy,
+            Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unknown => Self::Unknown,
         }
     }
 }

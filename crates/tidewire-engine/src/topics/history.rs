@@ -157,6 +157,54 @@ impl<T: Clone> HistoryStore<T> {
         (position, publication)
     }
 
+    /// The topic stands here, as whoever counts its publications says. What is kept of it goes
+    /// unless it stood here before.
+    pub(crate) fn stand(&mut self, topic: &Arc<str>, head: Position, owner: OwnerId) {
+        let at = self.used(topic, head.epoch, owner);
+        if self.topics[at].position() != head {
+            self.change(at, Ring::clear);
+            self.topics[at].epoch = head.epoch;
+            self.topics[at].newest = head.offset;
+        }
+    }
+
+    /// What is kept before the oldest publication of a topic that stands here: the least offset to
+    /// recover from.
+    pub(crate) fn before_oldest(&self, topic: &str, head: Position) -> u64 {
+        let at = self.index.get(topic).map(|at| &self.topics[*at]);
+        let known = at.filter(|topic| topic.position() == head);
+        known.map_or(head.offset, Topic::before_oldest)
+    }
+
+    /// All that is kept of a topic that stands here.
+    pub(crate) fn newest_of(&self, topic: &str, head: Position) -> Vec<T> {
+        let at = self.index.get(topic).map(|at| &self.topics[*at]);
+        let known = at.filter(|topic| topic.position() == head);
+        known.map_or_else(Vec::new, |topic| {
+            topic.between(topic.before_oldest(), topic.newest)
+        })
+    }
+
+    /// Keeps these publications of a topic that stands here, in place of what was kept of it: the
+    /// newest ones without a hole, each with the memory that it holds.
+    pub(crate) fn restore(
+        &mut self,
+        topic: &Arc<str>,
+        head: Position,
+        publications: impl Iterator<Item = (T, usize)>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+    ) {
+        self.stand(topic, head, OwnerId::SERVER);
+        let at = self.used(topic, head.epoch, OwnerId::SERVER);
+        self.change(at, Ring::clear);
+        for (publication, bytes) in publications {
+            self.keep(at, publication, now_ms, Ring::<T>::charge(bytes));
+        }
+        self.trim(at, limits, now_ms);
+        self.keep_budget(at);
+    }
+
     /// Where the topic stands; makes it known if it is not.
     #[cfg(test)]
     pub(crate) fn position(&mut self, topic: &Arc<str>, random_epoch: u32) -> Position {

@@ -2,17 +2,21 @@
 
 mod group_members;
 
-use super::broker::{Broker, BrokerUsage, Missed, Moment, PageQuery, PresenceView, Sink};
-use super::config::{RuleSet, TopicLimits, TopicRule};
+use super::broker::memory::MemoryBroker;
+use super::broker::{
+    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
+};
+use super::broker::{PresenceView, Refusal, Sink, Tickets};
+use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
 use super::name::check_topic;
 use super::outlet::{Delivery, Outlet, Target};
 use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
-use super::remembered::{IdKeys, Remembered};
 use super::trie::PatternTrie;
-use crate::model::{ConnectionKey, Position};
+use crate::live::Live;
+use crate::model::ConnectionKey;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
@@ -28,11 +32,14 @@ use tidewire_wire::envelope::SystemType;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) outlets: Box<[Outlet]>,
-    pub(crate) rules: RuleSet,
-    pub(crate) limits: TopicLimits,
+    pub(crate) rules: Live<RuleSet>,
+    pub(crate) limits: Live<TopicLimits>,
     /// In how long a turn a shard counts as stuck, in milliseconds.
     stall_ms: u64,
-    broker: Box<dyn Broker>,
+    /// Of topics that this server keeps for itself.
+    local: MemoryBroker,
+    /// Of topics that it shares with other servers, if it does.
+    cluster: Option<Arc<dyn Broker>>,
     stripes: Box<[Mutex<Stripe>]>,
     hasher: RandomState,
     patterns: RwLock<PatternTrie<ShardSet>>,
@@ -42,8 +49,6 @@ pub(crate) struct Hub {
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
     random: RandomNumbers,
-    id_keys: IdKeys,
-    remembered: Mutex<Remembered<Option<Position>>>,
 }
 
 /// Some of the topics, under one lock.
@@ -93,15 +98,17 @@ impl ShardSet {
 }
 
 impl Stripe {
-    /// Forgets a topic that neither a shard nor a group wants any more.
-    fn forget_unwanted(&mut self, topic: &str) {
+    /// Forgets a topic that neither a shard nor a group wants any more; whether it has.
+    fn forget_unwanted(&mut self, topic: &str) -> bool {
         let Some(interest) = self.interest.get_mut(topic) else {
-            return;
+            return false;
         };
         interest.groups.take_if(|groups| groups.is_empty());
-        if interest.shards.is_empty() && interest.groups.is_none() {
+        let is_unwanted = interest.shards.is_empty() && interest.groups.is_none();
+        if is_unwanted {
             self.interest.remove(topic);
         }
+        is_unwanted
     }
 }
 
@@ -111,16 +118,16 @@ impl Hub {
         rules: RuleSet,
         limits: TopicLimits,
         stall_ms: u64,
-        broker: Box<dyn Broker>,
+        local: MemoryBroker,
+        cluster: Option<Arc<dyn Broker>>,
     ) -> Self {
         Self {
             outlets: (0..shards).map(|_| Outlet::default()).collect(),
-            id_keys: IdKeys::new(),
-            remembered: Mutex::new(Remembered::new(limits.remembered_ids_max)),
-            rules,
-            limits,
+            rules: Live::new(rules),
+            limits: Live::new(limits),
             stall_ms,
-            broker,
+            local,
+            cluster,
             stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
             patterns: RwLock::new(PatternTrie::new()),
@@ -132,6 +139,38 @@ impl Hub {
         }
     }
 
+    /// The broker that this server shares with others, if the topics of a rule are shared.
+    #[inline]
+    fn cluster_of(&self, rule: &TopicRule) -> Option<&Arc<dyn Broker>> {
+        self.cluster
+            .as_ref()
+            .filter(|_| rule.scope == Scope::Cluster)
+    }
+
+    /// Whether some topics are shared with other servers.
+    #[inline]
+    pub(crate) fn has_cluster(&self) -> bool {
+        self.cluster.is_some()
+    }
+
+    /// Has the broker tell all who wait for it that it answers no more.
+    pub(crate) fn stop_broker(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.stop();
+        }
+    }
+
+    /// Whether the broker that is shared with other servers answers; `None` without one.
+    pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
+        self.cluster.as_ref().map(|cluster| cluster.health())
+    }
+
+    /// Whether what is asked about a topic may be answered later.
+    #[inline]
+    pub(crate) fn is_shared(&self, topic: &str) -> bool {
+        self.cluster.is_some() && self.rules.of(topic).scope == Scope::Cluster
+    }
+
     /// Publishes to a topic.
     pub(crate) fn publish(
         &self,
@@ -139,30 +178,42 @@ impl Hub {
         draft: &Draft<'_>,
         origin: Origin,
         moment: Moment,
-    ) -> Result<Published, PublishError> {
+        tickets: Tickets<'_>,
+    ) -> Result<Answer<Published>, PublishError> {
         check_topic(topic)?;
         self.check(draft, origin)?;
-        let Some(id) = draft.id else {
-            return Ok(Published {
-                position: self.place(topic, draft, origin, moment),
-                is_duplicate: false,
-            });
+        let rule = self.rules.of(topic);
+        let order = Order {
+            topic,
+            rule,
+            draft,
+            moment,
         };
-        // Locked while it is published: of two at once with the same id, one is the first.
-        let key = self.id_keys.key(topic, id);
-        let mut remembered = lock(&self.remembered);
-        if let Some(position) = remembered.value(key) {
-            return Ok(Published {
-                position: *position,
-                is_duplicate: true,
-            });
+        let sink = FromOrigin { hub: self, origin };
+        let Some(cluster) = self.cluster_of(rule) else {
+            return Ok(Answer::Now(self.local.publish_now(&order, &sink)));
+        };
+        if origin == Origin::Outside && cluster.is_busy() {
+            return Err(PublishError::Busy);
         }
-        let position = self.place(topic, draft, origin, moment);
-        remembered.insert(moment.owner, key, position);
-        Ok(Published {
-            position,
-            is_duplicate: false,
+        Ok(match cluster.publish(&order, tickets, &sink) {
+            Answer::Now(published) => Answer::Now(published?),
+            Answer::Later => Answer::Later,
         })
+    }
+
+    /// Makes a topic ready to be subscribed to or read.
+    pub(crate) fn prepare(
+        &self,
+        topic: &Arc<str>,
+        wanted: Prepare,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        let rule = self.rules.of(topic);
+        match self.cluster_of(rule) {
+            Some(cluster) => cluster.prepare(topic, rule, wanted, tickets),
+            None => Answer::Now(Ok(())),
+        }
     }
 
     /// Sends to others than the subscribers of a topic: to all shards, or to one.
@@ -226,14 +277,38 @@ impl Hub {
         self.outlets.iter().enumerate().any(is_busy)
     }
 
+    /// Whether the broker that is shared with other servers has more to do than it should.
+    #[inline]
+    pub(crate) fn is_cluster_busy(&self) -> bool {
+        self.cluster
+            .as_ref()
+            .is_some_and(|cluster| cluster.is_busy())
+    }
+
     /// A shard has its first subscriber of a topic.
     pub(crate) fn add_interest(&self, topic: &Arc<str>, shard: u32) {
-        self.stripe(topic)
-            .interest
-            .entry(Arc::clone(topic))
-            .or_default()
-            .shards
-            .insert(shard);
+        let mut stripe = self.stripe(topic);
+        self.interest(&mut stripe, topic).shards.insert(shard);
+    }
+
+    /// Who wants a topic. The broker hears of the first one.
+    fn interest<'a>(&self, stripe: &'a mut Stripe, topic: &Arc<str>) -> &'a mut Interest {
+        stripe.interest.entry(Arc::clone(topic)).or_insert_with(|| {
+            let rule = self.rules.of(topic);
+            if let Some(cluster) = self.cluster_of(rule) {
+                cluster.add_interest(topic, rule);
+            }
+            Interest::default()
+        })
+    }
+
+    /// Forgets a topic that neither a shard nor a group wants any more. The broker hears of it.
+    fn forget_unwanted(&self, stripe: &mut Stripe, topic: &str) {
+        if stripe.forget_unwanted(topic)
+            && let Some(cluster) = self.cluster_of(self.rules.of(topic))
+        {
+            cluster.remove_interest(topic);
+        }
     }
 
     /// A shard has lost its last subscriber of a topic.
@@ -241,7 +316,7 @@ impl Hub {
         let mut stripe = self.stripe(topic);
         if let Some(interest) = stripe.interest.get_mut(topic) {
             interest.shards.remove(shard);
-            stripe.forget_unwanted(topic);
+            self.forget_unwanted(&mut stripe, topic);
         }
     }
 
@@ -252,13 +327,13 @@ impl Hub {
         act: impl FnOnce(&mut TopicGroups) -> T,
     ) -> T {
         let mut stripe = self.stripe(topic);
-        let interest = stripe.interest.entry(Arc::clone(topic)).or_default();
+        let interest = self.interest(&mut stripe, topic);
         let groups = interest.groups.get_or_insert_default();
         let result = act(groups);
         if groups.has_idle() && !std::mem::replace(&mut groups.is_listed, true) {
             stripe.idle_groups.push(Arc::clone(topic));
         }
-        stripe.forget_unwanted(topic);
+        self.forget_unwanted(&mut stripe, topic);
         self.has_groups.store(true, Ordering::Release);
         result
     }
@@ -285,7 +360,7 @@ impl Hub {
                         stripe.idle_groups.push(Arc::clone(&topic));
                     }
                 }
-                stripe.forget_unwanted(&topic);
+                self.forget_unwanted(&mut stripe, &topic);
             }
         }
     }
@@ -325,35 +400,63 @@ impl Hub {
 
     /// What a topic's new subscriber missed, and the number of the last delivery that this
     /// includes; `None` for topics without history.
+    ///
+    /// # Errors
+    /// [`NotReady`]: it has to be [prepared](Self::prepare) first.
     pub(crate) fn recover(
         &self,
         topic: &Arc<str>,
         missed: Missed,
         moment: Moment,
-    ) -> Option<(Recovery<Arc<Publication>>, u64)> {
-        let limits = self.rules.of(topic).history.as_ref()?;
+    ) -> Result<Option<(Recovery<Arc<Publication>>, u64)>, NotReady> {
+        let rule = self.rules.of(topic);
+        let Some(limits) = &rule.history else {
+            return Ok(None);
+        };
         let mut seq = 0;
         let mut locked = || seq = self.seq(topic);
-        let recovery = self
-            .broker
-            .recover(topic, limits, moment, missed, &mut locked);
-        Some((recovery, seq))
+        let recovery = match self.cluster_of(rule) {
+            None => self
+                .local
+                .recover_now(topic, limits, moment, missed, &mut locked),
+            Some(cluster) => cluster
+                .recover(topic, limits, moment, missed, &mut locked)
+                .ok_or(NotReady)?,
+        };
+        Ok(Some((recovery, seq)))
     }
 
     /// Some of a topic's history; `None` for topics without.
+    ///
+    /// # Errors
+    /// [`NotReady`]: it has to be [prepared](Self::prepare) first.
     pub(crate) fn history(
         &self,
         topic: &Arc<str>,
         query: PageQuery,
         now_ms: u64,
-    ) -> Option<Page<Arc<Publication>>> {
-        let limits = self.rules.of(topic).history.as_ref()?;
-        Some(self.broker.page(topic, limits, now_ms, query))
+    ) -> Result<Option<Page<Arc<Publication>>>, NotReady> {
+        let rule = self.rules.of(topic);
+        let Some(limits) = &rule.history else {
+            return Ok(None);
+        };
+        let page = match self.cluster_of(rule) {
+            None => self.local.page_now(topic, limits, now_ms, query),
+            Some(cluster) => cluster.page(topic, limits, now_ms, query).ok_or(NotReady)?,
+        };
+        Ok(Some(page))
     }
 
     /// Forgets a topic's history; whether there was any.
-    pub(crate) fn forget_history(&self, topic: &Arc<str>) -> bool {
-        self.broker.forget(topic)
+    pub(crate) fn forget_history(
+        &self,
+        topic: &Arc<str>,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<bool, Refusal>> {
+        match self.cluster_of(self.rules.of(topic)) {
+            None => Answer::Now(Ok(self.local.forget_now(topic))),
+            Some(cluster) => cluster.forget(topic, tickets),
+        }
     }
 
     /// Lets go of what is too old. Now and then.
@@ -363,7 +466,10 @@ impl Hub {
         }
         if self.rules.keep_history() {
             let limits_of = |topic: &str| self.rules.of(topic).history.unwrap_or(KEEP_NOTHING);
-            self.broker.sweep(now_ms, &limits_of);
+            self.local.sweep(now_ms, &limits_of);
+            if let Some(cluster) = &self.cluster {
+                cluster.sweep(now_ms, &limits_of);
+            }
         }
     }
 
@@ -374,7 +480,7 @@ impl Hub {
         connection: ConnectionKey,
         data: Option<Arc<str>>,
     ) -> PresenceChange {
-        self.broker.join(topic, who, connection, data)
+        self.local.join(topic, who, connection, data)
     }
 
     pub(crate) fn leave_presence(
@@ -383,15 +489,19 @@ impl Hub {
         who: &Arc<str>,
         connection: ConnectionKey,
     ) -> PresenceChange {
-        self.broker.leave(topic, who, connection)
+        self.local.leave(topic, who, connection)
     }
 
     pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        self.broker.present(topic, limit)
+        self.local.present(topic, limit)
     }
 
     pub(crate) fn usage(&self) -> BrokerUsage {
-        self.broker.usage()
+        let local = self.local.usage();
+        match &self.cluster {
+            None => local,
+            Some(cluster) => local.sum(&cluster.usage()),
+        }
     }
 
     fn check(&self, draft: &Draft<'_>, origin: Origin) -> Result<(), PublishError> {
@@ -408,42 +518,13 @@ impl Hub {
         Ok(())
     }
 
-    /// Gives a publication its place and hands it to the shards.
-    fn place(
+    /// Hands a publication to every shard that wants its topic.
+    pub(crate) fn deliver_from(
         &self,
         topic: &Arc<str>,
-        draft: &Draft<'_>,
+        publication: Arc<Publication>,
         origin: Origin,
-        moment: Moment,
-    ) -> Option<Position> {
-        let TopicRule {
-            history, priority, ..
-        } = self.rules.of(topic);
-        let placed = |position, priority| Placed {
-            topic: Some(topic),
-            position,
-            priority,
-            unix_ms: moment.now_ms,
-        };
-        let Some(limits) = history else {
-            let priority = draft.priority.unwrap_or(*priority);
-            let publication = draft.place(&placed(None, priority));
-            self.deliver_from(topic, Arc::new(publication), origin);
-            return None;
-        };
-        let mut make = |position| Arc::new(draft.place(&placed(Some(position), *priority)));
-        let texts = [Some(draft.t), draft.id, draft.key, Some(&**topic)];
-        let text_bytes: usize = texts.iter().flatten().map(|text| text.len()).sum();
-        let bytes = draft.payload.len() + text_bytes + KEPT_BYTES;
-        let sink = FromOrigin { hub: self, origin };
-        Some(
-            self.broker
-                .publish(topic, limits, moment, bytes, &mut make, &sink),
-        )
-    }
-
-    /// Hands a publication to every shard that wants its topic.
-    fn deliver_from(&self, topic: &Arc<str>, publication: Arc<Publication>, origin: Origin) {
+    ) {
         let mut stripe = self.stripe(topic);
         stripe.seq += 1;
         let seq = stripe.seq;
@@ -494,6 +575,10 @@ impl Hub {
     }
 }
 
+/// A topic that has to be prepared before it can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotReady;
+
 /// The sink of a publication that comes from somewhere.
 struct FromOrigin<'a> {
     hub: &'a Hub,
@@ -523,5 +608,9 @@ const MATCHING_MAX: usize = 256;
 /// Locks that the topics are spread over.
 const STRIPES: usize = 64;
 
-/// What a publication in a history takes besides its payload, in bytes.
-const KEPT_BYTES: usize = 288;
+/// What a broker delivers from its own thread.
+impl Sink for Hub {
+    fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
+        self.deliver_from(topic, publication, Origin::Outside);
+    }
+}

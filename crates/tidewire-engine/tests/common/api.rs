@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tidewire_engine::apps::Sink;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::ops::ApiKey;
+use tidewire_engine::ops::{ApiKey, NamedApiKey};
 use tidewire_engine::{Config, HistoryLimits, Server, TopicRule};
 
 /// Topics for everyone, history of `kept.*`, presence on `room.*`, tokens, and the HTTP API.
@@ -15,7 +15,8 @@ pub fn config_with_api() -> Config {
     let mut config = open_topics();
     config.auth = Some(AuthConfig::new(KeyMaterial::Hs256(SECRET.to_vec())));
     config.ops_listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
-    config.ops_api_key = Some(ApiKey::new(b"0123456789abcdef".to_vec()).expect("a long key"));
+    let key = ApiKey::new(b"0123456789abcdef".to_vec()).expect("a long key");
+    config.ops_api_keys = vec![NamedApiKey::all("backend", key)];
     config.topics.rules = vec![
         TopicRule {
             history: Some(HistoryLimits {

@@ -118,6 +118,8 @@ pub enum Say {
         action: String,
         success_topics: Vec<String>,
         failed_topics: Vec<String>,
+        #[serde(default)]
+        failures: Vec<TopicFailure>,
         recovery: Vec<TopicRecovery>,
         cid: Option<String>,
     },
@@ -335,6 +337,16 @@ pub struct Publish {
     pub cid: Option<String>,
     /// `n`, which the reply is checked for.
     pub n: Option<u64>,
+}
+
+/// Why a topic failed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the protocol document says what each field is")]
+pub struct TopicFailure {
+    pub topic: String,
+    pub code: String,
+    pub message: String,
 }
 
 /// What became of a topic's recovery.

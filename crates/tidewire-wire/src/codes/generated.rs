@@ -41,6 +41,10 @@ pub enum ErrorCode {
     LimitExceeded,
     /// `QUEUE_FULL`: no room for a publication or a call now; nothing was done.
     QueueFull,
+    /// `BROKER_UNAVAILABLE`: the broker behind the servers does not answer; nothing was done.
+    BrokerUnavailable,
+    /// `PUBLISH_UNKNOWN`: the broker behind the servers did not say whether it took the publication.
+    PublishUnknown,
     /// `TIMEOUT`: a call was not answered in time; how much of its work is done is not known.
     Timeout,
     /// `MESSAGE_GAP`: a number is not the next one: send the numbers after the last acknowledged one.
@@ -51,7 +55,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes, in the order of the table.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::AuthFailed,
         Self::TokenExpired,
         Self::TokenRefused,
@@ -70,6 +74,8 @@ impl ErrorCode {
         Self::NotFound,
         Self::LimitExceeded,
         Self::QueueFull,
+        Self::BrokerUnavailable,
+        Self::PublishUnknown,
         Self::Timeout,
         Self::MessageGap,
         Self::ProducerSuperseded,
@@ -96,6 +102,8 @@ impl ErrorCode {
             Self::NotFound => "NOT_FOUND",
             Self::LimitExceeded => "LIMIT_EXCEEDED",
             Self::QueueFull => "QUEUE_FULL",
+            Self::BrokerUnavailable => "BROKER_UNAVAILABLE",
+            Self::PublishUnknown => "PUBLISH_UNKNOWN",
             Self::Timeout => "TIMEOUT",
             Self::MessageGap => "MESSAGE_GAP",
             Self::ProducerSuperseded => "PRODUCER_SUPERSEDED",
@@ -123,6 +131,8 @@ impl ErrorCode {
             Self::NotFound => Fault::Peer,
             Self::LimitExceeded => Fault::Peer,
             Self::QueueFull => Fault::Server,
+            Self::BrokerUnavailable => Fault::Server,
+            Self::PublishUnknown => Fault::Server,
             Self::Timeout => Fault::Caller,
             Self::MessageGap => Fault::Peer,
             Self::ProducerSuperseded => Fault::Peer,
@@ -150,6 +160,8 @@ impl ErrorCode {
             Self::NotFound => true,
             Self::LimitExceeded => true,
             Self::QueueFull => true,
+            Self::BrokerUnavailable => true,
+            Self::PublishUnknown => true,
             Self::Timeout => true,
             Self::MessageGap => true,
             Self::ProducerSuperseded => false,
@@ -177,6 +189,8 @@ impl ErrorCode {
             Self::NotFound => Retry::No,
             Self::LimitExceeded => Retry::No,
             Self::QueueFull => Retry::After(Condition::Delay),
+            Self::BrokerUnavailable => Retry::After(Condition::Delay),
+            Self::PublishUnknown => Retry::No,
             Self::Timeout => Retry::No,
             Self::MessageGap => Retry::Yes,
             Self::ProducerSuperseded => Retry::No,

@@ -37,6 +37,11 @@ pub struct InvalidHeader {
     pub what: String,
 }
 
+fn behind(detail: &Option<String>) -> String {
+    let detail = detail.as_ref();
+    detail.map_or_else(String::new, |detail| format!(": {detail}"))
+}
+
 impl RequestHead<'_> {
     /// Appends the request.
     ///
@@ -116,12 +121,14 @@ pub struct Response {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
     /// The server answered with a status other than 101, which determines whether a retry helps.
-    #[error("the server refused the connection: {status} {reason}")]
+    #[error("the server refused the connection: {status} {reason}{}", behind(.detail))]
     Refused {
         /// The HTTP status.
         status: u16,
         /// The reason phrase.
         reason: String,
+        /// Of status 401: what is wrong with the token, from `WWW-Authenticate` (RFC 6750, section 3).
+        detail: Option<String>,
         /// `Retry-After` in seconds, if it was given as a number.
         retry_after: Option<u64>,
         /// `Retry-After` unchanged, if it is not a number: usually an HTTP date.
@@ -179,6 +186,7 @@ pub fn parse_response(
         return Err(ResponseError::Refused {
             status,
             reason: parsed.reason.unwrap_or_default().to_owned(),
+            detail: (status == 401).then(|| headers.token_problem()).flatten(),
             retry_after,
             retry_at: retry.filter(|_| retry_after.is_none()).map(str::to_owned),
             date: headers.first("date").map(str::to_owned),
@@ -243,6 +251,21 @@ impl<'a> Headers<'_, 'a> {
             Some(offered) if answers.next().is_none() => offered.parse_response(answer).map(Some),
             _ => Err(DeflateError::NotOffered),
         }
+    }
+
+    /// What a challenge for a bearer token says; without an error it means that there was no token.
+    fn token_problem(&self) -> Option<String> {
+        let challenge = self.first("www-authenticate")?;
+        let (scheme, parameters) = challenge.split_once(' ').unwrap_or((challenge, ""));
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return None;
+        }
+        let Some((_, description)) = parameters.split_once("error_description=\"") else {
+            let is_missing = !parameters.contains("error=");
+            return is_missing.then(|| "a token is needed".to_owned());
+        };
+        let (description, _) = description.split_once('"')?;
+        Some(description.to_owned())
     }
 
     fn first(&self, name: &str) -> Option<&'a str> {
@@ -334,11 +357,31 @@ mod tests {
         let expected = ResponseError::Refused {
             status: 503,
             reason,
+            detail: None,
             retry_after: Some(7),
             retry_at: None,
             date: None,
         };
         assert_eq!(refused, expected);
+    }
+
+    #[test]
+    fn a_challenge_says_what_is_wrong_with_the_token() {
+        let detail = |challenge: &str| {
+            let mut answer = Vec::new();
+            write_rejection(401, &[("WWW-Authenticate", challenge)], "", &mut answer);
+            match parse_response(&answer, &OFFER, 1000) {
+                Err(ResponseError::Refused { detail, .. }) => detail,
+                other => panic!("{other:?}"),
+            }
+        };
+        let expired =
+            "bearer error=\"invalid_token\", error_description=\"it has expired\", x=\"y\"";
+        assert_eq!(detail(expired).as_deref(), Some("it has expired"));
+        assert_eq!(detail("Bearer").as_deref(), Some("a token is needed"));
+        assert_eq!(detail("Bearer error=\"invalid_token\""), None);
+        assert_eq!(detail("Bearer error_description=\"open"), None);
+        assert_eq!(detail("Basic realm=\"a\""), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The payloads of a server's messages, as JSON.
 
-use super::reply::values::{ProducerState, PublicationGap, TopicPresence, TopicRecovery};
+use super::reply::values::{
+    ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
+};
 use super::{
     Action, Features, HelloEncryption, MESSAGEPACK_NIL, Object, PROTOCOL_VERSION, ServerProfile,
 };
@@ -139,7 +141,7 @@ pub(super) fn write_error(
 pub(super) fn write_subscription(
     action: Action,
     success_topics: &[String],
-    failed_topics: &[String],
+    (failed_topics, failures): (&[String], &[TopicFailure]),
     recovery: &[TopicRecovery],
     out: &mut Vec<u8>,
 ) {
@@ -147,8 +149,26 @@ pub(super) fn write_subscription(
     object.text("action", action.as_str());
     object.texts("success_topics", success_topics);
     object.texts("failed_topics", failed_topics);
+    if !failures.is_empty() {
+        object.with("failures", |out| write_failures(failures, out));
+    }
     object.with("recovery", |out| write_recovery(recovery, out));
     object.close();
+}
+
+fn write_failures(failures: &[TopicFailure], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (index, failure) in failures.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        let mut fields = Object::open(out);
+        fields.text("topic", &failure.topic);
+        fields.text("code", &failure.code);
+        fields.text("message", &failure.message);
+        fields.close();
+    }
+    out.push(b']');
 }
 
 fn write_recovery(recovery: &[TopicRecovery], out: &mut Vec<u8>) {

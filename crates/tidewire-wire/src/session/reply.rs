@@ -14,7 +14,7 @@ use crate::envelope::SystemType;
 use crate::uuid::Uuid;
 use serde_json::Value;
 use std::borrow::Cow;
-use values::{ProducerState, PublicationGap, TopicPresence, TopicRecovery};
+use values::{ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery};
 
 /// A system message of the server. `correlation_id` is that of the answered request, if any.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,6 +68,8 @@ pub enum Reply {
         success_topics: Vec<String>,
         /// The topics for which it failed.
         failed_topics: Vec<String>,
+        /// The reason for each of `failed_topics`; empty to tell no reasons.
+        failures: Vec<TopicFailure>,
         /// The positions of the topics with history, also without a request for recovery.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
@@ -273,9 +275,13 @@ impl Reply {
                 action,
                 success_topics,
                 failed_topics,
+                failures,
                 recovery,
                 ..
-            } => write_subscription(*action, success_topics, failed_topics, recovery, out),
+            } => {
+                let failed = (failed_topics.as_slice(), failures.as_slice());
+                write_subscription(*action, success_topics, failed, recovery, out);
+            }
             Self::ConfigResponse { payload, .. }
             | Self::HealthCheckResponse { payload, .. }
             | Self::MetricsResponse { payload, .. } => {

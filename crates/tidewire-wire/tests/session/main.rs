@@ -486,6 +486,7 @@ fn other_replies() {
                 action: Action::Unsubscribe,
                 success_topics: vec!["a\"".into(), "b".into()],
                 failed_topics: vec![],
+                failures: vec![],
                 recovery: vec![recovery],
                 correlation_id: Some("k".into()),
             },

@@ -303,17 +303,24 @@ fn answers_to_the_client() {
         recovered: true,
         count: 4,
     }];
+    let failure = TopicFailure {
+        topic: "b".to_owned(),
+        code: "TOPIC_FORBIDDEN".to_owned(),
+        message: "\"b\" is not allowed".to_owned(),
+    };
     let said = Reply::SubscriptionUpdate {
         action: Action::Subscribe,
         success_topics: vec!["a".to_owned()],
-        failed_topics: Vec::new(),
+        failed_topics: vec!["b".to_owned()],
+        failures: vec![failure.clone()],
         recovery: recovery.clone(),
         correlation_id: correlation_id(),
     };
     let expected = ClientEvent::SubscriptionUpdate {
         action: Some(Action::Subscribe),
         success_topics: vec!["a".to_owned()],
-        failed_topics: Vec::new(),
+        failed_topics: vec!["b".to_owned()],
+        failures: vec![failure.clone()],
         recovery,
         correlation_id: correlation_id(),
     };

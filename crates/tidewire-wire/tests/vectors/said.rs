@@ -8,7 +8,7 @@ use tidewire_wire::session::{
     Action, Call, CallError, CallResult, ClientEvent, ClientSession, GapRange, GapReason,
     HISTORY_LIMIT, HistoryPage, HistoryPosition, HistoryQuery, Overload, PresenceChange,
     PresenceMember, PublicationGap, PublishRequest, RecoveryPosition, Reply, SubscriptionRequest,
-    TopicPresence, TopicRecovery,
+    TopicFailure, TopicPresence, TopicRecovery,
 };
 
 /// What a server says.
@@ -151,15 +151,22 @@ pub(crate) fn describe(event: &ClientEvent) -> Option<Value> {
             action,
             success_topics,
             failed_topics,
+            failures,
             recovery,
             correlation_id,
-        } => json!({"subscription_update": {
-            "action": action.map(Action::as_str),
-            "success_topics": success_topics,
-            "failed_topics": failed_topics,
-            "recovery": recovery.iter().map(describe_recovery).collect::<Vec<_>>(),
-            "cid": correlation_id,
-        }}),
+        } => {
+            let mut described = json!({
+                "action": action.map(Action::as_str),
+                "success_topics": success_topics,
+                "failed_topics": failed_topics,
+                "recovery": recovery.iter().map(describe_recovery).collect::<Vec<_>>(),
+                "cid": correlation_id,
+            });
+            if !failures.is_empty() {
+                described["failures"] = failures.iter().map(describe_failure).collect();
+            }
+            json!({ "subscription_update": described })
+        }
         ClientEvent::PublishResponse {
             topic,
             duplicate,
@@ -275,6 +282,10 @@ pub(crate) fn describe_result(result: &CallResult) -> Value {
         Ok(payload) => json!({"payload": json_value(payload)}),
         Err(error) => json!({"error": {"code": error.code, "message": error.message}}),
     }
+}
+
+fn describe_failure(failure: &TopicFailure) -> Value {
+    json!({"topic": failure.topic, "code": failure.code, "message": failure.message})
 }
 
 fn describe_recovery(topic: &TopicRecovery) -> Value {

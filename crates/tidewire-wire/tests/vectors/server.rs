@@ -11,7 +11,7 @@ use tidewire_wire::envelope::{
 use tidewire_wire::format::Format;
 use tidewire_wire::session::{
     Action, Features, Now, Overload, ProducerState, PublishRequest, Reply, Request, RequestKind,
-    ServerProfile, ServerSession, SystemEvent, TopicRecovery,
+    ServerProfile, ServerSession, SystemEvent, TopicFailure, TopicRecovery,
 };
 use tidewire_wire::uuid::Uuid;
 
@@ -355,6 +355,7 @@ fn subscription_update(say: Say) -> Reply {
         action,
         success_topics,
         failed_topics,
+        failures,
         recovery,
         cid,
     } = say
@@ -368,6 +369,11 @@ fn subscription_update(say: Say) -> Reply {
         recovered: topic.recovered,
         count: topic.count,
     };
+    let failure = |failure: dialogue::TopicFailure| TopicFailure {
+        topic: failure.topic,
+        code: failure.code,
+        message: failure.message,
+    };
     Reply::SubscriptionUpdate {
         action: match action.as_str() {
             "subscribe" => Action::Subscribe,
@@ -376,6 +382,7 @@ fn subscription_update(say: Say) -> Reply {
         },
         success_topics,
         failed_topics,
+        failures: failures.into_iter().map(failure).collect(),
         recovery: recovery.into_iter().map(topic).collect(),
         correlation_id: cid,
     }

@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { PageFiles } from "../../../shared/page-files.js";
 import { login } from "./tokens.js";
 
 const BODY_BYTES_MAX = 4_096;
@@ -12,7 +13,7 @@ export interface SiteOptions {
   port: number;
   secret: string;
   /** Files of the page by their path: the content type and the content. */
-  files: Map<string, [type: string, body: string | Uint8Array]>;
+  files: PageFiles;
   /** The body of `/health`; without `isHealthy` the status is 503. */
   health: () => { isHealthy: boolean } & Record<string, unknown>;
 }

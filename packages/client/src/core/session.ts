@@ -566,7 +566,7 @@ export class Session {
     const { epoch, from, to } = p;
     const hasRange = typeof epoch === "string" && typeof from === "number" && typeof to === "number";
     if (!hasRange && (epoch ?? from ?? to) != null) throw unreadable("a gap with half a range");
-    const reason = ["dropped", "conflated", "expired"].includes(p.reason as string)
+    const reason = ["dropped", "conflated", "expired", "broker"].includes(p.reason as string)
       ? String(p.reason)
       : "dropped";
     const range = hasRange ? { epoch, from, to } : undefined;

@@ -65,6 +65,13 @@ const ROUTES_MAX = 20_000;
 /** Topics whose positions are remembered. */
 const POSITIONS_MAX = 100_000;
 
+/** Why the server does not give a topic, if its answer says so. */
+function reasonOf(failure: unknown): TidewireError | undefined {
+  if (!isObject(failure) || typeof failure.code !== "string") return undefined;
+  const words = typeof failure.message === "string" ? failure.message : failure.code;
+  return new TidewireError(failure.code, words, { fault: "application" });
+}
+
 export class Subscriptions {
   readonly #host: SubscriptionsHost;
   readonly #topics = new Map<string, Topic>();
@@ -230,13 +237,20 @@ export class Subscriptions {
     const list = (name: string): unknown[] => (Array.isArray(answer[name]) ? answer[name] : []);
     const done = new Set(list("success_topics"));
     for (const name of list("failed_topics")) done.delete(name);
+    const failures = list("failures");
     const lost: string[] = [];
     for (const name of request.topics) {
       const topic = this.#topics.get(name);
       if (topic?.state !== "asked") continue;
       if (request.action === "unsubscribe") this.#unsubscribed(topic);
       else if (done.has(name)) this.#subscribed(topic, recovery[name], nowMs);
-      else if (this.#refuse(topic, `the server does not give ${name}`)) lost.push(name);
+      else {
+        const reason = reasonOf(failures.find((failure) => isObject(failure) && failure.topic === name));
+        const words = reason ? `: ${reason.code}: ${reason.message}` : "";
+        if (this.#refuse(topic, `the server does not give ${name}${words}`, "SUBSCRIPTION_FAILED", reason)) {
+          lost.push(name);
+        }
+      }
     }
     if (lost.length) this.#host.lost(lost);
   }
@@ -248,7 +262,7 @@ export class Subscriptions {
       const topic = this.#topics.get(name);
       if (topic?.state !== "asked") continue;
       if (request.action === "unsubscribe") this.#unsubscribed(topic);
-      else if (this.#refuse(topic, error.message, error)) lost.push(name);
+      else if (this.#refuse(topic, error.message, error.code, error)) lost.push(name);
     }
     if (lost.length) this.#host.lost(lost);
   }
@@ -269,14 +283,14 @@ export class Subscriptions {
     for (const name of names) {
       const topic = this.#topics.get(name as string);
       if (!topic || topic.state === "idle") continue;
-      if (this.#refuse(topic, `the server has taken ${name} away`)) lost.push(topic.name);
+      if (this.#refuse(topic, `the server has taken ${name} away`, "SUBSCRIPTION_FAILED", undefined)) lost.push(topic.name);
     }
     if (lost.length) this.#host.lost(lost);
   }
 
-  #refuse(topic: Topic, words: string, cause?: TidewireError): boolean {
+  #refuse(topic: Topic, words: string, code: string, cause: TidewireError | undefined): boolean {
     const { wasActive } = topic;
-    const error = new TidewireError(cause?.code ?? "SUBSCRIPTION_FAILED", words, {
+    const error = new TidewireError(code, words, {
       fault: "application",
       cause,
     });

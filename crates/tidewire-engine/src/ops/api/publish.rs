@@ -46,7 +46,7 @@ enum To {
 
 /// `POST /api/v1/publish`
 pub(crate) fn publish(context: &TaskContext, task: &Task) -> ApiResult {
-    ok(&publish_one(context, body_of(task)?)?)
+    ok(&publish_one(context, &task.who, body_of(task)?)?)
 }
 
 /// `POST /api/v1/publish/batch`: each by itself, in order.
@@ -57,24 +57,28 @@ pub(crate) fn publish_batch(context: &TaskContext, task: &Task) -> ApiResult {
         return Err(ApiError::bad(message));
     }
     let results = batch.into_iter().map(|publishing| {
-        let result = publish_one(context, publishing);
+        let result = publish_one(context, &task.who, publishing);
         result.unwrap_or_else(|error| json!({ "error": error.to_json() }))
     });
     ok(&json!({ "results": results.collect::<Vec<_>>() }))
 }
 
-fn publish_one(context: &TaskContext, publishing: Publishing) -> Result<Value, ApiError> {
+fn publish_one(
+    context: &TaskContext,
+    who: &str,
+    publishing: Publishing,
+) -> Result<Value, ApiError> {
     let (to, publication) = publishing.read(context)?;
     let handle = &context.handle;
     let t = publication.t.as_str();
     match to {
         To::Topic(topic) => {
-            tracing::debug!(who = "api", what = "publish", topic, t);
+            tracing::debug!(who, what = "publish", topic, t);
             let published = handle.publish(&topic, &publication)?;
             Ok(told(&topic, published))
         }
         To::Topics(topics) => {
-            tracing::debug!(who = "api", what = "publish", topics = topics.len(), t);
+            tracing::debug!(who, what = "publish", topics = topics.len(), t);
             let results = topics.iter().map(|topic| {
                 let published = handle.publish(topic, &publication);
                 published.map_or_else(
@@ -85,18 +89,18 @@ fn publish_one(context: &TaskContext, publishing: Publishing) -> Result<Value, A
             Ok(json!({ "results": results.collect::<Vec<_>>() }))
         }
         To::User(user) => {
-            tracing::debug!(who = "api", what = "publish", user, t);
+            tracing::debug!(who, what = "publish", user, t);
             handle.publish_to_user(&user, &publication)?;
             Ok(json!({ "user": user }))
         }
         To::Connection(text) => {
             let connection = connection_of(context, &text)?;
-            tracing::debug!(who = "api", what = "publish", %connection, t);
+            tracing::debug!(who, what = "publish", %connection, t);
             handle.publish_to_connection(connection, &publication)?;
             Ok(json!({ "connection": connection }))
         }
         To::Everyone => {
-            tracing::debug!(who = "api", what = "publish", everyone = true, t);
+            tracing::debug!(who, what = "publish", everyone = true, t);
             handle.publish_to_everyone(&publication)?;
             Ok(json!({ "everyone": true }))
         }

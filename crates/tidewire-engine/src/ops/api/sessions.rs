@@ -52,7 +52,7 @@ fn change(context: &TaskContext, task: &Task, enters: bool) -> ApiResult {
     let whose = TargetSessions::read(context, body.connection, body.user)?;
     let what = if enters { "subscribe" } else { "unsubscribe" };
     let (name, count) = (whose.name(), body.topics.len());
-    tracing::info!(who = "api", what, whose = name, topics = count);
+    tracing::info!(who = task.who, what, whose = name, topics = count);
     let handle = &context.handle;
     let results = body.topics.iter().map(|topic| {
         let result = match (&whose, enters) {
@@ -81,7 +81,7 @@ pub(crate) fn disconnect(context: &TaskContext, task: &Task) -> ApiResult {
         return Err(ApiError::bad(message));
     }
     let whose = TargetSessions::read(context, body.connection, body.user)?;
-    tracing::info!(who = "api", what = "disconnect", whose = whose.name(), %code, reason);
+    tracing::info!(who = task.who, what = "disconnect", whose = whose.name(), %code, reason);
     match &whose {
         TargetSessions::Connection(key) => context.handle.close_with(*key, code, reason)?,
         TargetSessions::User(user) => context.handle.close_user(user, code, reason)?,

@@ -64,7 +64,7 @@ fn the_description_has_the_form_of_openapi() {
             assert_eq!(described.count(), in_path, "{place}");
             assert_eq!(
                 operation.get("requestBody").is_some(),
-                method == "post",
+                method == "post" && path != "/api/v1/reload",
                 "{place}"
             );
         }

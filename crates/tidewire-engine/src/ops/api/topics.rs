@@ -68,7 +68,7 @@ pub(crate) fn history(context: &TaskContext, task: &Task) -> ApiResult {
     while answer.more && answer.publications.len() < limit && bytes < HISTORY_BYTES {
         let page = context
             .handle
-            .history(topic, query)
+            .history(topic, query)?
             .ok_or_else(|| ApiError::new(404, "no_history", format!("{topic} keeps no history")))?;
         let epoch = page.position.map(|position| position.epoch_hex());
         if !answer.publications.is_empty() && answer.epoch != epoch {
@@ -101,8 +101,8 @@ pub(crate) fn history(context: &TaskContext, task: &Task) -> ApiResult {
 pub(crate) fn forget(context: &TaskContext, task: &Task) -> ApiResult {
     let topic = topic_of(task)?;
     Parameters::parse(&task.query, &[])?;
-    tracing::info!(who = "api", what = "forget_history", topic);
-    let forgotten = context.handle.forget_history(topic);
+    tracing::info!(who = task.who, what = "forget_history", topic);
+    let forgotten = context.handle.forget_history(topic)?;
     ok(&json!({ "topic": topic, "forgotten": forgotten }))
 }
 

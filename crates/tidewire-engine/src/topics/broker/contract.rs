@@ -1,14 +1,17 @@
 //! What every broker must do, whatever it keeps its data in: a new one passes these tests through
-//! its factory.
+//! its [`Subject`].
 
-use super::{Broker, Make, MemoryBroker, Missed, Moment, PageQuery, Sink};
+use super::late::{Delivers, Fate, LateBroker};
+use super::memory::{MemoryBroker, MemoryLimits};
+use super::{Answer, Broker, Done, Missed, Moment, Order, Outcome, PageQuery, Prepare, Ticket};
 use crate::limits::owner::OwnerId;
 use crate::model::{ConnectionKey, Position};
+use crate::topics::config::TopicRule;
 use crate::topics::history::HistoryLimits;
 use crate::topics::presence::PresenceChange;
-use crate::topics::publication::{NewPublication, Placed, Publication};
+use crate::topics::publication::{NewPublication, Publication, Published};
+use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};
-use tidewire_wire::envelope::Priority;
 
 /// Every test, for a broker that `$make` makes.
 macro_rules! contract {
@@ -43,6 +46,11 @@ macro_rules! contract {
             }
 
             #[test]
+            fn an_id_is_published_once() {
+                super::an_id_is_published_once(&$make);
+            }
+
+            #[test]
             fn pages_and_forgetting() {
                 super::pages_and_forgetting(&$make);
             }
@@ -55,13 +63,145 @@ macro_rules! contract {
     };
 }
 
-contract!(memory, MemoryBroker::new(1 << 20, 1_000));
+contract!(memory, Subject::memory());
+contract!(late, Subject::late());
+
+/// A broker under test, and what makes it go on.
+struct Subject {
+    broker: Arc<dyn Broker>,
+    seen: Arc<Seen>,
+    late: Option<Arc<LateBroker>>,
+}
+
+impl Subject {
+    fn memory() -> Self {
+        Self {
+            broker: Arc::new(memory_broker()),
+            seen: Arc::default(),
+            late: None,
+        }
+    }
+
+    fn late() -> Self {
+        let (seen, late) = (
+            Arc::<Seen>::default(),
+            Arc::new(LateBroker::new(memory_broker())),
+        );
+        let sink: Arc<dyn Delivers> = Arc::clone(&seen) as Arc<dyn Delivers>;
+        late.attach(Arc::downgrade(&sink));
+        Self {
+            broker: Arc::clone(&late) as Arc<dyn Broker>,
+            seen,
+            late: Some(late),
+        }
+    }
+
+    /// Asks, and makes the broker go on until it has answered.
+    fn ask<T>(
+        &self,
+        ask: impl FnOnce(&mut dyn FnMut() -> Ticket) -> Answer<Result<T, super::Refusal>>,
+        read: impl FnOnce(Done) -> Option<T>,
+    ) -> T {
+        let (sender, outcomes) = mpsc::channel::<Outcome>();
+        let mut tickets = || {
+            let sender = sender.clone();
+            Ticket::of_caller(move |outcome| sender.send(outcome).expect("the test waits"))
+        };
+        match ask(&mut tickets) {
+            Answer::Now(result) => result.expect("a broker that answers"),
+            Answer::Later => loop {
+                match outcomes.try_recv() {
+                    Ok(outcome) => {
+                        let done = outcome.expect("a broker that answers");
+                        return read(done).expect("an answer to the question");
+                    }
+                    Err(TryRecvError::Empty) => self.go_on(),
+                    Err(TryRecvError::Disconnected) => panic!("the test holds a sender"),
+                }
+            },
+        }
+    }
+
+    fn go_on(&self) {
+        if let Some(late) = &self.late
+            && !late.act(Fate::Done)
+            && !late.tell(0)
+        {
+            std::thread::yield_now();
+        }
+    }
+
+    fn publish_as(&self, topic: &Arc<str>, publication: &NewPublication) -> Published {
+        let (rule, draft) = (rule(), publication.draft());
+        let order = Order {
+            topic,
+            rule: &rule,
+            draft: &draft,
+            moment: moment(7),
+        };
+        self.ask(
+            |tickets| self.broker.publish(&order, tickets, &*self.seen),
+            |done| match done {
+                Done::Published(published) => Some(published),
+                _ => None,
+            },
+        )
+    }
+
+    fn publish(&self, topic: &Arc<str>) -> Position {
+        let published = self.publish_as(topic, &NewPublication::new("t", "1"));
+        published.position.expect("a topic with history")
+    }
+
+    fn prepare(&self, topic: &Arc<str>) {
+        let (rule, wanted) = (
+            rule(),
+            Prepare {
+                since: None,
+                newest: u64::MAX,
+            },
+        );
+        self.ask(
+            |tickets| self.broker.prepare(topic, &rule, wanted, tickets),
+            |done| (done == Done::Prepared).then_some(()),
+        );
+    }
+
+    fn recovered(&self, topic: &Arc<str>, missed: Missed) -> (Position, bool, Vec<u64>) {
+        self.prepare(topic);
+        let recovery = self
+            .broker
+            .recover(topic, &LIMITS, moment(8), missed, &mut || ())
+            .expect("a topic that is ready");
+        let offsets = recovery.publications.iter();
+        let offsets = offsets.map(|publication| publication.position.expect("kept").offset);
+        (recovery.position, recovery.complete, offsets.collect())
+    }
+
+    fn forget(&self, topic: &Arc<str>) -> bool {
+        self.ask(
+            |tickets| self.broker.forget(topic, tickets),
+            |done| match done {
+                Done::Forgotten(was_there) => Some(was_there),
+                _ => None,
+            },
+        )
+    }
+}
+
+fn memory_broker() -> MemoryBroker {
+    MemoryBroker::new(&MemoryLimits {
+        history_bytes_max: 1 << 20,
+        history_topics_max: 1_000,
+        remembered_ids_max: 100,
+    })
+}
 
 /// Remembers what it was handed.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Seen(Mutex<Vec<(String, u64)>>);
 
-impl Sink for Seen {
+impl super::Sink for Seen {
     fn deliver(&self, topic: &Arc<str>, publication: Arc<Publication>) {
         let offset = publication.position.expect("a topic with history").offset;
         let mut seen = self.0.lock().expect("no panic");
@@ -82,33 +222,19 @@ const LIMITS: HistoryLimits = HistoryLimits {
     age_max_ms: 0,
 };
 
+fn rule() -> TopicRule {
+    TopicRule {
+        history: Some(LIMITS),
+        ..TopicRule::new(">")
+    }
+}
+
 fn moment(random_epoch: u32) -> Moment {
     Moment {
         now_ms: 1_000,
         random_epoch,
         owner: OwnerId::SERVER,
     }
-}
-
-fn publish(broker: &dyn Broker, sink: &dyn Sink, topic: &Arc<str>) -> Position {
-    let news = NewPublication::new("t", "1");
-    let mut make = |position| {
-        Arc::new(news.draft().place(&Placed {
-            topic: Some(topic),
-            position: Some(position),
-            priority: Priority::Normal,
-            unix_ms: 0,
-        }))
-    };
-    let make: Make<'_> = &mut make;
-    broker.publish(topic, &LIMITS, moment(7), 100, make, sink)
-}
-
-fn recovered(broker: &dyn Broker, topic: &Arc<str>, missed: Missed) -> (Position, bool, Vec<u64>) {
-    let recovery = broker.recover(topic, &LIMITS, moment(8), missed, &mut || ());
-    let offsets = recovery.publications.iter();
-    let offsets = offsets.map(|publication| publication.position.expect("kept").offset);
-    (recovery.position, recovery.complete, offsets.collect())
 }
 
 fn since(epoch: u32, offset: u64) -> Missed {
@@ -119,35 +245,46 @@ fn since(epoch: u32, offset: u64) -> Missed {
     }
 }
 
-fn positions_follow_each_other(broker: &dyn Broker) {
-    let (sink, a, b) = (Seen::default(), "a".into(), "b".into());
-    let places = [1, 2, 3].map(|_| publish(broker, &sink, &a));
+fn positions_follow_each_other(subject: &Subject) {
+    let (a, b) = ("a".into(), "b".into());
+    let places = [1, 2, 3].map(|_| subject.publish(&a));
     assert!(places.iter().all(|place| place.epoch == places[0].epoch));
     assert_eq!(places.map(|place| place.offset), [1, 2, 3]);
-    assert_eq!(publish(broker, &sink, &b).offset, 1);
-    assert_eq!(sink.offsets(), [1, 2, 3, 1]);
+    assert_eq!(subject.publish(&b).offset, 1);
+    assert_eq!(subject.seen.offsets(), [1, 2, 3, 1]);
 }
 
-fn many_publishers_have_one_order(broker: &dyn Broker) {
-    let (sink, topic) = (Seen::default(), "a".into());
+fn many_publishers_have_one_order(subject: &Subject) {
+    let topic = "a".into();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..250 {
-                    publish(broker, &sink, &topic);
+                    subject.publish(&topic);
                 }
             });
         }
     });
-    assert_eq!(sink.offsets(), (1..=1_000).collect::<Vec<_>>());
+    assert_eq!(subject.seen.offsets(), (1..=1_000).collect::<Vec<_>>());
 }
 
-fn a_recovery_is_complete_or_empty(broker: &dyn Broker) {
-    let (sink, topic) = (Seen::default(), "a".into());
-    let (stands, complete, none) = recovered(broker, &topic, Missed::default());
+fn an_id_is_published_once(subject: &Subject) {
+    let topic = "a".into();
+    let publication = NewPublication::new("t", "1").with_id("one");
+    let first = subject.publish_as(&topic, &publication);
+    let second = subject.publish_as(&topic, &publication);
+    assert!(!first.is_duplicate && second.is_duplicate);
+    assert_eq!(first.position, second.position);
+    assert!(!subject.publish_as(&"b".into(), &publication).is_duplicate);
+    assert_eq!(subject.seen.offsets(), [1, 1]);
+}
+
+fn a_recovery_is_complete_or_empty(subject: &Subject) {
+    let topic = "a".into();
+    let (stands, complete, none) = subject.recovered(&topic, Missed::default());
     assert_eq!((stands.offset, complete, none.len()), (0, false, 0));
     for _ in 0..7 {
-        publish(broker, &sink, &topic);
+        subject.publish(&topic);
     }
     let epoch = stands.epoch;
     for (offset, expected) in [
@@ -158,72 +295,80 @@ fn a_recovery_is_complete_or_empty(broker: &dyn Broker) {
         (7, Some(vec![])),
         (8, None),
     ] {
-        let (position, complete, offsets) = recovered(broker, &topic, since(epoch, offset));
+        let (position, complete, offsets) = subject.recovered(&topic, since(epoch, offset));
         assert_eq!((position.epoch, position.offset), (epoch, 7));
         assert_eq!(complete, expected.is_some(), "{offset}");
         assert_eq!(offsets, expected.unwrap_or_default(), "{offset}");
     }
-    let (_, complete, _) = recovered(broker, &topic, since(epoch.wrapping_add(1), 7));
+    let (_, complete, _) = subject.recovered(&topic, since(epoch.wrapping_add(1), 7));
     assert!(!complete);
 }
 
-fn the_newest_comes(broker: &dyn Broker) {
-    let (sink, topic) = (Seen::default(), "a".into());
+fn the_newest_comes(subject: &Subject) {
+    let topic = "a".into();
     let newest = |since| Missed {
         since,
         or_newest: true,
         limit: usize::MAX,
     };
-    assert!(recovered(broker, &topic, newest(None)).2.is_empty());
-    let places = [1, 2].map(|_| publish(broker, &sink, &topic));
-    assert_eq!(recovered(broker, &topic, newest(None)).2, [2]);
-    assert_eq!(recovered(broker, &topic, newest(Some(places[0]))).2, [2]);
+    assert!(subject.recovered(&topic, newest(None)).2.is_empty());
+    let places = [1, 2].map(|_| subject.publish(&topic));
+    assert_eq!(subject.recovered(&topic, newest(None)).2, [2]);
+    assert_eq!(subject.recovered(&topic, newest(Some(places[0]))).2, [2]);
     assert!(
-        recovered(broker, &topic, newest(Some(places[1])))
+        subject
+            .recovered(&topic, newest(Some(places[1])))
             .2
             .is_empty()
     );
 }
 
-fn a_recovery_and_what_is_delivered_meet(broker: &dyn Broker) {
-    let (sink, topic) = (Seen::default(), "a".into());
+fn a_recovery_and_what_is_delivered_meet(subject: &Subject) {
+    let topic: Arc<str> = "a".into();
+    subject.prepare(&topic);
     let is_over = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..5_000 {
-                publish(broker, &sink, &topic);
+                subject.publish(&topic);
             }
             is_over.store(true, std::sync::atomic::Ordering::Release);
         });
         while !is_over.load(std::sync::atomic::Ordering::Acquire) {
             let mut delivered = 0;
-            let mut locked = || delivered = sink.offsets().len() as u64;
+            let mut locked = || delivered = subject.seen.offsets().len() as u64;
             let nothing = Missed::default();
-            let recovery = broker.recover(&topic, &LIMITS, moment(1), nothing, &mut locked);
+            let recovery = subject
+                .broker
+                .recover(&topic, &LIMITS, moment(1), nothing, &mut locked)
+                .expect("a topic that is ready");
             assert_eq!(recovery.position.offset, delivered);
         }
     });
 }
 
-fn pages_and_forgetting(broker: &dyn Broker) {
-    let (sink, topic) = (Seen::default(), "a".into());
-    let first = publish(broker, &sink, &topic);
-    publish(broker, &sink, &topic);
+fn pages_and_forgetting(subject: &Subject) {
+    let topic: Arc<str> = "a".into();
+    let first = subject.publish(&topic);
+    subject.publish(&topic);
     let query = PageQuery {
         since: None,
         limit: 1,
         newest_first: true,
     };
-    let page = broker.page(&topic, &LIMITS, 1_000, query);
+    subject.prepare(&topic);
+    let page = subject.broker.page(&topic, &LIMITS, 1_000, query);
+    let page = page.expect("a topic that is ready");
     assert_eq!(page.publications[0].position.expect("kept").offset, 2);
     assert!(page.more);
-    assert!(broker.forget(&topic));
-    assert!(!broker.forget(&topic));
-    let (stands, complete, _) = recovered(broker, &topic, since(first.epoch, 1));
+    assert!(subject.forget(&topic));
+    assert!(!subject.forget(&topic));
+    let (stands, complete, _) = subject.recovered(&topic, since(first.epoch, 1));
     assert!(!complete && stands.offset == 0 && stands.epoch != first.epoch);
 }
 
-fn connections_of_a_user_are_one_member(broker: &dyn Broker) {
+fn connections_of_a_user_are_one_member(subject: &Subject) {
+    let broker = &subject.broker;
     let (topic, ada): (Arc<str>, Arc<str>) = ("a".into(), "ada".into());
     let key = |text: &str| text.parse::<ConnectionKey>().expect("a connection");
     let (one, two) = (key("0-1"), key("0-2"));

@@ -4,7 +4,7 @@ use super::super::call::Either;
 use super::super::server::key_update_request;
 use super::super::{
     Action, Call, CallResult, GapRange, GapReason, HelloEncryption, HistoryPage, PresenceMember,
-    ProducerState, PublicationGap, TopicPresence, TopicRecovery,
+    ProducerState, PublicationGap, TopicFailure, TopicPresence, TopicRecovery,
 };
 use crate::codes::ErrorCode;
 use crate::envelope::{Envelope, EnvelopeError, SystemType, parse_epoch};
@@ -88,6 +88,8 @@ pub enum ClientEvent {
         success_topics: Vec<String>,
         /// Topics for which it was not.
         failed_topics: Vec<String>,
+        /// Why, for those of `failed_topics` for which the server tells it.
+        failures: Vec<TopicFailure>,
         /// Where topics with history stand.
         recovery: Vec<TopicRecovery>,
         /// `cid`.
@@ -216,6 +218,7 @@ impl ClientEvent {
                 action: payload["action"].as_str().and_then(Action::parse),
                 success_topics: texts(&payload["success_topics"]),
                 failed_topics: texts(&payload["failed_topics"]),
+                failures: failures(&payload["failures"]),
                 recovery: entries(&payload["recovery"], read_recovery)?,
                 correlation_id: envelope.correlation_id,
             },
@@ -302,6 +305,19 @@ fn read_recovery(topic: &str, fields: &Value) -> Result<TopicRecovery, EnvelopeE
         recovered: fields["recovered"] == Value::Bool(true),
         count: fields["count"].as_u64().unwrap_or_default(),
     })
+}
+
+/// Reasons that name their topic and code.
+fn failures(value: &Value) -> Vec<TopicFailure> {
+    let failures = value.as_array().into_iter().flatten();
+    let failures = failures.filter_map(|fields| {
+        Some(TopicFailure {
+            topic: fields["topic"].as_str()?.to_owned(),
+            code: fields["code"].as_str()?.to_owned(),
+            message: text(&fields["message"]),
+        })
+    });
+    failures.collect()
 }
 
 fn read_presence(topic: &str, fields: &Value) -> Result<TopicPresence, EnvelopeError> {

@@ -60,6 +60,9 @@ pub enum GapReason {
     Conflated,
     /// `expired`: their time to live was over before they could be sent.
     Expired,
+    /// `broker`: the broker behind several servers lost its connection or its data. A count of 0
+    /// means that nobody knows how many are missing.
+    Broker,
 }
 
 /// The range of a gap: all missing publications have offsets between these two of one epoch. Others in the
@@ -81,15 +84,27 @@ impl GapReason {
             Self::Dropped => "dropped",
             Self::Conflated => "conflated",
             Self::Expired => "expired",
+            Self::Broker => "broker",
         }
     }
 
     /// The reason with this spelling.
     pub fn parse(spelling: &str) -> Option<Self> {
-        [Self::Dropped, Self::Conflated, Self::Expired]
+        [Self::Dropped, Self::Conflated, Self::Expired, Self::Broker]
             .into_iter()
             .find(|reason| reason.as_str() == spelling)
     }
+}
+
+/// The reason why a topic could not be subscribed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicFailure {
+    /// The topic or pattern, as the request has it.
+    pub topic: String,
+    /// One of the protocol's error codes, such as `TOPIC_FORBIDDEN`.
+    pub code: String,
+    /// The same in words.
+    pub message: String,
 }
 
 /// The state of a subscription after recovery.

@@ -194,9 +194,18 @@ function acceptance(
 
 function refusedWith(status: number, words: string, headers: readonly Header[], nowMs: number): Refusal {
   const first = (name: string) => headers.find((header) => header[0] === name)?.[1];
-  const reason = `the server refused the connection: ${status} ${words}`.trimEnd();
+  const detail = status === 401 ? tokenProblem(first("www-authenticate") ?? "") : "";
+  const reason = `the server refused the connection: ${status} ${words}`.trimEnd() + detail;
   const retryAfterMs = waitOf(first("retry-after"), first("date"), nowMs);
   return { ...refusal("refused", reason), status, ...(retryAfterMs === undefined ? {} : { retryAfterMs }) };
+}
+
+/** What a challenge for a bearer token says (RFC 6750, section 3); without an error it means that there was none. */
+function tokenProblem(challenge: string): string {
+  if (!/^bearer( |$)/i.test(challenge)) return "";
+  const description = /error_description="([^"]*)"/.exec(challenge)?.[1];
+  if (description !== undefined) return `: ${description}`;
+  return challenge.includes("error=") ? "" : ": a token is needed";
 }
 
 /** `Retry-After` as milliseconds. A date counts from what the server says it is now, as this clock may be wrong. */

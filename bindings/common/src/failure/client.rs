@@ -1,7 +1,6 @@
 //! Errors of the client.
 
-use super::{Failure, Fault, argument, busy};
-use std::time::Duration;
+use super::{Failure, Fault};
 use tidewire_client::{Error, Fault as ClientFault};
 
 impl From<Error> for Failure {
@@ -12,8 +11,8 @@ impl From<Error> for Failure {
             None => Fault::Nobody,
         };
         let class = match &error {
-            Error::Invalid(_) => return argument(error),
-            Error::Full => return busy(error),
+            Error::Invalid(_) => return Self::argument(error),
+            Error::Full => return Self::busy(error),
             Error::Closed(_) => "StoppedError",
             Error::Connect { .. } | Error::ConnectionLost | Error::Ended { .. } => {
                 "ConnectionClosedError"
@@ -26,7 +25,7 @@ impl From<Error> for Failure {
             _ => "TidewireError",
         };
         let mut failure = Self::new(class, error.code().to_owned(), fault, &error);
-        failure.retry_after = error.retry_after().as_ref().map(Duration::as_secs_f64);
+        failure.retry_after = error.retry_after();
         failure
     }
 }

@@ -1,6 +1,7 @@
-//! The errors of what is useful without a server.
+//! Errors of the utilities.
 
-use super::{Failure, Fault, argument, busy, invalid_message};
+use super::{Failure, Fault};
+use std::time::Duration;
 use tidewire_engine::InvalidFilter;
 use tidewire_engine::auth::{AuthConfigError, TokenError};
 use tidewire_engine::token::SignError as TokenSignError;
@@ -13,15 +14,15 @@ use tidewire_wire::secure::{
 
 impl From<AuthConfigError> for Failure {
     fn from(error: AuthConfigError) -> Self {
-        argument(error)
+        Self::argument(error)
     }
 }
 
 impl From<TokenSignError> for Failure {
     fn from(error: TokenSignError) -> Self {
         match error {
-            TokenSignError::NotAnObject => argument(error),
-            TokenSignError::Provider => cryptography(error),
+            TokenSignError::NotAnObject => Self::argument(error),
+            TokenSignError::Provider => Self::cryptography(error),
         }
     }
 }
@@ -49,34 +50,34 @@ impl From<FormatError> for Failure {
             FormatError::TooLarge { .. } => {
                 Self::new("InvalidMessageError", "TOO_LARGE", Fault::Peer, error)
             }
-            _ => invalid_message(error),
+            _ => Self::invalid_message(error),
         }
     }
 }
 
 impl From<EnvelopeError> for Failure {
     fn from(error: EnvelopeError) -> Self {
-        invalid_message(error)
+        Self::invalid_message(error)
     }
 }
 
 impl From<SigningKeyError> for Failure {
     fn from(error: SigningKeyError) -> Self {
-        argument(error)
+        Self::argument(error)
     }
 }
 
 impl From<IdentityKeyError> for Failure {
     fn from(error: IdentityKeyError) -> Self {
-        argument(error)
+        Self::argument(error)
     }
 }
 
 impl From<SignError> for Failure {
     fn from(error: SignError) -> Self {
         match error {
-            SignError::Version | SignError::LineBreak => argument(error),
-            SignError::Provider => cryptography(error),
+            SignError::Version | SignError::LineBreak => Self::argument(error),
+            SignError::Provider => Self::cryptography(error),
         }
     }
 }
@@ -84,8 +85,8 @@ impl From<SignError> for Failure {
 impl From<SignatureError> for Failure {
     fn from(error: SignatureError) -> Self {
         let code = match &error {
-            SignatureError::Envelope(_) => return invalid_message(error),
-            SignatureError::Full => return busy(error).after(NONCES_FORGOTTEN_AFTER_S),
+            SignatureError::Envelope(_) => return Self::invalid_message(error),
+            SignatureError::Full => return Self::busy(error).after(NONCES_FORGOTTEN_AFTER),
             SignatureError::Ambiguous => "SIGNATURE_AMBIGUOUS",
             SignatureError::Missing => "SIGNATURE_MISSING",
             SignatureError::Malformed => "SIGNATURE_MALFORMED",
@@ -101,7 +102,7 @@ impl From<SealError> for Failure {
     fn from(error: SealError) -> Self {
         match error {
             SealError::KeyExhausted => security("KEY_EXHAUSTED", Fault::Caller, error),
-            SealError::TooLarge => argument(error),
+            SealError::TooLarge => Self::argument(error),
         }
     }
 }
@@ -124,32 +125,37 @@ impl From<ExchangeError> for Failure {
             ExchangeError::PeerKey => "PEER_KEY",
             ExchangeError::Version => "VERSION",
             ExchangeError::Identity => "IDENTITY",
-            ExchangeError::ConnectionId => return argument(error),
-            ExchangeError::Provider => return cryptography(error),
+            ExchangeError::ConnectionId => return Self::argument(error),
+            ExchangeError::Provider => return Self::cryptography(error),
         };
         security(code, Fault::Peer, error)
     }
 }
 
-/// The provider of the cryptography failed.
-pub(crate) fn cryptography(message: impl ToString) -> Failure {
-    security("CRYPTOGRAPHY_FAILED", Fault::Nobody, message)
-}
+impl Failure {
+    /// The provider of the cryptography failed.
+    pub(crate) fn cryptography(message: impl ToString) -> Self {
+        security("CRYPTOGRAPHY_FAILED", Fault::Nobody, message)
+    }
 
-pub(crate) fn missing_claim(name: &str) -> Failure {
-    let message = format!("the token has no `{name}`");
-    Failure::new("TokenError", "MISSING_CLAIM", Fault::Peer, message)
-}
+    /// A token lacks a claim that it has to have.
+    pub(crate) fn missing_claim(name: &str) -> Self {
+        let message = format!("the token has no `{name}`");
+        Self::new("TokenError", "MISSING_CLAIM", Fault::Peer, message)
+    }
 
-/// A queue has no room.
-pub(crate) fn queue_full() -> Failure {
-    let message = "the queue is full; take something out, or make room with push_displacing()";
-    Failure::new("BusyError", "QUEUE_FULL", Fault::Nobody, message)
+    /// A queue has no room. `displacing` is the name of the method that makes room.
+    #[must_use]
+    pub fn queue_full(displacing: &str) -> Self {
+        let message =
+            format!("the queue is full; take something out, or make room with {displacing}()");
+        Self::new("BusyError", "QUEUE_FULL", Fault::Nobody, message)
+    }
 }
 
 fn security(code: &'static str, fault: Fault, message: impl ToString) -> Failure {
     Failure::new("SecurityError", code, fault, message)
 }
 
-/// Nonces are forgotten in groups of so many seconds.
-const NONCES_FORGOTTEN_AFTER_S: f64 = 100.0;
+/// Nonces are forgotten in groups of this many seconds.
+const NONCES_FORGOTTEN_AFTER: Duration = Duration::from_secs(100);

@@ -1,0 +1,8 @@
+//! A server of the engine, as the packages own it.
+
+mod lifecycle;
+mod options;
+pub mod queries;
+
+pub use lifecycle::ServerLifecycle;
+pub use options::ServerOptions;

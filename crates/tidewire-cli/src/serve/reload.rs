@@ -1,0 +1,116 @@
+//! Reload: the program reads its configuration again, at SIGHUP or when the operations API asks for it.
+
+use super::log::{self, LogLevel};
+use super::options::{self, ServeFlags};
+use super::warnings;
+use crate::failure::Failure;
+use signal_hook::consts::SIGHUP;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tidewire_engine::settings::Settings;
+use tidewire_engine::{ReloadFunction, Reloaded, Reloader, Server};
+
+/// The configuration of a running program.
+pub(super) struct Configuration {
+    flags: ServeFlags,
+    /// The settings in force.
+    settings: Mutex<Settings>,
+    reloader: Reloader,
+    log_level: LogLevel,
+}
+
+impl Configuration {
+    /// The configuration of `server`, which the operations API can reload from now on.
+    pub(super) fn of(
+        server: &Server,
+        flags: &ServeFlags,
+        settings: &Settings,
+        log_level: LogLevel,
+    ) -> Arc<Self> {
+        let configuration = Arc::new(Self {
+            flags: flags.clone(),
+            settings: Mutex::new(settings.clone()),
+            reloader: server.reloader(),
+            log_level,
+        });
+        let other = Arc::clone(&configuration);
+        server.on_reload(ReloadFunction(Box::new(move || other.reload())));
+        configuration
+    }
+
+    /// How long a drain waits, in milliseconds.
+    pub(super) fn drain_timeout_ms(&self) -> u64 {
+        let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        settings.integer("drain_timeout_ms").unwrap_or_default()
+    }
+
+    /// Reads all sources of options again. An error says why everything is as it was before.
+    pub(super) fn reload(&self) -> Result<Reloaded, String> {
+        let mut settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.replace(&mut settings);
+        match &result {
+            Ok(Reloaded {
+                changed,
+                needs_restart,
+            }) => {
+                let (changed, needs_restart) = (changed.join(", "), needs_restart.join(", "));
+                tracing::info!(changed, "the configuration was read again");
+                if !needs_restart.is_empty() {
+                    tracing::warn!("changes that hold only after a restart: {needs_restart}");
+                }
+            }
+            Err(problem) => {
+                tracing::error!("the configuration is as it was before: {problem}");
+            }
+        }
+        result
+    }
+
+    fn replace(&self, settings: &mut Settings) -> Result<Reloaded, String> {
+        let words = |failure: Failure| failure.to_string();
+        let new = self.flags.settings().map_err(words)?;
+        let config = new.config().map_err(options::failure).map_err(words)?;
+        let filter = log::filter(&new).map_err(words)?;
+        let reloaded = self.reloader.reload(&config);
+        let mut reloaded = reloaded.map_err(|error| error.to_string())?;
+        self.log_level.set(filter);
+        for (name, can_change) in OWN {
+            if new.text(name) != settings.text(name) || new.integer(name) != settings.integer(name)
+            {
+                let names = match can_change {
+                    true => &mut reloaded.changed,
+                    false => &mut reloaded.needs_restart,
+                };
+                names.push(name);
+            }
+        }
+        for warning in warnings(&new, &config) {
+            tracing::warn!("{warning}");
+        }
+        *settings = new;
+        reloaded.changed.sort_unstable();
+        reloaded.needs_restart.sort_unstable();
+        Ok(reloaded)
+    }
+}
+
+/// A flag that SIGHUP sets.
+pub(super) fn on_hangup() -> Result<Arc<AtomicBool>, Failure> {
+    let hangup = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&hangup))
+        .map_err(|error| Failure::run(format!("cannot handle signals: {error}")))?;
+    Ok(hangup)
+}
+
+/// Whether SIGHUP came since the last call.
+pub(super) fn was_hung_up(hangup: &AtomicBool) -> bool {
+    hangup.swap(false, Ordering::AcqRel)
+}
+
+/// Options of the program, and whether they can change while it runs.
+const OWN: [(&str, bool); 4] = [
+    ("app", false),
+    ("log_level", true),
+    ("log_format", false),
+    ("drain_timeout_ms", true),
+];

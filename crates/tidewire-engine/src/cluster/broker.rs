@@ -1,0 +1,179 @@
+//! The shards' side of a broker that several servers share.
+
+use crate::cluster::commands::{Command, Commands, OwnedOrder};
+use crate::cluster::mirror::{Mirrors, Waiting};
+use crate::model::ConnectionKey;
+use crate::topics::broker::{
+    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
+    PresenceView, Refusal, Sink, Tickets,
+};
+use crate::topics::config::TopicRule;
+use crate::topics::history::{HistoryLimits, Page, Recovery};
+use crate::topics::presence::PresenceChange;
+use crate::topics::publication::{Publication, Published};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Asks the link, and answers from the mirrors what they have.
+#[derive(Debug)]
+pub(crate) struct ClusterBroker {
+    pub(crate) commands: Commands,
+    mirrors: Mutex<Mirrors>,
+    /// As the link has told last.
+    health: Mutex<BrokerHealth>,
+}
+
+impl ClusterBroker {
+    pub(crate) fn new(history_bytes_max: usize, history_topics_max: usize) -> Self {
+        Self {
+            commands: Commands::default(),
+            mirrors: Mutex::new(Mirrors::new(history_bytes_max, history_topics_max)),
+            health: Mutex::new(BrokerHealth {
+                is_connected: false,
+                reason: Some("the link has not connected yet".to_owned()),
+                ..BrokerHealth::default()
+            }),
+        }
+    }
+
+    /// How the broker is now.
+    pub(crate) fn set_health(&self, health: BrokerHealth) {
+        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = health;
+    }
+
+    /// The mirrors. Whoever holds them may take a topic's lock, never the other way round.
+    pub(crate) fn mirrors(&self) -> MutexGuard<'_, Mirrors> {
+        self.mirrors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Broker for ClusterBroker {
+    fn publish(
+        &self,
+        order: &Order<'_>,
+        tickets: Tickets<'_>,
+        _: &dyn Sink,
+    ) -> Answer<Result<Published, Refusal>> {
+        if self.commands.bytes() > WAITING_BYTES_MAX {
+            return Answer::Now(Err(Refusal::Busy));
+        }
+        let order = Box::new(OwnedOrder::new(order));
+        self.commands.push(Command::Publish(order, tickets()));
+        Answer::Later
+    }
+
+    fn prepare(
+        &self,
+        topic: &Arc<str>,
+        rule: &TopicRule,
+        wanted: Prepare,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        // The newest one goes to every new subscriber of a topic with a last value.
+        let newest = wanted.newest.max(u64::from(rule.last_value));
+        let wanted = Prepare { newest, ..wanted };
+        let mut mirrors = self.mirrors();
+        if mirrors.is_ready(topic, wanted) {
+            return Answer::Now(Ok(()));
+        }
+        let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
+        mirror.limits = rule.history;
+        mirror.waiting.push(Waiting {
+            wanted,
+            ticket: tickets(),
+            until_ms: None,
+        });
+        drop(mirrors);
+        self.commands.push(Command::Prepare(Arc::clone(topic)));
+        Answer::Later
+    }
+
+    fn recover(
+        &self,
+        topic: &Arc<str>,
+        limits: &HistoryLimits,
+        moment: Moment,
+        missed: Missed,
+        locked: &mut dyn FnMut(),
+    ) -> Option<Recovery<Arc<Publication>>> {
+        let mut mirrors = self.mirrors();
+        let recovery = mirrors.recover(topic, limits, moment.now_ms, missed)?;
+        // The link holds this lock until it has delivered.
+        locked();
+        Some(recovery)
+    }
+
+    fn page(
+        &self,
+        topic: &Arc<str>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+        query: PageQuery,
+    ) -> Option<Page<Arc<Publication>>> {
+        self.mirrors().page(topic, limits, now_ms, query)
+    }
+
+    fn forget(&self, topic: &Arc<str>, tickets: Tickets<'_>) -> Answer<Result<bool, Refusal>> {
+        let command = Command::Forget(Arc::clone(topic), tickets());
+        self.commands.push(command);
+        Answer::Later
+    }
+
+    fn add_interest(&self, topic: &Arc<str>, _: &TopicRule) {
+        self.commands.push(Command::AddInterest(Arc::clone(topic)));
+    }
+
+    fn remove_interest(&self, topic: &str) {
+        self.commands.push(Command::RemoveInterest(topic.into()));
+    }
+
+    fn sweep(&self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits) {
+        self.mirrors().sweep(now_ms, limits_of);
+    }
+
+    fn join(
+        &self,
+        _: &Arc<str>,
+        _: &Arc<str>,
+        _: ConnectionKey,
+        _: Option<Arc<str>>,
+    ) -> PresenceChange {
+        PresenceChange::Unchanged
+    }
+
+    fn leave(&self, _: &Arc<str>, _: &Arc<str>, _: ConnectionKey) -> PresenceChange {
+        PresenceChange::Unchanged
+    }
+
+    fn present(&self, _: &str, _: usize) -> PresenceView {
+        PresenceView::default()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.commands.bytes() > BUSY_BYTES
+    }
+
+    fn health(&self) -> BrokerHealth {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.clone()
+    }
+
+    fn stop(&self) {
+        self.commands.stop();
+    }
+
+    fn usage(&self) -> BrokerUsage {
+        let (history_bytes, history_topics, histories_evicted) = self.mirrors().usage();
+        BrokerUsage {
+            history_bytes,
+            history_topics,
+            histories_evicted,
+            presence_topics: 0,
+        }
+    }
+}
+
+/// Publications that wait for the broker, in bytes; past it they are refused.
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// The same; past it clients that publish are not read.
+const BUSY_BYTES: usize = 16 * 1024 * 1024;

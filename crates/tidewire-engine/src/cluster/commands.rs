@@ -1,0 +1,141 @@
+//! Commands: what the shards ask of the link.
+
+use crate::model::ConnectionKey;
+use crate::topics::broker::{Order, Ticket};
+use crate::topics::config::TopicRule;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use tidewire_net::Waker;
+use tidewire_wire::envelope::{Category, Priority};
+
+/// One thing for the link to do.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Publishes; the ticket is settled with the place.
+    Publish(Box<OwnedOrder>, Ticket),
+    /// Makes a topic live. Whoever waits for it waits at its mirror.
+    Prepare(Arc<str>),
+    /// The first subscriber of this server has come to a topic.
+    AddInterest(Arc<str>),
+    /// The last one has gone.
+    RemoveInterest(Arc<str>),
+    /// Forgets what is kept of a topic.
+    Forget(Arc<str>, Ticket),
+}
+
+/// A publication that outlives the call that asks for it.
+#[derive(Debug)]
+pub(crate) struct OwnedOrder {
+    pub(crate) topic: Arc<str>,
+    pub(crate) keeps_history: bool,
+    pub(crate) publications_max: usize,
+    pub(crate) category: Category,
+    pub(crate) priority: Priority,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) exclude: Option<ConnectionKey>,
+    pub(crate) t: Box<str>,
+    pub(crate) id: Option<Box<str>>,
+    pub(crate) key: Option<Box<str>>,
+    pub(crate) payload: Box<[u8]>,
+}
+
+/// The way of commands from any thread to the link. It is bounded by those who put in: publishers
+/// look at [`bytes`](Self::bytes) first, and the other commands are bounded by subscriptions.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    queue: Mutex<Vec<Command>>,
+    /// The link has ended: what is put in is dropped, which tells who waits for it. Changed under
+    /// the queue's lock.
+    is_stopped: AtomicBool,
+    /// Of publications that the broker has not answered, also when the link has taken them.
+    bytes: AtomicUsize,
+    /// Set when the link has been made.
+    waker: OnceLock<Waker>,
+}
+
+impl OwnedOrder {
+    pub(crate) fn new(order: &Order<'_>) -> Self {
+        let (rule, draft): (&TopicRule, _) = (order.rule, order.draft);
+        let history = rule.history.as_ref();
+        let priority = match history {
+            Some(_) => rule.priority,
+            None => draft.priority.unwrap_or(rule.priority),
+        };
+        Self {
+            topic: Arc::clone(order.topic),
+            keeps_history: history.is_some(),
+            publications_max: history.map_or(0, |limits| limits.publications_max),
+            category: draft.category,
+            priority,
+            ttl_ms: draft.ttl_ms,
+            exclude: draft.exclude,
+            t: draft.t.into(),
+            id: draft.id.map(Box::from),
+            key: draft.key.map(Box::from),
+            payload: draft.payload.into(),
+        }
+    }
+
+    /// What it takes while it waits, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.payload.len() + self.topic.len()
+    }
+}
+
+impl Commands {
+    pub(crate) fn connect(&self, waker: Waker) {
+        // There is one link.
+        let _ = self.waker.set(waker);
+    }
+
+    /// Puts a command in, and wakes the link if there was none.
+    pub(crate) fn push(&self, command: Command) {
+        let was_empty = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.is_stopped() {
+                return;
+            }
+            if let Command::Publish(order, _) = &command {
+                self.bytes.fetch_add(order.bytes(), Ordering::AcqRel);
+            }
+            queue.push(command);
+            queue.len() == 1
+        };
+        if was_empty && let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    /// Takes all commands.
+    pub(crate) fn take(&self) -> Vec<Command> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *queue)
+    }
+
+    /// The link ends with its next turn. Whoever waits for it is told.
+    pub(crate) fn stop(&self) {
+        let left = {
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            self.is_stopped.store(true, Ordering::Release);
+            std::mem::take(&mut *queue)
+        };
+        drop(left);
+        if let Some(waker) = self.waker.get() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// What waits for the broker, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// A publication has been answered.
+    pub(crate) fn settle(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}

@@ -1,0 +1,124 @@
+//! The same thing in the words of the link and of the engine.
+
+use crate::model::{ConnectionKey, Position};
+use crate::topics::broker as seam;
+use crate::topics::publication::{Draft, Placed, Publication, Published};
+use std::sync::Arc;
+use tidewire_net::ConnectionId;
+use tidewire_redis as link;
+use tidewire_wire::envelope::{Category, Priority};
+
+pub(super) fn position(position: link::Position) -> Position {
+    Position {
+        epoch: position.epoch,
+        offset: position.offset,
+    }
+}
+
+pub(super) fn link_position(position: Position) -> link::Position {
+    link::Position {
+        epoch: position.epoch,
+        offset: position.offset,
+    }
+}
+
+pub(super) fn published(placed: link::Placed) -> Published {
+    Published {
+        position: placed.position.map(position),
+        is_duplicate: placed.is_duplicate,
+    }
+}
+
+pub(super) fn refusal(refusal: link::Refusal) -> seam::Refusal {
+    match refusal {
+        link::Refusal::Busy => seam::Refusal::Busy,
+        link::Refusal::Unavailable => seam::Refusal::Unavailable,
+        link::Refusal::Unknown => seam::Refusal::Unknown,
+    }
+}
+
+pub(super) fn link_category(category: Category) -> link::Category {
+    match category {
+        Category::Snapshot => link::Category::Snapshot,
+        _ => link::Category::Update,
+    }
+}
+
+fn category(category: link::Category) -> Category {
+    match category {
+        link::Category::Snapshot => Category::Snapshot,
+        link::Category::Update => Category::Update,
+    }
+}
+
+pub(super) fn link_priority(priority: Priority) -> link::Priority {
+    match priority {
+        Priority::Background => link::Priority::Background,
+        Priority::Low => link::Priority::Low,
+        Priority::Normal => link::Priority::Normal,
+        Priority::High => link::Priority::High,
+        Priority::Critical => link::Priority::Critical,
+    }
+}
+
+fn priority(priority: link::Priority) -> Priority {
+    match priority {
+        link::Priority::Background => Priority::Background,
+        link::Priority::Low => Priority::Low,
+        link::Priority::Normal => Priority::Normal,
+        link::Priority::High => Priority::High,
+        link::Priority::Critical => Priority::Critical,
+    }
+}
+
+pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded {
+    link::Excluded {
+        node,
+        shard: key.shard,
+        number: key.id.to_u64(),
+    }
+}
+
+/// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker
+/// to this server's clock. `None` if the record cannot be read.
+pub(super) fn publication(
+    own: link::NodeId,
+    topic: &Arc<str>,
+    at: Option<link::Position>,
+    record: &[u8],
+    to_unix_ms: impl Fn(u64) -> u64,
+) -> Option<Arc<Publication>> {
+    let record = match link::Record::decode(record) {
+        Ok(record) => record,
+        Err(error) => {
+            tracing::error!(%topic, %error, "a publication of the broker cannot be read");
+            return None;
+        }
+    };
+    let draft = Draft {
+        t: record.t,
+        payload: record.payload,
+        category: category(record.category),
+        priority: None,
+        id: record.id,
+        key: record.key,
+        exclude: record
+            .excluded
+            .filter(|excluded| excluded.node == own)
+            .map(|excluded| ConnectionKey {
+                shard: excluded.shard,
+                id: ConnectionId::from_u64(excluded.number),
+            }),
+        ttl_ms: None,
+    };
+    let mut publication = draft.place(&Placed {
+        topic: Some(topic),
+        position: at.map(position),
+        priority: priority(record.priority),
+        unix_ms: 0,
+    });
+    if let Some(expires_ms) = record.expires_redis_ms {
+        publication.expires_unix_ms = to_unix_ms(expires_ms);
+    }
+    Some(Arc::new(publication))
+}

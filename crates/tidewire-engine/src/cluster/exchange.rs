@@ -1,0 +1,456 @@
+//! What goes on between the shards and the link, without sockets: commands in, deliveries and
+//! answers out.
+
+use crate::cluster::broker::ClusterBroker;
+use crate::cluster::commands::{Command, OwnedOrder};
+use crate::cluster::convert;
+use crate::cluster::mirror::refuse;
+use crate::topics::broker::{BrokerHealth, Done, Refusal, Sink, Ticket};
+use crate::topics::config::RuleSet;
+use crate::topics::hub::Hub;
+use crate::topics::publication::Publication;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
+use tidewire_redis as redis;
+use tidewire_redis::{Draft, Event, Health, Keep, Link, Now, PageQuery};
+use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
+use tidewire_wire::uuid::uuid_v7;
+
+/// The link of this server and what waits for it.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) link: Link,
+    broker: Arc<ClusterBroker>,
+    hub: Weak<Hub>,
+    /// Of the last operation.
+    number: u64,
+    publications: HashMap<u64, (Ticket, usize)>,
+    forgotten: HashMap<u64, Ticket>,
+    reads: HashMap<u64, Arc<str>>,
+    /// The topics that somebody waits for, in the order of their time.
+    awaited: VecDeque<(u64, Arc<str>)>,
+    /// Topics without interest, to be let go.
+    idle: VecDeque<(u64, Arc<str>)>,
+    wait_ms: u64,
+    health: Health,
+    /// When the health was told last.
+    told_ms: u64,
+}
+
+impl Exchange {
+    pub(crate) fn new(link: Link, broker: Arc<ClusterBroker>, wait_ms: u64) -> Self {
+        Self {
+            link,
+            broker,
+            hub: Weak::new(),
+            number: 0,
+            publications: HashMap::new(),
+            forgotten: HashMap::new(),
+            reads: HashMap::new(),
+            awaited: VecDeque::new(),
+            idle: VecDeque::new(),
+            wait_ms,
+            health: Health::default(),
+            told_ms: 0,
+        }
+    }
+
+    /// Delivers to this hub from now on.
+    pub(crate) fn attach(&mut self, hub: Weak<Hub>) {
+        self.hub = hub;
+    }
+
+    /// Whether the link is to end.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.broker.commands.is_stopped()
+    }
+
+    /// Does what the shards have asked, and what is due; delivers and answers what the broker has
+    /// said. Once in a turn, after everything else.
+    pub(crate) fn turn(&mut self, now: Now) {
+        for command in self.broker.commands.take() {
+            self.obey(command, now);
+        }
+        self.link.tick(now);
+        while let Some(event) = self.link.poll_event() {
+            self.hear(event, now);
+        }
+        self.end_waiting(now);
+        self.let_go(now);
+        if now.ms >= self.told_ms + TELL_MS {
+            self.told_ms = now.ms;
+            self.tell_health();
+        }
+    }
+
+    /// When there is something to do although nothing happens, on the clock of [`Now::ms`].
+    pub(crate) fn deadline_ms(&self) -> Option<u64> {
+        let first = |queue: &VecDeque<(u64, Arc<str>)>| queue.front().map(|(at_ms, _)| *at_ms);
+        [
+            self.link.deadline_ms(),
+            first(&self.awaited),
+            first(&self.idle),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// Whether the shards have more to deliver than they should.
+    pub(crate) fn are_shards_busy(&self) -> bool {
+        use crate::topics::outlet::Origin;
+        let hub = self.hub.upgrade();
+        hub.is_some_and(|hub| hub.is_busy(Origin::Outside))
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    fn obey(&mut self, command: Command, now: Now) {
+        match command {
+            Command::Publish(order, ticket) => self.publish(&order, ticket, now),
+            Command::Prepare(topic) => self.prepare(&topic, now),
+            Command::AddInterest(topic) => {
+                self.set_interest(&topic, true);
+                self.want(&topic, now);
+            }
+            Command::RemoveInterest(topic) => {
+                self.set_interest(&topic, false);
+                self.idle_from(topic, now);
+            }
+            Command::Forget(topic, ticket) => {
+                let number = self.next_number();
+                self.forgotten.insert(number, ticket);
+                self.link.forget(number, &topic, now);
+            }
+        }
+    }
+
+    fn publish(&mut self, order: &OwnedOrder, ticket: Ticket, now: Now) {
+        let number = self.next_number();
+        self.publications.insert(number, (ticket, order.bytes()));
+        let node = self.link.node();
+        let draft = Draft {
+            category: convert::link_category(order.category),
+            priority: convert::link_priority(order.priority),
+            ttl_ms: order.ttl_ms,
+            excluded: order.exclude.map(|key| convert::excluded(node, key)),
+            t: &order.t,
+            id: order.id.as_deref(),
+            key: order.key.as_deref(),
+            payload: &order.payload,
+        };
+        let history = order.keeps_history.then(|| keep(order.publications_max));
+        self.link
+            .publish(number, &order.topic, history, &draft, now);
+    }
+
+    /// Somebody waits for a topic: it is made live, and read if it is.
+    fn prepare(&mut self, topic: &Arc<str>, now: Now) {
+        let until_ms = now.ms + self.wait_ms;
+        let mut is_awaited = false;
+        if let Some(mirror) = self.broker.mirrors().topics.get_mut(topic) {
+            for waiting in &mut mirror.waiting {
+                is_awaited |= waiting.until_ms.is_none();
+                waiting.until_ms.get_or_insert(until_ms);
+            }
+        }
+        if is_awaited {
+            self.awaited.push_back((until_ms, Arc::clone(topic)));
+        }
+        self.want(topic, now);
+        self.answer_ready(topic, now);
+        self.idle_from(Arc::clone(topic), now);
+    }
+
+    fn want(&mut self, topic: &Arc<str>, now: Now) {
+        let Some(hub) = self.hub.upgrade() else {
+            return;
+        };
+        let limits = rule_limits(&hub.rules, topic);
+        {
+            let mut mirrors = self.broker.mirrors();
+            let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
+            mirror.limits = limits;
+            mirror.idle_at_ms = None;
+            if mirror.is_live {
+                return;
+            }
+        }
+        let history = limits.map(|limits| keep(limits.publications_max));
+        self.link.want(topic, history, now);
+    }
+
+    fn set_interest(&mut self, topic: &Arc<str>, has_interest: bool) {
+        let mut mirrors = self.broker.mirrors();
+        let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
+        mirror.has_interest = has_interest;
+    }
+
+    /// A topic without subscribers stays ready for some time, so that those who come back find it
+    /// so.
+    fn idle_from(&mut self, topic: Arc<str>, now: Now) {
+        let at_ms = now.ms + IDLE_MS;
+        if let Some(mirror) = self.broker.mirrors().topics.get_mut(&topic) {
+            if mirror.has_interest {
+                return;
+            }
+            mirror.idle_at_ms = Some(at_ms);
+        }
+        self.idle.push_back((at_ms, topic));
+    }
+
+    /// Lets topics go that nobody has wanted for some time.
+    fn let_go(&mut self, now: Now) {
+        while let Some((at_ms, topic)) = self.idle.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
+            let mut mirrors = self.broker.mirrors();
+            let is_over = mirrors.topics.get(&topic).is_some_and(|mirror| {
+                mirror.idle_at_ms == Some(at_ms)
+                    && !mirror.has_interest
+                    && mirror.waiting.is_empty()
+            });
+            if is_over {
+                mirrors.topics.remove(&topic);
+                drop(mirrors);
+                self.link.unwant(&topic, now);
+            }
+        }
+    }
+
+    /// Refuses those who have waited long enough.
+    fn end_waiting(&mut self, now: Now) {
+        while let Some((_, topic)) = self.awaited.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
+            let overdue = self.broker.mirrors().take_overdue(&topic, Some(now.ms));
+            refuse(overdue, Refusal::Unavailable);
+        }
+    }
+
+    fn hear(&mut self, event: Event, now: Now) {
+        match event {
+            Event::Published { number, outcome } => {
+                if let Some((ticket, bytes)) = self.publications.remove(&number) {
+                    self.broker.commands.settle(bytes);
+                    let done = outcome.map(|placed| Done::Published(convert::published(placed)));
+                    ticket.settle(done.map_err(convert::refusal));
+                }
+            }
+            Event::Live { topic, head } => {
+                {
+                    let mut mirrors = self.broker.mirrors();
+                    if let Some(head) = head {
+                        mirrors.stand(&topic, convert::position(head));
+                    }
+                    if let Some(mirror) = mirrors.topics.get_mut(&topic) {
+                        mirror.is_live = true;
+                    }
+                }
+                self.answer_ready(&topic, now);
+            }
+            // Whoever waits has a time of its own.
+            Event::Delayed { .. } => {}
+            Event::Delivered {
+                topic,
+                position,
+                record,
+            } => self.deliver(&topic, position, &record, now),
+            Event::Gap { topic, head } => self.tell_gap(&topic, head, now),
+            Event::Read { number, outcome } => {
+                if let Some(topic) = self.reads.remove(&number) {
+                    self.take_read(&topic, outcome, now);
+                }
+            }
+            Event::Forgotten { number, outcome } => {
+                if let Some(ticket) = self.forgotten.remove(&number) {
+                    let done = outcome.map(|head| Done::Forgotten(head.is_some()));
+                    ticket.settle(done.map_err(convert::refusal));
+                }
+            }
+            Event::Health(health) => self.note_health(health),
+        }
+    }
+
+    fn note_health(&mut self, health: Health) {
+        match (self.health.is_connected, health.is_connected) {
+            (false, true) => tracing::info!(
+                version = health.version.as_deref(),
+                is_durable = health.is_durable,
+                "the broker answers",
+            ),
+            (_, false) if health.reason != self.health.reason => tracing::warn!(
+                reason = health.reason.as_deref(),
+                "the broker does not answer",
+            ),
+            _ => {}
+        }
+        if let Some(warning) = &health.warning
+            && health.warning != self.health.warning
+        {
+            tracing::warn!(%warning, "the broker works, but its settings should be changed");
+        }
+        self.health = health;
+        self.tell_health();
+    }
+
+    /// Tells the shards' side how the broker is.
+    fn tell_health(&self) {
+        let counters = self.link.counters();
+        let health = &self.health;
+        self.broker.set_health(BrokerHealth {
+            is_connected: health.is_connected,
+            version: health.version.clone(),
+            reason: health.reason.clone(),
+            warning: health.warning.clone(),
+            counts: vec![
+                ("publications_offered", counters.offered),
+                ("publications_settled", counters.settled),
+                ("publications_refused", counters.refused),
+                ("publications_unknown", counters.unknown),
+                ("batches", counters.batches),
+                ("batches_repeated", counters.repeated_batches),
+                ("deliveries", counters.delivered),
+                ("deliveries_stale", counters.stale),
+                ("gaps", counters.gaps),
+                ("catch_ups", counters.catch_ups),
+                ("reads", counters.reads),
+                ("malformed", counters.malformed),
+                ("disconnects", counters.disconnects),
+                ("lineages", counters.lineages),
+                ("probes", counters.probes),
+            ],
+        });
+    }
+
+    fn deliver(&mut self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8], now: Now) {
+        let to_unix_ms = |ms| self.link.to_unix_ms(ms);
+        let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
+        let (Some(publication), Some(hub)) = (made, self.hub.upgrade()) else {
+            return;
+        };
+        let mut mirrors = self.broker.mirrors();
+        if let Some(position) = publication.position
+            && !mirrors.append(topic, position, &publication, now.unix_ms)
+        {
+            mirrors.stand(topic, position);
+        }
+        // While the mirror is locked, so that a recovery and what is delivered meet.
+        hub.deliver(topic, publication);
+    }
+
+    /// Tells the subscribers of a topic that publications may be missing.
+    fn tell_gap(&mut self, topic: &Arc<str>, head: Option<redis::Position>, now: Now) {
+        let Some(hub) = self.hub.upgrade() else {
+            return;
+        };
+        let gap = PublicationGap {
+            topic: topic.to_string(),
+            reason: GapReason::Broker,
+            count: 0,
+            range: None,
+        };
+        let (mut json, mut random) = (Vec::new(), [0; 10]);
+        random[..4].copy_from_slice(&hub.random_epoch().to_be_bytes());
+        random[4..8].copy_from_slice(&hub.random_epoch().to_be_bytes());
+        write_gap_event(&gap, uuid_v7(now.unix_ms, random), now.unix_ms, &mut json);
+        let mut mirrors = self.broker.mirrors();
+        if let Some(head) = head {
+            mirrors.stand(topic, convert::position(head));
+        }
+        let gap = Publication::event(Some(Arc::clone(topic)), json);
+        hub.deliver(topic, Arc::new(gap));
+    }
+
+    /// Answers those for whom a topic is ready; for the others its stream is read.
+    fn answer_ready(&mut self, topic: &Arc<str>, now: Now) {
+        let mut mirrors = self.broker.mirrors();
+        let ready = mirrors.take_ready(topic);
+        let must_read = mirrors
+            .topics
+            .get(topic)
+            .is_some_and(|mirror| mirror.is_live && !mirror.waiting.is_empty());
+        let begins = must_read && mirrors.begin_filling(topic);
+        drop(mirrors);
+        for ticket in ready {
+            ticket.settle(Ok(Done::Prepared));
+        }
+        if begins {
+            self.read_on(topic, None, now);
+        }
+    }
+
+    /// Reads the stream of a topic after a position, from its oldest publication without one.
+    fn read_on(&mut self, topic: &Arc<str>, since: Option<redis::Position>, now: Now) {
+        let number = self.next_number();
+        self.reads.insert(number, Arc::clone(topic));
+        let query = PageQuery {
+            since,
+            limit: READ_AT_A_TIME,
+            newest_first: false,
+            creates: None,
+        };
+        self.link.read(number, topic, query, now);
+    }
+
+    fn take_read(
+        &mut self,
+        topic: &Arc<str>,
+        outcome: Result<redis::Entries, redis::Refusal>,
+        now: Now,
+    ) {
+        let entries = match outcome {
+            Ok(entries) => entries,
+            Err(problem) => {
+                let mut mirrors = self.broker.mirrors();
+                if let Some(mirror) = mirrors.topics.get_mut(topic) {
+                    mirror.filling = None;
+                }
+                let waiting = mirrors.take_overdue(topic, None);
+                drop(mirrors);
+                return refuse(waiting, convert::refusal(problem));
+            }
+        };
+        let (node, link) = (self.link.node(), &self.link);
+        let read = entries.entries.iter().filter_map(|(at, record)| {
+            let to_unix_ms = |ms| link.to_unix_ms(ms);
+            let made = convert::publication(node, topic, Some(*at), record, to_unix_ms)?;
+            Some((convert::position(*at), made))
+        });
+        let read: Vec<_> = read.collect();
+        let mut mirrors = self.broker.mirrors();
+        let last = mirrors.fill(topic, entries.connects, read);
+        if entries.has_more
+            && let Some(last) = last
+        {
+            drop(mirrors);
+            return self.read_on(topic, Some(convert::link_position(last)), now);
+        }
+        mirrors.finish_filling(topic, now.unix_ms);
+        drop(mirrors);
+        self.answer_ready(topic, now);
+    }
+}
+
+fn rule_limits(rules: &RuleSet, topic: &str) -> Option<crate::topics::history::HistoryLimits> {
+    rules.of(topic).history
+}
+
+fn keep(publications_max: usize) -> Keep {
+    Keep {
+        publications_max: u64::try_from(publications_max).unwrap_or(u64::MAX),
+        idle_ms: TOPIC_IDLE_MS,
+    }
+}
+
+/// How often the shards' side is told what was counted, in milliseconds.
+const TELL_MS: u64 = 1_000;
+
+/// How long the broker keeps a topic that nobody publishes to or subscribes to, in milliseconds: a
+/// day.
+const TOPIC_IDLE_MS: u64 = 24 * 3_600_000;
+
+/// How long a topic without subscribers stays ready, in milliseconds.
+const IDLE_MS: u64 = 10_000;
+
+/// Publications that are read of a stream at a time.
+const READ_AT_A_TIME: usize = 1_000;

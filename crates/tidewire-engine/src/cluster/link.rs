@@ -1,0 +1,156 @@
+//! The link's event loop: three connections to the broker, and the turns of the exchange.
+
+use crate::cluster::exchange::Exchange;
+use crate::cluster::resolve::Route;
+use std::time::{Duration, Instant};
+use tidewire_net::{Closed, ConnectionId, Handler, Io};
+use tidewire_redis::{Action, Now, Slot};
+
+/// Runs the link of a server on a shard of its own.
+#[derive(Debug)]
+pub(crate) struct LinkHandler {
+    pub(crate) exchange: Exchange,
+    route: Route,
+    /// Of each slot, while it is open or being opened.
+    connections: [Option<ConnectionId>; 3],
+    /// Connections that were opened so far.
+    attempts: usize,
+    /// The subscriptions are not read, because the shards have too much to deliver.
+    is_paused: bool,
+    /// When the next turn is due.
+    deadline: Option<Instant>,
+}
+
+impl LinkHandler {
+    pub(crate) fn new(exchange: Exchange, route: Route) -> Self {
+        Self {
+            exchange,
+            route,
+            connections: [None; 3],
+            attempts: 0,
+            is_paused: false,
+            // The first turn opens the connections.
+            deadline: Some(Instant::now()),
+        }
+    }
+
+    fn slot_of(&self, id: ConnectionId) -> Option<Slot> {
+        let is_its = |slot: &Slot| self.connections[slot.index()] == Some(id);
+        Slot::ALL.into_iter().find(is_its)
+    }
+
+    /// Opens and closes connections as the link says, and sends what it has for them.
+    fn act(&mut self, io: &mut Io) {
+        while let Some(action) = self.exchange.link.poll_action() {
+            match action {
+                Action::Open(slot) => self.open(io, slot),
+                Action::Close(slot) => {
+                    if let Some(id) = self.connections[slot.index()].take() {
+                        io.abort(id);
+                    }
+                }
+            }
+        }
+        for slot in Slot::ALL {
+            let output = self.exchange.link.output(slot);
+            if let (false, Some(id)) = (output.is_empty(), self.connections[slot.index()]) {
+                io.send(id, output);
+                output.clear();
+            }
+        }
+    }
+
+    fn open(&mut self, io: &mut Io, slot: Slot) {
+        self.attempts += 1;
+        let opened = self.route.connect(self.attempts);
+        match opened.and_then(|connect| io.connect(connect)) {
+            Ok(id) => self.connections[slot.index()] = Some(id),
+            Err(error) => {
+                let reason = format!("{}: {error}", self.route.address);
+                self.exchange.link.closed(slot, &reason, now(io));
+            }
+        }
+    }
+
+    /// Does not read the subscriptions while the shards have too much to deliver.
+    fn hold_back(&mut self, io: &mut Io) {
+        let is_busy = self.exchange.are_shards_busy();
+        let id = self.connections[Slot::Subscribe.index()];
+        if is_busy && !self.is_paused {
+            self.exchange.link.pause();
+            if let Some(id) = id {
+                io.pause_reading(id);
+            }
+        } else if !is_busy && self.is_paused {
+            self.exchange.link.resume(now(io));
+            if let Some(id) = id {
+                io.resume_reading(id);
+            }
+        }
+        self.is_paused = is_busy;
+    }
+}
+
+impl Handler for LinkHandler {
+    type Mail = ();
+
+    fn handle_connect(&mut self, io: &mut Io, id: ConnectionId) {
+        if let Some(slot) = self.slot_of(id) {
+            self.exchange.link.connected(slot, now(io));
+        }
+    }
+
+    fn handle_data(&mut self, io: &mut Io, id: ConnectionId, data: &mut [u8]) -> usize {
+        if let Some(slot) = self.slot_of(id) {
+            self.exchange.link.received(slot, data, now(io));
+        }
+        data.len()
+    }
+
+    fn handle_close(&mut self, io: &mut Io, id: ConnectionId, closed: Closed) {
+        if let Some(slot) = self.slot_of(id) {
+            self.connections[slot.index()] = None;
+            let reason = match closed {
+                Closed::ByPeer => "the broker closed the connection".to_owned(),
+                Closed::ByUs => "the connection was given up".to_owned(),
+                Closed::OutboxOverflow => "the broker does not read".to_owned(),
+                Closed::NotConnected(error) => format!("cannot connect: {error}"),
+                Closed::Tls(error) => format!("TLS: {error}"),
+                Closed::Failed(error) => error.to_string(),
+            };
+            let reason = format!("{}: {reason}", self.route.address);
+            self.exchange.link.closed(slot, &reason, now(io));
+        }
+    }
+
+    fn handle_turn(&mut self, io: &mut Io) {
+        if self.exchange.is_stopped() {
+            return io.stop();
+        }
+        self.exchange.turn(now(io));
+        self.act(io);
+        // What could not be opened is tried again at its time.
+        self.hold_back(io);
+        let next = self
+            .exchange
+            .deadline_ms()
+            .map(|at_ms| io.instant_at(at_ms));
+        let retry = self.is_paused.then(|| Instant::now() + PAUSE_POLL);
+        self.deadline = [next, retry].into_iter().flatten().min();
+    }
+
+    fn poll_deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+}
+
+fn now(io: &Io) -> Now {
+    let now = io.now();
+    Now {
+        ms: now.monotonic_ms,
+        unix_ms: now.unix_ms,
+    }
+}
+
+/// How often the link looks whether the shards have delivered.
+const PAUSE_POLL: Duration = Duration::from_millis(1);

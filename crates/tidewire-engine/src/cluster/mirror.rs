@@ -1,0 +1,293 @@
+//! Mirrors: what this server has of the topics that it shares with others.
+//!
+//! The mirror of a topic with history has the newest publications of the broker's stream, without a
+//! hole, up to where the link has delivered. So most subscriptions and recoveries need no question
+//! to the broker. What a mirror lacks is read from the broker once, for all who wait for it.
+
+use crate::limits::owner::OwnerId;
+use crate::model::Position;
+use crate::topics::broker::{Missed, PageQuery, Prepare, Refusal, Ticket};
+use crate::topics::history::{HistoryLimits, HistoryStore, Page, Recovery};
+use crate::topics::publication::Publication;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The mirrors of all shared topics, under one lock.
+#[derive(Debug)]
+pub(crate) struct Mirrors {
+    pub(crate) topics: HashMap<Arc<str>, Mirror>,
+    store: HistoryStore<Arc<Publication>>,
+}
+
+/// What is known of one topic.
+#[derive(Debug, Default)]
+pub(crate) struct Mirror {
+    /// What the topic's rule keeps.
+    pub(crate) limits: Option<HistoryLimits>,
+    /// The link delivers everything from here on.
+    pub(crate) is_live: bool,
+    /// Where the topic stands; `None` without history, or before it is live.
+    pub(crate) head: Option<Position>,
+    /// Nothing before this offset is in the broker's stream, as of the last time it was read.
+    floor: u64,
+    /// It is being read.
+    pub(crate) filling: Option<Filling>,
+    /// Who waits for it, until when on the link's clock.
+    pub(crate) waiting: Vec<Waiting>,
+    /// This server has subscribers of it.
+    pub(crate) has_interest: bool,
+    /// It is let go at this time, unless somebody wants it again. On the link's clock.
+    pub(crate) idle_at_ms: Option<u64>,
+}
+
+/// Somebody who waits for a topic.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) wanted: Prepare,
+    pub(crate) ticket: Ticket,
+    /// Set by the link when it hears of it.
+    pub(crate) until_ms: Option<u64>,
+}
+
+/// A stream that is being read from its oldest publication on.
+#[derive(Debug, Default)]
+pub(crate) struct Filling {
+    /// What was read so far.
+    pub(crate) entries: Vec<(Position, Arc<Publication>)>,
+}
+
+impl Mirrors {
+    pub(crate) fn new(history_bytes_max: usize, history_topics_max: usize) -> Self {
+        Self {
+            topics: HashMap::new(),
+            store: HistoryStore::new(history_bytes_max, history_topics_max),
+        }
+    }
+
+    /// Whether a topic can answer now what it is wanted for.
+    pub(crate) fn is_ready(&mut self, topic: &Arc<str>, wanted: Prepare) -> bool {
+        let Some(mirror) = self.topics.get(topic).filter(|mirror| mirror.is_live) else {
+            return false;
+        };
+        let (Some(limits), Some(head)) = (mirror.limits, mirror.head) else {
+            return true;
+        };
+        let before_oldest = self.store.before_oldest(topic, head);
+        let kept_most = u64::try_from(limits.publications_max).unwrap_or(u64::MAX);
+        // Older ones are not in the stream either.
+        let least = mirror.floor.max(head.offset.saturating_sub(kept_most));
+        let newest_from = head.offset.saturating_sub(wanted.newest);
+        let wanted_from = match wanted.since {
+            Some(since) if since.epoch == head.epoch && since.offset <= head.offset => {
+                since.offset.min(newest_from)
+            }
+            _ => newest_from,
+        };
+        before_oldest <= wanted_from.max(least)
+    }
+
+    /// The topic stands here, and nothing is known of what came before unless it stood there.
+    pub(crate) fn stand(&mut self, topic: &Arc<str>, head: Position) {
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return;
+        };
+        if mirror.head != Some(head) {
+            mirror.head = Some(head);
+            mirror.floor = 0;
+            mirror.filling = None;
+        }
+        self.store.stand(topic, head, OwnerId::SERVER);
+    }
+
+    /// Appends the next publication of a topic; false if it is not the next one.
+    pub(crate) fn append(
+        &mut self,
+        topic: &Arc<str>,
+        position: Position,
+        publication: &Arc<Publication>,
+        now_ms: u64,
+    ) -> bool {
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return false;
+        };
+        let Some(limits) = mirror.limits else {
+            return true;
+        };
+        let is_next = mirror
+            .head
+            .is_some_and(|head| head.epoch == position.epoch && head.offset + 1 == position.offset);
+        if let (Some(head), true) = (mirror.head, is_next) {
+            self.store.stand(topic, head, OwnerId::SERVER);
+            let bytes = kept_bytes(topic, publication);
+            let owner = (position.epoch, OwnerId::SERVER);
+            let make = |_| Arc::clone(publication);
+            self.store
+                .append(topic, &limits, now_ms, owner, bytes, make);
+        }
+        mirror.head = Some(position);
+        is_next
+    }
+
+    /// Begins to read the stream of a topic; false if it is being read.
+    pub(crate) fn begin_filling(&mut self, topic: &str) -> bool {
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return false;
+        };
+        if mirror.filling.is_some() {
+            return false;
+        }
+        mirror.filling = Some(Filling::default());
+        true
+    }
+
+    /// Adds what was read of a stream. `connects` says that nothing is missing before it.
+    pub(crate) fn fill(
+        &mut self,
+        topic: &str,
+        connects: bool,
+        read: Vec<(Position, Arc<Publication>)>,
+    ) -> Option<Position> {
+        let filling = self.topics.get_mut(topic)?.filling.as_mut()?;
+        if !connects {
+            filling.entries.clear();
+        }
+        filling.entries.extend(read);
+        filling.entries.last().map(|(position, _)| *position)
+    }
+
+    /// The stream of a topic has been read to its end: what is older than the mirror goes in front.
+    pub(crate) fn finish_filling(&mut self, topic: &Arc<str>, now_ms: u64) {
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return;
+        };
+        let (Some(filling), Some(limits), Some(head)) =
+            (mirror.filling.take(), mirror.limits, mirror.head)
+        else {
+            return;
+        };
+        let own = self.store.newest_of(topic, head);
+        let own_from = head.offset - own.len() as u64;
+        let older = filling
+            .entries
+            .into_iter()
+            .filter(|(position, _)| position.epoch == head.epoch && position.offset <= own_from);
+        let older: Vec<_> = older.collect();
+        // What was read ends where the mirror begins, or it is of no use.
+        let joins = older.last().map_or(own_from, |(last, _)| last.offset) == own_from;
+        mirror.floor = match older.first() {
+            Some((first, _)) if joins => first.offset - 1,
+            _ => own_from,
+        };
+        if !joins {
+            return;
+        }
+        let older = older.into_iter().map(|(_, publication)| publication);
+        let all = older.chain(own).map(|publication| {
+            let bytes = kept_bytes(topic, &publication);
+            (publication, bytes)
+        });
+        self.store.restore(topic, head, all, &limits, now_ms);
+    }
+
+    /// Who need not wait for a topic any more, because it is ready.
+    pub(crate) fn take_ready(&mut self, topic: &Arc<str>) -> Vec<Ticket> {
+        let waiting = match self.topics.get_mut(topic) {
+            Some(mirror) => std::mem::take(&mut mirror.waiting),
+            None => return Vec::new(),
+        };
+        let (ready, waiting): (Vec<_>, Vec<_>) = waiting
+            .into_iter()
+            .partition(|waiting| self.is_ready(topic, waiting.wanted));
+        if let Some(mirror) = self.topics.get_mut(topic) {
+            mirror.waiting = waiting;
+        }
+        ready.into_iter().map(|waiting| waiting.ticket).collect()
+    }
+
+    /// Who has waited for a topic long enough, and with `None` everybody who waits for it.
+    pub(crate) fn take_overdue(&mut self, topic: &str, now_ms: Option<u64>) -> Vec<Ticket> {
+        let Some(mirror) = self.topics.get_mut(topic) else {
+            return Vec::new();
+        };
+        let is_over = |waiting: &mut Waiting| {
+            let until_ms = waiting.until_ms.unwrap_or(u64::MAX);
+            now_ms.is_none_or(|now_ms| until_ms <= now_ms)
+        };
+        let over = mirror.waiting.extract_if(.., is_over);
+        over.map(|waiting| waiting.ticket).collect()
+    }
+
+    /// See [`Broker::recover`](crate::topics::broker::Broker::recover).
+    pub(crate) fn recover(
+        &mut self,
+        topic: &Arc<str>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+        missed: Missed,
+    ) -> Option<Recovery<Arc<Publication>>> {
+        let head = self.head(topic)?;
+        self.store.stand(topic, head, OwnerId::SERVER);
+        let owner = (head.epoch, OwnerId::SERVER);
+        let wanted = (missed.since, missed.limit);
+        let mut recovery = self.store.recover(topic, wanted, limits, now_ms, owner);
+        if missed.or_newest && !recovery.complete {
+            recovery.publications = Vec::from_iter(self.store.newest(topic, limits, now_ms));
+        }
+        Some(recovery)
+    }
+
+    /// See [`Broker::page`](crate::topics::broker::Broker::page).
+    pub(crate) fn page(
+        &mut self,
+        topic: &Arc<str>,
+        limits: &HistoryLimits,
+        now_ms: u64,
+        query: PageQuery,
+    ) -> Option<Page<Arc<Publication>>> {
+        let head = self.head(topic)?;
+        self.store.stand(topic, head, OwnerId::SERVER);
+        let PageQuery {
+            since,
+            limit,
+            newest_first,
+        } = query;
+        let page = self
+            .store
+            .page(topic, since, limit, newest_first, limits, now_ms);
+        Some(page)
+    }
+
+    pub(crate) fn sweep(&mut self, now_ms: u64, limits_of: &dyn Fn(&str) -> HistoryLimits) {
+        self.store.sweep(now_ms, limits_of, SWEPT_AT_A_TIME);
+    }
+
+    /// Bytes, topics and evictions of the histories.
+    pub(crate) fn usage(&self) -> (usize, usize, u64) {
+        let evicted = self.store.counters().rings_evicted;
+        (self.store.bytes(), self.store.topics(), evicted)
+    }
+
+    /// Where a topic that is live stands.
+    fn head(&self, topic: &str) -> Option<Position> {
+        let mirror = self.topics.get(topic).filter(|mirror| mirror.is_live)?;
+        mirror.head
+    }
+}
+
+/// Tells those who waited that nothing came of it.
+pub(crate) fn refuse(tickets: Vec<Ticket>, refusal: Refusal) {
+    for ticket in tickets {
+        ticket.settle(Err(refusal));
+    }
+}
+
+/// What a publication takes in a mirror, in bytes.
+fn kept_bytes(topic: &str, publication: &Publication) -> usize {
+    publication.cost() + topic.len() + KEPT_BYTES
+}
+
+/// What a publication takes besides its text, in bytes.
+const KEPT_BYTES: usize = 192;
+
+/// Topics looked at in one sweep, so that it takes no longer than some turns of a loop.
+const SWEPT_AT_A_TIME: usize = 1_000;

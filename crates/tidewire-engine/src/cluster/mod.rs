@@ -1,0 +1,94 @@
+mod broker;
+mod commands;
+mod convert;
+mod exchange;
+mod link;
+mod mirror;
+mod resolve;
+
+use self::broker::ClusterBroker;
+use self::exchange::Exchange;
+use self::link::LinkHandler;
+use self::resolve::Route;
+use crate::config::broker::BrokerConfig;
+use crate::topics::broker::Broker;
+use crate::topics::config::TopicLimits;
+use crate::topics::hub::Hub;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::io;
+use std::sync::{Arc, Weak};
+use tidewire_net::tls::{self, TlsError};
+use tidewire_net::{Shard, ShardConfig};
+use tidewire_redis::{Lineage, Link, LinkOptions, NodeId};
+
+/// This server's part of a cluster, before its link runs.
+pub(crate) struct Cluster {
+    broker: Arc<ClusterBroker>,
+    link: Shard<LinkHandler>,
+}
+
+/// Why a cluster cannot be joined. The caller's fault, but for [`ClusterError::System`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClusterError {
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+impl Cluster {
+    pub(crate) fn new(config: &BrokerConfig, limits: &TopicLimits) -> Result<Self, ClusterError> {
+        let broker = Arc::new(ClusterBroker::new(
+            limits.history_bytes_max,
+            limits.history_topics_max,
+        ));
+        let options = LinkOptions {
+            prefix: config.prefix.clone(),
+            user: config.address.user.clone(),
+            password: config.address.password.clone(),
+            database: config.address.database,
+            lineage: match config.is_durable {
+                true => Lineage::Single,
+                false => Lineage::Replaced,
+            },
+            broker_wait_ms: config.wait_ms,
+            linger_ms: LINGER_MS,
+            ..LinkOptions::default()
+        };
+        let mut random = StdRng::from_os_rng();
+        let link = Link::new(options, NodeId(random.random()), random.random());
+        let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
+        let route = Route {
+            address: config.address.clone(),
+            tls: match config.address.is_tls() {
+                true => Some(tls::client_config(config.authorities.as_deref())?),
+                false => None,
+            },
+        };
+        let shard = ShardConfig {
+            outbox_bytes_max: OUTBOX_BYTES_MAX,
+            ..ShardConfig::default()
+        };
+        let (link, mailbox) = Shard::new(&shard, LinkHandler::new(exchange, route))?;
+        broker.commands.connect(mailbox.waker());
+        Ok(Self { broker, link })
+    }
+
+    /// What the shards ask.
+    pub(crate) fn broker(&self) -> Arc<dyn Broker> {
+        Arc::clone(&self.broker) as Arc<dyn Broker>
+    }
+
+    /// The link, to be run on a thread of its own. It delivers to `hub`.
+    pub(crate) fn into_link(mut self, hub: Weak<Hub>) -> Shard<LinkHandler> {
+        self.link.handler_mut().exchange.attach(hub);
+        self.link
+    }
+}
+
+/// How long the link stays subscribed to a topic that the exchange has let go, in milliseconds.
+const LINGER_MS: u64 = 1_000;
+
+/// What may wait to be sent to the broker, in bytes: more than the link lets wait.
+const OUTBOX_BYTES_MAX: usize = 128 * 1024 * 1024;

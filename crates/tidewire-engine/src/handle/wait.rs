@@ -1,0 +1,55 @@
+//! Waiting on the caller's thread for what a broker answers later.
+
+use crate::topics::broker::{Answer, Done, Outcome, Refusal, Ticket, Tickets};
+use crate::topics::publication::Published;
+use std::sync::mpsc;
+
+/// What a ticket brings for a question.
+pub(crate) trait FromDone: Sized {
+    fn from_done(done: Done) -> Option<Self>;
+}
+
+impl FromDone for Published {
+    fn from_done(done: Done) -> Option<Self> {
+        match done {
+            Done::Published(published) => Some(published),
+            _ => None,
+        }
+    }
+}
+
+impl FromDone for bool {
+    fn from_done(done: Done) -> Option<Self> {
+        match done {
+            Done::Forgotten(was_there) => Some(was_there),
+            _ => None,
+        }
+    }
+}
+
+impl FromDone for () {
+    fn from_done(done: Done) -> Option<Self> {
+        (done == Done::Prepared).then_some(())
+    }
+}
+
+/// Asks a broker, and waits if it answers later. A ticket is always settled, so this ends.
+pub(crate) fn wait<T: FromDone>(
+    ask: impl FnOnce(Tickets<'_>) -> Answer<Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let (sender, outcomes) = mpsc::channel::<Outcome>();
+    let mut tickets = || {
+        let sender = sender.clone();
+        Ticket::of_caller(move |outcome| {
+            // Who asked waits for it.
+            let _ = sender.send(outcome);
+        })
+    };
+    match ask(&mut tickets) {
+        Answer::Now(result) => result,
+        Answer::Later => {
+            let outcome = outcomes.recv().unwrap_or(Err(Refusal::Unknown));
+            outcome.and_then(|done| T::from_done(done).ok_or(Refusal::Unknown))
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Reload: another configuration for a running server. Sessions stay.
+//!
+//! Everything is checked and read before anything changes, so that a configuration with a mistake leaves the server as
+//! it was. What shards and sockets were made with stays until the next start.
+
+use super::{Keys, Server, StartError, check, lower};
+use crate::config::Config;
+use crate::handle::Handle;
+use crate::limits::errors::ErrorLimit;
+use crate::limits::rate::RateLimit;
+use crate::live::VERSIONS_MAX;
+use crate::model::{ReloadFunction, Reloaded};
+use crate::state::shared::{Shared, profile_of};
+use crate::topics::config::{RuleSet, Scope, TopicRule};
+use std::sync::{Arc, Mutex, PoisonError};
+use tidewire_net::tls::CertificateSlot;
+
+/// Gives a running server other configurations, from any thread. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Reloader {
+    handle: Handle,
+    certificate: Option<CertificateSlot>,
+    /// One reload at a time.
+    reloading: Arc<Mutex<()>>,
+}
+
+/// Why everything is as it was before. The caller's fault.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// No server could start with this configuration.
+    #[error(transparent)]
+    Configuration(#[from] StartError),
+    /// A configuration that was replaced stays in memory, so their number is bounded.
+    #[error(
+        "the configuration was changed {VERSIONS_MAX} times; restart the server to change it again"
+    )]
+    TooMany,
+}
+
+impl Server {
+    /// What gives this server other configurations.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        Reloader {
+            handle: self.handle.clone(),
+            certificate: self.certificate.clone(),
+            reloading: Arc::default(),
+        }
+    }
+
+    /// Sets what `POST /api/v1/reload` of the operations listener does. The first call counts.
+    pub fn on_reload(&self, function: ReloadFunction) {
+        let _ = self.handle.shared.reload.set(function);
+    }
+}
+
+impl Reloader {
+    /// Gives the server another configuration. Keys and certificates are read again, from the files that `config` names.
+    /// New connections, publications and checks of tokens use it at once. Sessions stay: they have the rights of their
+    /// token as it was checked, until they refresh it, and the sizes of messages that held when they were accepted.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; nothing has changed.
+    pub fn reload(&self, config: &Config) -> Result<Reloaded, ReloadError> {
+        let _reloading = self
+            .reloading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let shared = &self.handle.shared;
+        let mut config = config.clone();
+        lower(&mut config);
+        let (config, mut reloaded) = merge(&shared.config, &config);
+        check(&config)?;
+        let rules = shared.hub.rules.replaced(&config.topics.rules);
+        let rules =
+            rules.map_err(|(pattern, problem)| StartError::TopicRule { pattern, problem })?;
+        config.topics.access.check().map_err(StartError::from)?;
+        let keys = Keys::new(&config)?;
+        if !reloaded.changed.is_empty() && !shared.config.has_room() {
+            return Err(ReloadError::TooMany);
+        }
+        if let (Some(slot), Some(files)) = (&self.certificate, &config.tls) {
+            let replaced = slot.replace(&files.certificate, &files.key);
+            replaced.map_err(StartError::from)?;
+        }
+        if !reloaded.changed.is_empty() {
+            install(shared, config, keys, rules);
+        }
+        reloaded.changed.sort_unstable();
+        reloaded.needs_restart.sort_unstable();
+        Ok(reloaded)
+    }
+}
+
+/// Nothing in here can fail: all values have as many versions as the configuration.
+fn install(shared: &Shared, mut config: Config, keys: Keys, rules: RuleSet) {
+    lower(&mut config);
+    let limits = &config.limits;
+    let rate = RateLimit::new(limits.rate_limit_capacity, limits.rate_limit_refill_per_s);
+    let errors = ErrorLimit::new(limits.errors_max, limits.errors_window_ms);
+    let replaced = [
+        shared.verifier.replace(keys.verifier),
+        shared
+            .access
+            .replace(Arc::new(config.topics.access.clone())),
+        shared.rate_limit.replace(rate),
+        shared.error_limit.replace(errors),
+        shared.profile.replace(profile_of(&config)),
+        shared.hub.rules.replace(rules),
+        shared.hub.limits.replace(config.topics.limits.clone()),
+        shared.config.replace(config),
+    ];
+    debug_assert!(replaced.iter().all(Result::is_ok));
+}
+
+/// The configuration in force with everything of `new` that can change, and the options that differ.
+fn merge(old: &Config, new: &Config) -> (Config, Reloaded) {
+    let mut merged = old.clone();
+    let mut reloaded = Reloaded::default();
+    merge_plain(&mut merged, new, &mut reloaded);
+    merge_auth(&mut merged, new, &mut reloaded);
+    merge_rules(&mut merged, new, &mut reloaded);
+    match (&mut merged.tls, &new.tls) {
+        (None, None) => {}
+        (Some(old), Some(new)) => {
+            if old.certificate != new.certificate || old.key != new.key {
+                reloaded.changed.push("tls_certificate");
+                old.clone_from(new);
+            }
+        }
+        _ => reloaded.needs_restart.push("tls_certificate"),
+    }
+    (merged, reloaded)
+}
+
+/// Tokens: keys and rules can change, whether tokens are needed cannot.
+fn merge_auth(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
+    match (&mut merged.auth, &new.auth) {
+        (None, None) => {}
+        (Some(old), Some(new)) => {
+            let differences = [
+                ("jwt_secret", old.key != new.key),
+                ("jwt_previous_secret", old.previous_key != new.previous_key),
+                ("jwt_issuer", old.issuer != new.issuer),
+                ("jwt_audience", old.audience != new.audience),
+                ("jwt_leeway_s", old.leeway_s != new.leeway_s),
+                (
+                    "keep_expired_sessions",
+                    old.ends_sessions != new.ends_sessions,
+                ),
+                ("token_grace_s", old.grace_s != new.grace_s),
+                ("token_warning_s", old.warning_s != new.warning_s),
+                ("cookie_name", old.cookie_name != new.cookie_name),
+                (
+                    "token_query_parameter",
+                    old.query_parameter != new.query_parameter,
+                ),
+                (
+                    "token_subprotocol_prefix",
+                    old.subprotocol_prefix != new.subprotocol_prefix,
+                ),
+            ];
+            let changed = differences.into_iter().filter(|(_, differs)| *differs);
+            reloaded.changed.extend(changed.map(|(name, _)| name));
+            old.clone_from(new);
+        }
+        _ => reloaded.needs_restart.push("no_auth"),
+    }
+}
+
+/// Rules of topics: who is present cannot begin or cease to be known.
+fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
+    let (old, new) = (&mut merged.topics.rules, &new.topics.rules);
+    let presence = |rules: &[TopicRule]| -> Vec<String> {
+        let present = rules.iter().filter(|rule| rule.presence);
+        present.map(|rule| rule.pattern.clone()).collect()
+    };
+    if presence(old) != presence(new) {
+        reloaded.needs_restart.push("presence");
+    }
+    // A topic that clients subscribe to cannot move into the cluster or out of it.
+    let scopes = |rules: &[TopicRule]| -> Vec<(String, Scope)> {
+        let scopes = rules.iter().map(|rule| (rule.pattern.clone(), rule.scope));
+        scopes.collect()
+    };
+    if merged.broker.is_some() && scopes(old) != scopes(new) {
+        return reloaded.needs_restart.push("topic_rules");
+    }
+    if old != new {
+        reloaded.changed.push("topic_rules");
+        old.clone_from(new);
+    }
+}
+
+/// Compares the fields of options, and copies those that can change.
+macro_rules! plain {
+    (
+        changes { $($live:ident: $($field:ident).+;)+ }
+        stays { $($fixed:ident: $($other:ident).+;)+ }
+    ) => {
+        fn merge_plain(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
+            $(
+                if merged.$($field).+ != new.$($field).+ {
+                    reloaded.changed.push(stringify!($live));
+                    merged.$($field).+.clone_from(&new.$($field).+);
+                }
+            )+
+            $(
+                if merged.$($other).+ != new.$($other).+ {
+                    reloaded.needs_restart.push(stringify!($fixed));
+                }
+            )+
+        }
+
+        /// Options that [`merge`] compares as fields.
+        #[cfg(test)]
+        const PLAIN: &[&str] = &[$(stringify!($live),)+ $(stringify!($fixed),)+];
+    };
+}
+
+plain! {
+    changes {
+        path: paths;
+        origin: origins;
+        api_key: ops_api_keys;
+        subprotocol: subprotocols;
+        trusted_proxy: proxies;
+        auth_failure_after_upgrade: auth_failure_after_upgrade;
+        topic_access: topics.access;
+        topic_access_claim: topics.access_claim;
+        drain_rate_per_s: drain.rate_per_s;
+        reconnect_spread_ms: drain.reconnect_spread_ms;
+        compression_threshold_bytes: compression.threshold_bytes;
+        connections_max: limits.connections_max;
+        handshake_timeout_ms: limits.handshake_timeout_ms;
+        request_head_bytes_max: limits.request_head_bytes_max;
+        message_bytes_max: limits.message_bytes_max;
+        rate_limit_capacity: limits.rate_limit_capacity;
+        rate_limit_refill_per_s: limits.rate_limit_refill_per_s;
+        errors_max: limits.errors_max;
+        errors_window_ms: limits.errors_window_ms;
+        outbox_pause_bytes: limits.outbox_pause_bytes;
+        ping_interval_ms: limits.ping_interval_ms;
+        idle_timeout_ms: limits.idle_timeout_ms;
+        close_timeout_ms: limits.close_timeout_ms;
+        retry_after_s: limits.retry_after_s;
+        call_timeout_ms: limits.call_timeout_ms;
+        calls_per_connection_max: limits.calls_per_connection_max;
+        subscriptions_per_connection_max: topics.limits.subscriptions_per_connection_max;
+        subscription_bytes_per_connection_max: topics.limits.subscription_bytes_per_connection_max;
+        patterns_per_connection_max: topics.limits.patterns_per_connection_max;
+        subscribers_per_topic_max: topics.limits.subscribers_per_topic_max;
+        payload_bytes_max: topics.limits.payload_bytes_max;
+        backlog_bytes_max: topics.limits.backlog_bytes_max;
+        presence_data_bytes_max: topics.limits.presence_data_bytes_max;
+        lag_publications_max: topics.limits.lag_publications_max;
+        lag_bytes_max: topics.limits.lag_bytes_max;
+    }
+    stays {
+        listen: listen;
+        ops_listen: ops_listen;
+        shards: shards;
+        protocol: protocol;
+        allow_host: hosts;
+        encryption: encryption;
+        identity_key: identity_key;
+        signature_secret: signing;
+        deflate: compression.deflate;
+        compression_level: compression.level;
+        deflate_window_bits: compression.window_bits;
+        deduplicate: intake.deduplicate;
+        intake_ids_max: intake.remembered_ids_max;
+        producers_max: intake.producers_max;
+        producer_ttl_ms: intake.producer_ttl_ms;
+        handshakes_max: limits.handshakes_max;
+        handshakes_per_address_max: limits.handshakes_per_address_max;
+        handshakes_parked_max: limits.handshakes_parked_max;
+        outbox_bytes_max: limits.outbox_bytes_max;
+        outboxes_bytes_max: limits.outboxes_bytes_max;
+        receive_buffer_bytes_max: limits.receive_buffer_bytes_max;
+        receive_buffers_bytes_max: limits.receive_buffers_bytes_max;
+        shard_stall_ms: limits.shard_stall_ms;
+        broker: broker;
+        owner_work_ms_per_s: limits.owner_work_ms_per_s;
+        subscription_bytes_per_owner_max: topics.limits.subscription_bytes_per_owner_max;
+        subscription_bytes_max: topics.limits.subscription_bytes_max;
+        history_bytes_max: topics.limits.history_bytes_max;
+        history_topics_max: topics.limits.history_topics_max;
+        remembered_ids_max: topics.limits.remembered_ids_max;
+        group_waiting_max: topics.limits.group_waiting_max;
+        group_waiting_bytes_max: topics.limits.group_waiting_bytes_max;
+        groups_per_topic_max: topics.limits.groups_per_topic_max;
+        group_overload: topics.limits.group_overload;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::api_key::{ApiKey, NamedApiKey};
+    use crate::auth::{AuthConfig, KeyMaterial};
+    use crate::config::{OriginPolicy, TlsFiles};
+    use crate::settings::plain_names;
+
+    #[test]
+    fn every_plain_option_either_changes_or_stays() {
+        let missing: Vec<_> = plain_names()
+            .iter()
+            .filter(|name| !PLAIN.contains(name))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn what_can_change_is_taken_and_the_rest_is_named() {
+        let old = Config::default();
+        let mut new = Config::default();
+        new.shards = old.shards + 1;
+        new.origins = OriginPolicy::Any;
+        new.limits.errors_max = 7;
+        new.topics.rules = vec![TopicRule {
+            presence: true,
+            ..TopicRule::new("a")
+        }];
+        let key = ApiKey::new(vec![b'x'; 16]).unwrap();
+        new.ops_api_keys = vec![NamedApiKey::all("a", key)];
+        new.tls = Some(TlsFiles {
+            certificate: "a".into(),
+            key: "b".into(),
+        });
+        new.auth = Some(AuthConfig::new(KeyMaterial::Hs256(vec![0; 32])));
+        let (merged, reloaded) = merge(&old, &new);
+        assert_eq!(
+            reloaded.changed,
+            ["origin", "api_key", "errors_max", "topic_rules"]
+        );
+        assert_eq!(
+            reloaded.needs_restart,
+            ["shards", "no_auth", "presence", "tls_certificate"]
+        );
+        assert_eq!(merged.shards, old.shards);
+        assert_eq!(merged.origins, OriginPolicy::Any);
+        assert_eq!(merged.limits.errors_max, 7);
+        assert!(merged.auth.is_none() && merged.tls.is_none());
+    }
+}

@@ -1,0 +1,110 @@
+//! Answers that come later: tickets, and what settles them.
+
+use crate::model::inbox::Inbox;
+use crate::topics::publication::Published;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a broker says to a question: the answer, or that it comes to the ticket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer<T> {
+    Now(T),
+    /// The ticket is settled with it, exactly once.
+    Later,
+}
+
+/// Why a broker did not do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It has too much to do; nothing was done.
+    Busy,
+    /// It does not answer; nothing was done.
+    Unavailable,
+    /// It was asked and has not answered: it may have been done.
+    Unknown,
+}
+
+/// What a broker answered later.
+pub(crate) type Outcome = Result<Done, Refusal>;
+
+/// What a broker has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    Published(Published),
+    /// The topic is ready: asked again, the broker answers at once.
+    Prepared,
+    /// Whether there was anything to forget.
+    Forgotten(bool),
+}
+
+/// Makes the ticket of a question, if the answer comes later.
+pub(crate) type Tickets<'a> = &'a mut dyn FnMut() -> Ticket;
+
+/// Who hears of an answer: once, also if the ticket is dropped.
+pub(crate) struct Ticket {
+    holder: Option<Holder>,
+}
+
+enum Holder {
+    Shard(Arc<Inbox<(u64, Outcome)>>, u64),
+    Caller(Box<dyn FnOnce(Outcome) + Send>),
+}
+
+impl Ticket {
+    /// The ticket of an operation of a shard, which looks into its inbox in every turn.
+    pub(crate) fn of_shard(inbox: &Arc<Inbox<(u64, Outcome)>>, number: u64) -> Self {
+        Self {
+            holder: Some(Holder::Shard(Arc::clone(inbox), number)),
+        }
+    }
+
+    /// The ticket of any thread. `hear` is called on the broker's thread and must not block.
+    pub(crate) fn of_caller(hear: impl FnOnce(Outcome) + Send + 'static) -> Self {
+        Self {
+            holder: Some(Holder::Caller(Box::new(hear))),
+        }
+    }
+
+    /// Tells the holder what became of it.
+    pub(crate) fn settle(mut self, outcome: Outcome) {
+        self.tell(outcome);
+    }
+
+    fn tell(&mut self, outcome: Outcome) {
+        match self.holder.take() {
+            Some(Holder::Shard(inbox, number)) => inbox.push((number, outcome)),
+            Some(Holder::Caller(hear)) => hear(outcome),
+            None => {}
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.tell(Err(Refusal::Unknown));
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Ticket(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_ticket_is_settled_once_also_when_it_is_dropped() {
+        let (sender, outcomes) = mpsc::channel();
+        let ticket = |sender: mpsc::Sender<Outcome>| {
+            Ticket::of_caller(move |outcome| sender.send(outcome).expect("the test waits"))
+        };
+        ticket(sender.clone()).settle(Ok(Done::Prepared));
+        drop(ticket(sender));
+        let outcomes: Vec<Outcome> = outcomes.iter().collect();
+        assert_eq!(outcomes, [Ok(Done::Prepared), Err(Refusal::Unknown)]);
+    }
+}

@@ -1,0 +1,309 @@
+//! Several servers over one Redis: one order of each topic, recovery anywhere, and what clients see
+//! when Redis goes away. Each test starts a `redis-server` of its own.
+
+mod common;
+
+use common::topics::{next, open_topics, publish, subscribe, update};
+use common::{Client, connect_v1, start, wait_until};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tidewire_engine::apps::Sink;
+use tidewire_engine::{
+    BrokerAddress, BrokerConfig, Config, HistoryLimits, HistoryQuery, NewPublication, PublishError,
+    Scope, Server, TopicRule,
+};
+use tidewire_testkit::redis::RedisServer;
+
+/// `h.>` keeps history, `last.>` the newest, `node.>` is each server's own.
+fn config(redis: &RedisServer) -> Config {
+    let mut config = open_topics();
+    config.limits.rate_limit_capacity = 0;
+    let address = BrokerAddress::parse(&redis.url()).expect("a URL");
+    config.broker = Some(BrokerConfig::new(address));
+    config.topics.rules = vec![
+        TopicRule {
+            history: Some(HistoryLimits::of(1_000)),
+            ..TopicRule::new("h.>")
+        },
+        TopicRule {
+            history: Some(HistoryLimits::of(1)),
+            last_value: true,
+            ..TopicRule::new("last.>")
+        },
+        TopicRule {
+            scope: Scope::Node,
+            ..TopicRule::new("node.>")
+        },
+    ];
+    config
+}
+
+fn server(config: Config) -> Server {
+    let server = start(config, Sink);
+    let handle = server.handle();
+    wait_until("a broker", || {
+        handle
+            .broker_health()
+            .is_some_and(|health| health.is_connected)
+    });
+    server
+}
+
+fn cluster(redis: &RedisServer) -> [Server; 2] {
+    [server(config(redis)), server(config(redis))]
+}
+
+/// Publishes and waits for the answer's payload.
+fn publish_and_wait(client: &mut Client, topic: &str, number: u64) -> Value {
+    let payload = json!({"topic": topic, "type": "count", "payload": {"n": number}});
+    client.send_text(&json!({"t": "publish_request", "cid": "1", "p": payload}).to_string());
+    // A subscriber may get the publication first.
+    let answer = client.next_json();
+    answer["p"].clone()
+}
+
+/// Subscribes from a position on; the topic's part of the recovery.
+fn recover(client: &mut Client, topic: &str, since: &Value) -> Value {
+    let payload = json!({
+        "action": "subscribe", "topics": [topic], "recover": true, "recovery": {topic: since},
+    });
+    let answer = client.ask(&json!({"t": "subscription_update", "p": payload}));
+    assert_eq!(answer["p"]["success_topics"], json!([topic]), "{answer}");
+    answer["p"]["recovery"][topic].clone()
+}
+
+#[test]
+fn a_publication_reaches_the_subscribers_of_every_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut near = connect_v1(&servers[0]);
+    let mut far = connect_v1(&servers[1]);
+    for client in [&mut near, &mut far] {
+        subscribe(client, json!(["h.a", "plain", "node.a"]));
+    }
+    let mut publisher = connect_v1(&servers[0]);
+    for topic in ["h.a", "plain"] {
+        let answer = publish_and_wait(&mut publisher, topic, 1);
+        assert_eq!(answer["duplicate"], false, "{answer}");
+        assert_eq!(answer["offset"].is_null(), topic == "plain", "{answer}");
+        assert_eq!(next(&mut near), (topic.to_owned(), 1));
+        assert_eq!(next(&mut far), (topic.to_owned(), 1));
+    }
+    publish(&mut publisher, "node.a", 2);
+    assert_eq!(next(&mut near), ("node.a".to_owned(), 2));
+    publish_and_wait(&mut publisher, "h.a", 3);
+    assert_eq!(
+        next(&mut far),
+        ("h.a".to_owned(), 3),
+        "nothing came of node.a"
+    );
+}
+
+#[test]
+fn publishers_of_two_servers_have_one_order() {
+    const EACH: u64 = 500;
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut subscribers = [connect_v1(&servers[0]), connect_v1(&servers[1])];
+    for client in &mut subscribers {
+        subscribe(client, json!(["h.a"]));
+    }
+    std::thread::scope(|scope| {
+        for (number, server) in servers.iter().enumerate() {
+            scope.spawn(move || {
+                let mut publisher = connect_v1(server);
+                for count in 0..EACH {
+                    publish(&mut publisher, "h.a", number as u64 * EACH + count);
+                }
+                // Answered behind all of them.
+                publish_and_wait(&mut publisher, "other", 0);
+            });
+        }
+    });
+    let mut orders = subscribers.map(|mut client| {
+        let all = (0..2 * EACH).map(|expected| {
+            let message = client.next_json();
+            assert_eq!(message["o"], expected + 1, "{message}");
+            message["p"]["n"].as_u64().expect("a number")
+        });
+        all.collect::<Vec<_>>()
+    });
+    assert_eq!(orders[0], orders[1]);
+    // Each publisher's own order is in it.
+    let [order, _] = &mut orders;
+    for publisher in 0..2 {
+        let own = order.iter().filter(|number| *number / EACH == publisher);
+        assert!(own.is_sorted());
+    }
+}
+
+#[test]
+fn a_client_recovers_at_another_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut client = connect_v1(&servers[0]);
+    subscribe(&mut client, json!(["h.a"]));
+    let mut publisher = connect_v1(&servers[0]);
+    let first = publish_and_wait(&mut publisher, "h.a", 1);
+    assert_eq!(next(&mut client).1, 1);
+    drop(client);
+    for number in 2..=40 {
+        publish_and_wait(&mut publisher, "h.a", number);
+    }
+    // The other server has never had a subscriber of it: it reads the broker.
+    let since = json!({"epoch": first["epoch"], "offset": 1});
+    let mut elsewhere = connect_v1(&servers[1]);
+    let recovery = recover(&mut elsewhere, "h.a", &since);
+    assert_eq!(
+        (&recovery["recovered"], &recovery["count"]),
+        (&json!(true), &json!(39))
+    );
+    for number in 2..=40 {
+        assert_eq!(next(&mut elsewhere).1, number);
+    }
+    publish_and_wait(&mut publisher, "h.a", 41);
+    assert_eq!(next(&mut elsewhere).1, 41);
+    // Somebody else there needs no question to the broker.
+    let reads = |server: &Server| {
+        let health = server.handle().broker_health().expect("a broker");
+        BTreeMap::from_iter(health.counts)["reads"]
+    };
+    let before = reads(&servers[1]);
+    for _ in 0..20 {
+        let mut warm = connect_v1(&servers[1]);
+        assert_eq!(recover(&mut warm, "h.a", &since)["count"], 40);
+    }
+    assert_eq!(reads(&servers[1]), before);
+}
+
+#[test]
+fn a_newcomer_gets_the_last_value_and_the_history_from_any_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut publisher = connect_v1(&servers[0]);
+    for number in 1..=3 {
+        publish_and_wait(&mut publisher, "last.a", number);
+        publish_and_wait(&mut publisher, "h.a", number);
+    }
+    let mut client = connect_v1(&servers[1]);
+    update(&mut client, "subscribe", json!(["last.a"]));
+    assert_eq!(next(&mut client), ("last.a".to_owned(), 3));
+    let query = HistoryQuery {
+        since: None,
+        limit: 10,
+        newest_first: false,
+    };
+    let page = servers[1].handle().history("h.a", query);
+    let page = page.expect("a broker").expect("a history");
+    assert_eq!(page.publications.len(), 3);
+    assert_eq!(servers[1].handle().forget_history("h.a"), Ok(true));
+    let page = servers[0].handle().history("h.a", query);
+    assert_eq!(
+        page.expect("a broker")
+            .expect("a history")
+            .publications
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn an_id_is_published_once_by_whichever_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let publication = NewPublication::new("count", r#"{"n":1}"#).with_id("one");
+    let places = [0, 1, 0].map(|server: usize| {
+        let handle = servers[server].handle();
+        handle.publish("h.a", &publication).expect("a broker")
+    });
+    assert_eq!(places.map(|place| place.is_duplicate), [false, true, true]);
+    assert!(
+        places
+            .iter()
+            .all(|place| place.position == places[0].position)
+    );
+}
+
+#[test]
+fn nothing_is_lost_while_redis_is_killed_and_started_again() {
+    let mut redis = RedisServer::start("--appendonly yes --appendfsync always");
+    let mut durable = config(&redis);
+    if let Some(broker) = &mut durable.broker {
+        broker.is_durable = true;
+        broker.wait_ms = 30_000;
+    }
+    let servers = [server(durable.clone()), server(durable)];
+    let mut subscriber = connect_v1(&servers[1]);
+    subscribe(&mut subscriber, json!(["h.a"]));
+    let mut publisher = connect_v1(&servers[0]);
+    let mut number = 0;
+    for _ in 0..3 {
+        for _ in 0..20 {
+            publish_and_wait(&mut publisher, "h.a", number);
+            number += 1;
+        }
+        redis.kill();
+        // On its way while nobody is there.
+        for _ in 0..20 {
+            publish(&mut publisher, "h.a", number);
+            number += 1;
+        }
+        redis.run();
+    }
+    for expected in 0..number {
+        let message = subscriber.next_json();
+        assert_eq!(message["p"]["n"], expected, "{message}");
+        assert_eq!(message["o"], expected + 1, "{message}");
+    }
+}
+
+#[test]
+fn without_redis_publications_are_refused_and_sessions_stay() {
+    let mut redis = RedisServer::start("");
+    let mut short = config(&redis);
+    if let Some(broker) = &mut short.broker {
+        broker.wait_ms = 300;
+    }
+    let server = server(short);
+    let mut client = connect_v1(&server);
+    subscribe(&mut client, json!(["h.a"]));
+    publish_and_wait(&mut client, "h.a", 1);
+    assert_eq!(next(&mut client).1, 1);
+    redis.kill();
+    let handle = server.handle();
+    wait_until("no broker", || {
+        handle
+            .broker_health()
+            .is_some_and(|health| !health.is_connected)
+    });
+    let refused = publish_and_wait(&mut client, "h.a", 2);
+    assert_eq!(refused["code"], "BROKER_UNAVAILABLE", "{refused}");
+    let publication = NewPublication::new("count", "1");
+    assert_eq!(
+        handle.publish("h.a", &publication),
+        Err(PublishError::Unavailable)
+    );
+    let answer = update(&mut client, "subscribe", json!(["h.b"]));
+    assert_eq!(answer["failed_topics"], json!(["h.b"]), "{answer}");
+    client.next_json();
+    // What is warm is answered still, and topics of the server work.
+    let mut other = connect_v1(&server);
+    subscribe(&mut other, json!(["h.a", "node.a"]));
+    publish(&mut client, "node.a", 7);
+    assert_eq!(next(&mut other), ("node.a".to_owned(), 7));
+    redis.run();
+    wait_until("a broker again", || {
+        handle
+            .broker_health()
+            .is_some_and(|health| health.is_connected)
+    });
+    // Redis has lost everything: that is told, and the epoch is another.
+    let told = loop {
+        let message = client.next_json();
+        if message["t"] == "publication_gap" {
+            break message;
+        }
+    };
+    assert_eq!(told["p"]["reason"], "broker", "{told}");
+    publish_and_wait(&mut other, "h.a", 3);
+}

@@ -1,0 +1,163 @@
+//! One connection to a server: the opening, commands in a pipeline with a deadline each, replies in their order,
+//! pushes apart from them.
+
+mod opening;
+mod refused;
+
+pub use opening::{Login, ServerInfo};
+pub use refused::{ErrorKind, ServerError};
+
+use crate::connection::opening::Opening;
+use crate::resp::{RespError, Value};
+use std::collections::VecDeque;
+
+/// The commands of a connection that have no reply yet. `T` is what the owner needs to know when it comes.
+#[derive(Debug)]
+pub struct Connection<T> {
+    opening: Opening,
+    pending: VecDeque<Pending<T>>,
+    /// Bytes to be sent.
+    pub output: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Pending<T> {
+    /// `None` for the opening's own.
+    tag: Option<T>,
+    deadline_ms: u64,
+}
+
+/// What a value from the server is.
+#[derive(Debug)]
+pub enum Incoming<'a, T> {
+    /// The opening goes on.
+    Opening,
+    /// The connection can be used from now on.
+    Ready,
+    /// The reply to a command.
+    Reply(T, Result<Value<'a>, ServerError>),
+    /// A push: a message of a subscription, or its confirmation.
+    Push(Value<'a>),
+}
+
+/// Why a connection cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectionError {
+    /// Bytes that are no RESP3.
+    #[error(transparent)]
+    Resp(#[from] RespError),
+    /// The server refused the opening.
+    #[error(transparent)]
+    Refused(#[from] ServerError),
+    /// The server is not one that the link can use.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// A reply to no command.
+    #[error("the server sent a reply to no command")]
+    Unasked,
+}
+
+impl<T> Connection<T> {
+    /// Begins the opening: `HELLO 3` with the login, then `SELECT`, `INFO`, `CONFIG GET` and, in
+    /// [`Connection::handle_value`], a `SCRIPT LOAD` for each of `scripts`.
+    #[must_use]
+    pub fn open(login: &Login, scripts: &'static [&'static str], deadline_ms: u64) -> Self {
+        let mut connection = Self {
+            opening: Opening::new(scripts),
+            pending: VecDeque::new(),
+            output: Vec::new(),
+        };
+        let commands = connection.opening.begin(login, &mut connection.output);
+        connection.expect_opening(commands, deadline_ms);
+        connection
+    }
+
+    fn expect_opening(&mut self, commands: usize, deadline_ms: u64) {
+        for _ in 0..commands {
+            self.pending.push_back(Pending {
+                tag: None,
+                deadline_ms,
+            });
+        }
+    }
+
+    /// Whether the opening is done.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.opening.is_done()
+    }
+
+    /// What the server said of itself, whole once the connection is ready.
+    #[must_use]
+    pub fn server(&self) -> &ServerInfo {
+        &self.opening.server
+    }
+
+    /// Sends one command, whose bytes `write` appends, and waits for its reply until `deadline_ms`.
+    pub fn send(&mut self, tag: T, deadline_ms: u64, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.output);
+        self.pending.push_back(Pending {
+            tag: Some(tag),
+            deadline_ms,
+        });
+    }
+
+    /// Sends a command that has no reply but pushes, such as `SUBSCRIBE`.
+    pub fn send_unanswered(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.output);
+    }
+
+    /// Sends `SCRIPT LOAD` for all scripts again, after a server has forgotten them.
+    pub fn load_scripts(&mut self, deadline_ms: u64) {
+        let commands = self.opening.load_scripts(&mut self.output);
+        self.expect_opening(commands, deadline_ms);
+    }
+
+    /// When the oldest command without a reply should have had one.
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.pending.front().map(|pending| pending.deadline_ms)
+    }
+
+    /// How many commands have no reply.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Takes the next value of the server.
+    pub fn handle_value<'a>(
+        &mut self,
+        value: Value<'a>,
+        deadline_ms: u64,
+    ) -> Result<Incoming<'a, T>, ConnectionError> {
+        if let Value::Push(_) = value {
+            return Ok(Incoming::Push(value));
+        }
+        let pending = self.pending.pop_front().ok_or(ConnectionError::Unasked)?;
+        let result = match value {
+            Value::Error(text) => Err(ServerError::new(text)),
+            value => Ok(value),
+        };
+        if let Some(tag) = pending.tag {
+            return Ok(Incoming::Reply(tag, result));
+        }
+        let was_done = self.is_ready();
+        let commands = self.opening.handle_reply(result, &mut self.output)?;
+        self.expect_opening(commands, deadline_ms);
+        let is_new = self.is_ready() && !was_done;
+        Ok(if is_new {
+            Incoming::Ready
+        } else {
+            Incoming::Opening
+        })
+    }
+
+    /// The tags of the commands without a reply, in their order, when the connection is gone.
+    pub fn into_pending(self) -> impl Iterator<Item = T> {
+        self.pending.into_iter().filter_map(|pending| pending.tag)
+    }
+}
+
+#[cfg(test)]
+mod tests;

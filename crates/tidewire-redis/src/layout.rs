@@ -1,0 +1,180 @@
+//! Names in Redis: the keys and channels, the positions in a stream, the nodes.
+//!
+//! All names begin with the prefix (`tw`) and the tag of a lane in braces, so that a cluster keeps what one script
+//! touches in one slot. There is one lane, `{0}`, as one Redis needs no more.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The place of a publication in its topic; in a stream it is the id `<epoch>-<offset>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Position {
+    /// Which life of the topic: offsets of different epochs cannot be compared. Later epochs are greater.
+    pub epoch: u32,
+    /// The number of the publication in this epoch, from 1. 0 as the position of a topic means that nothing was
+    /// published in this epoch.
+    pub offset: u64,
+}
+
+impl Position {
+    /// Reads `<epoch>-<offset>`; `None` if the bytes are something else or an epoch has more than 32 bits.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let dash = memchr::memchr(b'-', bytes)?;
+        Some(Self {
+            epoch: number(&bytes[..dash])?.try_into().ok()?,
+            offset: number(&bytes[dash + 1..])?,
+        })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.epoch, self.offset)
+    }
+}
+
+/// A decimal number without sign, of at most 20 digits.
+pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() || bytes.len() > 20 {
+        return None;
+    }
+    bytes.iter().try_fold(0_u64, |sum, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit < 10).then_some(())?;
+        sum.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// Names one run of one Tidewire process: a random number, drawn when the process starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+impl fmt::Display for NodeId {
+    /// 16 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for NodeId {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        u64::from_str_radix(text, 16).map(Self)
+    }
+}
+
+/// The names of the keys and channels that begin with one prefix.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The prefix and the tag of the lane: `tw:{0}:`.
+    lane: String,
+    /// What every stream's key begins with: `tw:{0}:t:`.
+    streams: Vec<u8>,
+}
+
+impl Layout {
+    /// The names below a prefix, such as `tw`.
+    #[must_use]
+    pub fn new(prefix: &str) -> Self {
+        let lane = format!("{prefix}:{{0}}:");
+        let streams = format!("{lane}t:").into_bytes();
+        Self { lane, streams }
+    }
+
+    /// The stream of a topic, and the channel of the same name.
+    #[must_use]
+    pub fn stream(&self, topic: &str) -> Vec<u8> {
+        [&self.streams, topic.as_bytes()].concat()
+    }
+
+    /// The topic of a stream's key or a channel; `None` if it is the name of something else.
+    #[must_use]
+    pub fn topic_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
+        std::str::from_utf8(channel.strip_prefix(self.streams.as_slice())?).ok()
+    }
+
+    /// The hash that holds the run id of the Redis process and the least epoch that may be used.
+    #[must_use]
+    pub fn fence(&self) -> Vec<u8> {
+        format!("{}f", self.lane).into_bytes()
+    }
+
+    /// The hash that holds the number of a node's last batch and its last replies.
+    #[must_use]
+    pub fn writer(&self, node: NodeId) -> Vec<u8> {
+        format!("{}w:{node}", self.lane).into_bytes()
+    }
+
+    /// The key that remembers where the publication with this `id` was placed.
+    #[must_use]
+    pub fn id(&self, topic: &str, id: &str) -> Vec<u8> {
+        let mut hash = sha1_smol::Sha1::new();
+        hash.update(id.as_bytes());
+        let digest = hash.digest().bytes();
+        let short = digest
+            .first_chunk::<16>()
+            .map_or(0, |bytes| u128::from_be_bytes(*bytes));
+        format!("{}i:{topic}:{short:032x}", self.lane).into_bytes()
+    }
+
+    /// The key that exists as long as a node renews it.
+    #[must_use]
+    pub fn lease(&self, node: NodeId) -> Vec<u8> {
+        format!("{}n:{node}", self.lane).into_bytes()
+    }
+
+    /// The channel of a node.
+    #[must_use]
+    pub fn inbox(&self, node: NodeId) -> Vec<u8> {
+        format!("{}in:{node}", self.lane).into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_reads_what_it_writes_and_nothing_else() {
+        let position = Position {
+            epoch: u32::MAX,
+            offset: u64::MAX,
+        };
+        assert_eq!(
+            Position::parse(position.to_string().as_bytes()),
+            Some(position)
+        );
+        for text in [
+            "",
+            "-",
+            "1-",
+            "-1",
+            "1",
+            "4294967296-1",
+            "1-18446744073709551616",
+            "+1-1",
+            "1-1 ",
+        ] {
+            assert_eq!(Position::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_documentation() {
+        let layout = Layout::new("tw");
+        let node = NodeId(0x9f3c);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(text(layout.stream("a.b")), "tw:{0}:t:a.b");
+        assert_eq!(layout.topic_of(b"tw:{0}:t:a.b"), Some("a.b"));
+        assert_eq!(layout.topic_of(b"tw:{0}:f"), None);
+        assert_eq!(text(layout.fence()), "tw:{0}:f");
+        assert_eq!(text(layout.writer(node)), "tw:{0}:w:0000000000009f3c");
+        assert_eq!(
+            text(layout.id("a", "x")),
+            "tw:{0}:i:a:11f6ad8ec52a2984abaafd7c3b516503"
+        );
+        assert_eq!("0000000000009f3c".parse(), Ok(node));
+    }
+}

@@ -1,0 +1,18 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+pub mod connection;
+pub mod layout;
+pub mod link;
+#[cfg(feature = "model")]
+pub mod model;
+pub mod record;
+pub mod resp;
+pub mod script;
+
+pub use layout::{NodeId, Position};
+pub use link::{
+    Action, Counters, Draft, Entries, Event, Health, History, Keep, Lineage, Link, LinkOptions,
+    Now, PageQuery, Placed, Refusal, Slot,
+};
+pub use record::{Category, Excluded, Mark, Priority, Record, RecordError};

@@ -1,0 +1,241 @@
+//! The link of a node to its broker: one order for each topic, and no loss that is not told.
+//!
+//! A link has three connections to one master (see [`Slot`]). Its owner opens and closes them as
+//! [`Link::poll_action`] says, hands in what arrives, and sends [`Link::output`]. Everything that happens comes out of
+//! [`Link::poll_event`]. The link reads no clock and draws no random number: each call has the time.
+//!
+//! One turn of the owner's loop:
+//!
+//! 1. [`connected`](Link::connected), [`received`](Link::received), [`closed`](Link::closed) for what the sockets did;
+//!    operations and interest of the shards;
+//! 2. [`tick`](Link::tick), which sends what waits and does what is due;
+//! 3. [`poll_event`](Link::poll_event) and [`poll_action`](Link::poll_action) until both are empty;
+//! 4. the bytes of [`output`](Link::output) to each connection that is open;
+//! 5. a wait until [`deadline_ms`](Link::deadline_ms) at the latest.
+
+mod catch_up;
+mod clock;
+mod delivery;
+mod event;
+mod interest;
+mod lineage;
+mod options;
+mod publishing;
+mod random;
+mod reading;
+mod slots;
+mod state;
+
+pub use event::{
+    Action, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery, Placed, Refusal,
+};
+pub use options::{Lineage, LinkOptions, Now, Slot};
+
+use crate::layout::{Layout, NodeId};
+use crate::link::random::Random;
+use crate::link::state::{Clock, Fencing, Publishing, Reading, Slots, Topics};
+use crate::script::Hashes;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A node's link to its broker.
+#[derive(Debug)]
+pub struct Link {
+    options: LinkOptions,
+    node: NodeId,
+    names: Names,
+    hashes: Hashes,
+    random: Random,
+    slots: Slots,
+    fencing: Fencing,
+    publishing: Publishing,
+    topics: Topics,
+    reading: Reading,
+    clock: Clock,
+    events: VecDeque<Event>,
+    counters: Counters,
+    health: Health,
+}
+
+/// The keys that do not depend on a topic.
+#[derive(Debug)]
+struct Names {
+    layout: Layout,
+    fence: Vec<u8>,
+    writer: Vec<u8>,
+    lease: Vec<u8>,
+    inbox: Vec<u8>,
+}
+
+impl Link {
+    /// A link that is not connected. `node` must never have been used before: draw it when the process starts.
+    #[must_use]
+    pub fn new(options: LinkOptions, node: NodeId, seed: u64) -> Self {
+        let layout = Layout::new(&options.prefix);
+        let names = Names {
+            fence: layout.fence(),
+            writer: layout.writer(node),
+            lease: layout.lease(node),
+            inbox: layout.inbox(node),
+            layout,
+        };
+        Self {
+            options,
+            node,
+            names,
+            hashes: Hashes::new(),
+            random: Random::new(seed),
+            slots: Slots::new(),
+            fencing: Fencing::default(),
+            publishing: Publishing::default(),
+            topics: Topics::default(),
+            reading: Reading::default(),
+            clock: Clock::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            health: Health::default(),
+        }
+    }
+
+    /// The node that this link belongs to.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// A connection is open.
+    pub fn connected(&mut self, slot: Slot, now: Now) {
+        self.handle_connected(slot, now);
+    }
+
+    /// Bytes arrived on a connection. All of them are used.
+    pub fn received(&mut self, slot: Slot, bytes: &[u8], now: Now) {
+        self.handle_bytes(slot, bytes, now);
+    }
+
+    /// A connection broke or could not be opened; `reason` is for the operator.
+    pub fn closed(&mut self, slot: Slot, reason: &str, now: Now) {
+        self.handle_closed(slot, reason, now);
+    }
+
+    /// What is to be sent on a connection. Take the bytes that were sent from its front, or all.
+    pub fn output(&mut self, slot: Slot) -> &mut Vec<u8> {
+        self.slots.output(slot)
+    }
+
+    /// Sends what waits and does what is due. Call it once in each turn, after everything else.
+    pub fn tick(&mut self, now: Now) {
+        self.tick_slots(now);
+        self.tick_clock(now);
+        self.tick_interest(now);
+        self.tick_publishing(now);
+        self.tick_reading(now);
+        self.tick_health();
+    }
+
+    /// When [`Link::tick`] has to be called although nothing else happens, on the clock of [`Now::ms`].
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<u64> {
+        let deadlines = [
+            self.slots_deadline_ms(),
+            self.clock_deadline_ms(),
+            self.interest_deadline_ms(),
+            self.publishing_deadline_ms(),
+            self.reading_deadline_ms(),
+        ];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// The next thing that happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next connection to be opened or closed.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.slots.actions.pop_front()
+    }
+
+    /// Publishes on a topic. [`Event::Published`] with this number follows exactly once, maybe at once.
+    pub fn publish(
+        &mut self,
+        number: u64,
+        topic: &Arc<str>,
+        history: History,
+        draft: &Draft<'_>,
+        now: Now,
+    ) {
+        self.enqueue(number, topic, history, draft, now);
+    }
+
+    /// Whether [`Link::publish`] would be refused as [`Refusal::Busy`] for a publication of so many bytes.
+    #[must_use]
+    pub fn is_busy(&self, bytes: usize) -> bool {
+        !self
+            .publishing
+            .has_room(bytes, self.options.waiting_bytes_max)
+    }
+
+    /// Reads a part of a topic with history. [`Event::Read`] with this number follows exactly once. Reads of one topic
+    /// that wait at the same time are one read of Redis.
+    pub fn read(&mut self, number: u64, topic: &Arc<str>, query: PageQuery, now: Now) {
+        self.enqueue_read(number, topic, query, now);
+    }
+
+    /// Forgets what a topic keeps and begins a new epoch. [`Event::Forgotten`] with this number follows exactly once.
+    pub fn forget(&mut self, number: u64, topic: &Arc<str>, now: Now) {
+        self.enqueue_forget(number, topic, now);
+    }
+
+    /// Asks for the publications of a topic. [`Event::Live`] follows; at once if the topic is still live from before.
+    pub fn want(&mut self, topic: &Arc<str>, history: History, now: Now) {
+        self.add_interest(topic, history, now);
+    }
+
+    /// No subscriber is left. The topic stays live for `linger_ms`, in case one comes back; publications of that time
+    /// are delivered still.
+    pub fn unwant(&mut self, topic: &str, now: Now) {
+        self.remove_interest(topic, now);
+    }
+
+    /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe is
+    /// expected meanwhile.
+    pub fn pause(&mut self) {
+        self.clock.is_paused = true;
+    }
+
+    /// The owner reads again.
+    pub fn resume(&mut self, now: Now) {
+        self.resume_probes(now);
+    }
+
+    /// Whether the link works.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// What it has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Publications that wait or are not answered, in bytes.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> usize {
+        self.publishing.bytes
+    }
+
+    /// Topics that are subscribed to or will be, lingering ones among them.
+    #[must_use]
+    pub fn topics(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// A time of Redis in milliseconds since 1970 as a time of this node, by what the probes have measured.
+    #[must_use]
+    pub fn to_unix_ms(&self, redis_ms: u64) -> u64 {
+        redis_ms.saturating_add_signed(-self.clock.ahead_ms)
+    }
+}

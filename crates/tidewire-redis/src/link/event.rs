@@ -1,0 +1,207 @@
+//! What goes into a link and what comes out of it.
+
+use crate::layout::Position;
+use crate::link::options::Slot;
+use crate::record::{Category, Excluded, Priority};
+use std::sync::Arc;
+
+/// A publication, without the position and the mark that it receives.
+#[derive(Debug, Clone, Copy)]
+pub struct Draft<'a> {
+    /// Snapshot or update.
+    pub category: Category,
+    /// What leaves first when a subscriber lags.
+    pub priority: Priority,
+    /// How long it is worth delivering, in milliseconds from now.
+    pub ttl_ms: Option<u64>,
+    /// The connection that does not receive it.
+    pub excluded: Option<Excluded>,
+    /// The type of the message.
+    pub t: &'a str,
+    /// The idempotency key: a second publication with it on this topic is a duplicate as long as it is remembered.
+    pub id: Option<&'a str>,
+    /// What it is about.
+    pub key: Option<&'a str>,
+    /// One JSON value.
+    pub payload: &'a [u8],
+}
+
+/// How much of a topic Redis keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// The newest publications; 0 keeps none, but they are counted still.
+    pub publications_max: u64,
+    /// How long the topic outlives its last use, in milliseconds; 0 is for ever. When it ends, so does the epoch.
+    /// Less than a minute counts as a minute.
+    pub idle_ms: u64,
+}
+
+/// Whether a topic keeps history: `None` has neither stream nor positions.
+pub type History = Option<Keep>;
+
+/// Which part of a topic is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageQuery {
+    /// What comes after this position; `None` from the oldest that is kept, or from the newest.
+    pub since: Option<Position>,
+    /// At most so many publications; the most is 1,000.
+    pub limit: usize,
+    /// From the newest to the oldest; `since` is then where it ends.
+    pub newest_first: bool,
+    /// Begins an epoch if the topic is new or its epoch has ended, as the first subscriber needs it.
+    pub creates: History,
+}
+
+/// What the link has done, or asks of its owner. In this order for each topic: positions never go back between two
+/// [`Event::Gap`]s.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The end of [`Link::publish`](super::Link::publish), once for each number.
+    Published {
+        /// The caller's number.
+        number: u64,
+        /// Where it is, or why it is nowhere.
+        outcome: Result<Placed, Refusal>,
+    },
+    /// A topic that was [wanted](super::Link::want) is complete from here on: everything after `head` is delivered.
+    Live {
+        /// The topic.
+        topic: Arc<str>,
+        /// Where the topic stands; `None` without history.
+        head: Option<Position>,
+    },
+    /// A topic that was wanted is not live after `broker_wait_ms`. It stays wanted, and [`Event::Live`] may follow.
+    Delayed {
+        /// The topic.
+        topic: Arc<str>,
+    },
+    /// The next publication of a topic.
+    Delivered {
+        /// The topic.
+        topic: Arc<str>,
+        /// Its place: one after the previous one or after the head of the last `Live` or `Gap`. `None` without history.
+        position: Option<Position>,
+        /// A [`Record`](crate::Record).
+        record: Box<[u8]>,
+    },
+    /// Publications of a topic may be lost: what comes next follows this head.
+    Gap {
+        /// The topic.
+        topic: Arc<str>,
+        /// Where the topic goes on; `None` without history.
+        head: Option<Position>,
+    },
+    /// The end of [`Link::read`](super::Link::read), once for each number.
+    Read {
+        /// The caller's number.
+        number: u64,
+        /// What was read.
+        outcome: Result<Entries, Refusal>,
+    },
+    /// The end of [`Link::forget`](super::Link::forget), once for each number.
+    Forgotten {
+        /// The caller's number.
+        number: u64,
+        /// Where the topic stands now; `None` if there was nothing.
+        outcome: Result<Option<Position>, Refusal>,
+    },
+    /// The health has changed.
+    Health(Health),
+}
+
+/// The place that a publication has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// `None` without history.
+    pub position: Option<Position>,
+    /// It repeats the id of an earlier one, whose place this is, and goes to nobody.
+    pub is_duplicate: bool,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The link keeps as much as it may. Nothing was done; a later try may succeed.
+    #[error("too much waits for the broker; try again")]
+    Busy,
+    /// The broker did not answer in time, or refused. Nothing was done; a later try may succeed.
+    #[error("the broker is unavailable; try again")]
+    Unavailable,
+    /// The broker did not answer in time. It may have been done; a retry is safe only with an `id`.
+    #[error("the broker did not say whether it was done; try again only with an id")]
+    Unknown,
+}
+
+/// What was read of a topic.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Entries {
+    /// Where the topic stands; `None` if there is no such topic and the query did not create it.
+    pub head: Option<Position>,
+    /// Positions and records in the order of the query.
+    pub entries: Vec<(Position, Box<[u8]>)>,
+    /// Nothing is missing between `since` and the first of them, or `since` and the head if there are none.
+    /// Always `false` if `since` is of another epoch, or after the head.
+    pub connects: bool,
+    /// The limit ended the reading before the end.
+    pub has_more: bool,
+}
+
+/// What a link asks of whoever owns the sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Open a connection, then call [`Link::connected`](super::Link::connected), or
+    /// [`Link::closed`](super::Link::closed) if it cannot be opened.
+    Open(Slot),
+    /// Close the connection, or stop opening it. The link expects no call about it any more.
+    Close(Slot),
+}
+
+/// Whether the link works.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Health {
+    /// All three connections are up, the process behind them is fenced, and the last probe came back.
+    pub is_connected: bool,
+    /// The version of the server, once it is known.
+    pub version: Option<String>,
+    /// Whether epochs outlive a restart of this server.
+    pub is_durable: bool,
+    /// The last thing that went wrong while it is not connected: what, whose fault, what to do.
+    pub reason: Option<String>,
+    /// What an operator should change although it works.
+    pub warning: Option<String>,
+}
+
+/// What a link has counted since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Publications handed in.
+    pub offered: u64,
+    /// Those that have a place, duplicates among them.
+    pub settled: u64,
+    /// Those that are nowhere.
+    pub refused: u64,
+    /// Those of which nobody knows.
+    pub unknown: u64,
+    /// Batches sent, repetitions among them.
+    pub batches: u64,
+    /// Batches sent again after their connection broke.
+    pub repeated_batches: u64,
+    /// Publications delivered.
+    pub delivered: u64,
+    /// Publications that came again or late and were dropped.
+    pub stale: u64,
+    /// Gaps told.
+    pub gaps: u64,
+    /// Reads of a stream to fill a hole.
+    pub catch_ups: u64,
+    /// Reads of a stream for callers; one may serve many.
+    pub reads: u64,
+    /// Bytes that are no record, no position or no reply that the link knows.
+    pub malformed: u64,
+    /// Connections that were lost or given up.
+    pub disconnects: u64,
+    /// Epochs begun because another process answered.
+    pub lineages: u64,
+    /// Probes that came back.
+    pub probes: u64,
+}

@@ -1,0 +1,109 @@
+//! What an operator and the engine set of a link, and its limits.
+
+/// How a link reaches Redis and how much it may keep. Addresses and TLS belong to whoever opens the connections.
+#[derive(Debug, Clone)]
+pub struct LinkOptions {
+    /// What all keys and channels begin with. Default `tw`.
+    pub prefix: String,
+    /// The ACL user; `None` is `default`.
+    pub user: Option<String>,
+    /// The password; `None` sends no `AUTH`.
+    pub password: Option<String>,
+    /// The database, `SELECT`. Default 0.
+    pub database: u32,
+    /// Whether positions outlive a restart of Redis. Default [`Lineage::Replaced`].
+    pub lineage: Lineage,
+    /// How long an operation waits for a broker that is away, in milliseconds. Default 5,000.
+    pub broker_wait_ms: u64,
+    /// How long Redis may take for one command, in milliseconds. Default 4,000.
+    pub command_ms: u64,
+    /// Publications that wait or are not answered, in bytes of their records and names. Default 32 MiB.
+    pub waiting_bytes_max: usize,
+    /// Reads that wait or are not answered. Default 10,000.
+    pub reads_max: usize,
+    /// Publications of one batch. Default 128, the most 1,000.
+    pub batch_publications_max: usize,
+    /// Bytes of one batch, but for a single publication that has more. Default 256 KiB.
+    pub batch_bytes_max: usize,
+    /// How long the topic of the last subscriber stays subscribed, in milliseconds. Default 10,000.
+    pub linger_ms: u64,
+    /// How long an `id` is remembered, in milliseconds. Default 300,000.
+    pub id_memory_ms: u64,
+    /// What one topic may keep of publications that arrive while earlier ones are read, in bytes. What comes on top
+    /// is read from the stream. Default 1 MiB.
+    pub ahead_bytes_max: usize,
+}
+
+impl Default for LinkOptions {
+    fn default() -> Self {
+        Self {
+            prefix: "tw".to_owned(),
+            user: None,
+            password: None,
+            database: 0,
+            lineage: Lineage::Replaced,
+            broker_wait_ms: 5_000,
+            command_ms: 4_000,
+            waiting_bytes_max: 32 * 1024 * 1024,
+            reads_max: 10_000,
+            batch_publications_max: 128,
+            batch_bytes_max: 256 * 1024,
+            linger_ms: 10_000,
+            id_memory_ms: 300_000,
+            ahead_bytes_max: 1024 * 1024,
+        }
+    }
+}
+
+/// What the operator says of the Redis behind the address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lineage {
+    /// Another process with fewer writes may take its place: a replica after a failover, a restored copy, or the same
+    /// one after a restart. Every topic then begins a new epoch.
+    #[default]
+    Replaced,
+    /// Always the same data folder. With `appendonly yes` and `appendfsync always`, which the link reads back, epochs
+    /// outlive a restart.
+    Single,
+}
+
+/// The three connections of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Slot {
+    /// Publications, and the probe.
+    Command,
+    /// Subscriptions.
+    Subscribe,
+    /// Reads of streams.
+    Read,
+}
+
+impl Slot {
+    /// All of them, in the order of [`Slot::index`].
+    pub const ALL: [Self; 3] = [Self::Command, Self::Subscribe, Self::Read];
+
+    /// 0, 1 or 2.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// What the connection is called in `CLIENT LIST` and in reasons.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Command => "cmd",
+            Self::Subscribe => "sub",
+            Self::Read => "read",
+        }
+    }
+}
+
+/// The time, as the caller's clocks give it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Milliseconds on a clock that never goes back. All deadlines are on it.
+    pub ms: u64,
+    /// Milliseconds since 1970. It may jump; only the expiry of publications depends on it.
+    pub unix_ms: u64,
+}

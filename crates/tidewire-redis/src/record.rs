@@ -1,0 +1,403 @@
+//! The bytes of a publication in a stream and in a channel.
+//!
+//! ```text
+//! version 1 | mark 16 | flags 1 | priority 1 | [expiry 8] | [excluded 20] | t | [id] | [key] | payload
+//! ```
+//!
+//! Numbers are big-endian. `t`, `id` and `key` have their length in two bytes before them; the payload is the rest.
+//! The mark is at a fixed place, so that a script can read it and the writer can fill it in last.
+
+use crate::layout::NodeId;
+
+/// What a publication carries, as slices of its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Which publication of which node it is; no two records have the same one.
+    pub mark: Mark,
+    /// Snapshot or update.
+    pub category: Category,
+    /// What leaves first when a subscriber lags.
+    pub priority: Priority,
+    /// Nobody receives it after this time, in milliseconds since 1970 by the clock of Redis.
+    pub expires_redis_ms: Option<u64>,
+    /// The connection that does not receive it.
+    pub excluded: Option<Excluded>,
+    /// The type of the message.
+    pub t: &'a str,
+    /// The idempotency key.
+    pub id: Option<&'a str>,
+    /// What it is about.
+    pub key: Option<&'a str>,
+    /// One JSON value. The record does not check it.
+    pub payload: &'a [u8],
+}
+
+/// Which publication of which node a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mark {
+    /// The run of the process that published it.
+    pub node: NodeId,
+    /// The number of its batch, of at most 48 bits.
+    pub batch: u64,
+    /// Its place in the batch, from 0.
+    pub index: u16,
+}
+
+/// Whether a publication is a state or a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Category {
+    /// `U`.
+    #[default]
+    Update,
+    /// `S`.
+    Snapshot,
+}
+
+/// The five priorities, as in the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord)]
+pub enum Priority {
+    /// 1.
+    Background,
+    /// 3.
+    Low,
+    /// 5.
+    #[default]
+    Normal,
+    /// 8.
+    High,
+    /// 10.
+    Critical,
+}
+
+/// A connection of some node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Excluded {
+    /// The node.
+    pub node: NodeId,
+    /// The shard of the node.
+    pub shard: u32,
+    /// The connection of the shard.
+    pub number: u64,
+}
+
+/// Why bytes are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// A newer server wrote it.
+    #[error("a record of version {0}; this server reads version 1, update it")]
+    Version(u8),
+    /// It ends too early.
+    #[error("a record that ends too early")]
+    Short,
+    /// A flag or a number that version 1 does not have.
+    #[error("a record with an unknown flag or priority")]
+    Unknown,
+    /// A name that is no text.
+    #[error("a record with a name that is not UTF-8")]
+    NotText,
+    /// More bytes than a record may have.
+    #[error("a record of {0} bytes; the most is {RECORD_BYTES_MAX}")]
+    Long(usize),
+    /// A name with more than 65,535 bytes.
+    #[error("a name of a publication has more than 65,535 bytes")]
+    LongName,
+}
+
+impl Mark {
+    /// The 16 bytes of a mark in a record.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; MARK_BYTES] {
+        let mut bytes = [0; MARK_BYTES];
+        bytes[..8].copy_from_slice(&self.node.0.to_be_bytes());
+        bytes[8..14].copy_from_slice(&self.batch.to_be_bytes()[2..]);
+        bytes[14..].copy_from_slice(&self.index.to_be_bytes());
+        bytes
+    }
+
+    /// The mark with these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; MARK_BYTES]) -> Self {
+        let all = u128::from_be_bytes(bytes);
+        Self {
+            node: NodeId((all >> 64) as u64),
+            batch: (all as u64) >> 16,
+            index: all as u16,
+        }
+    }
+
+    /// The mark of a record, without a look at the rest.
+    #[must_use]
+    pub fn of(record: &[u8]) -> Option<Self> {
+        let bytes = record.get(1..)?.first_chunk::<MARK_BYTES>()?;
+        (record[0] == VERSION).then(|| Self::from_bytes(*bytes))
+    }
+
+    /// Writes it into an encoded record.
+    pub(crate) fn write(self, record: &mut [u8]) {
+        if let Some(place) = record.get_mut(1..=MARK_BYTES) {
+            place.copy_from_slice(&self.to_bytes());
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Appends the record. Errors if it or one of its names is too long; `out` is then as before.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), RecordError> {
+        let names = [Some(self.t), self.id, self.key];
+        let too_long = |name: &&str| u16::try_from(name.len()).is_err();
+        if names.iter().flatten().any(too_long) {
+            return Err(RecordError::LongName);
+        }
+        let start = out.len();
+        out.push(VERSION);
+        out.extend_from_slice(&self.mark.to_bytes());
+        out.push(self.flags());
+        out.push(self.priority as u8);
+        if let Some(at) = self.expires_redis_ms {
+            out.extend_from_slice(&at.to_be_bytes());
+        }
+        if let Some(excluded) = self.excluded {
+            out.extend_from_slice(&excluded.node.0.to_be_bytes());
+            out.extend_from_slice(&excluded.shard.to_be_bytes());
+            out.extend_from_slice(&excluded.number.to_be_bytes());
+        }
+        for name in names.into_iter().flatten() {
+            // Checked above.
+            out.extend_from_slice(&(name.len() as u16).to_be_bytes());
+            out.extend_from_slice(name.as_bytes());
+        }
+        out.extend_from_slice(self.payload);
+        let bytes = out.len() - start;
+        if bytes > RECORD_BYTES_MAX {
+            out.truncate(start);
+            return Err(RecordError::Long(bytes));
+        }
+        Ok(())
+    }
+
+    /// Reads a record.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, RecordError> {
+        if bytes.len() > RECORD_BYTES_MAX {
+            return Err(RecordError::Long(bytes.len()));
+        }
+        let mut rest = bytes;
+        let [version] = take(&mut rest)?;
+        if version != VERSION {
+            return Err(RecordError::Version(version));
+        }
+        let mark = Mark::from_bytes(take(&mut rest)?);
+        let [flags, priority] = take(&mut rest)?;
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(RecordError::Unknown);
+        }
+        let has = |flag| flags & flag != 0;
+        let expires_redis_ms = if has(EXPIRES) {
+            Some(u64::from_be_bytes(take(&mut rest)?))
+        } else {
+            None
+        };
+        let excluded = if has(EXCLUDES) {
+            Some(excluded(&mut rest)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            mark,
+            category: if has(SNAPSHOT) {
+                Category::Snapshot
+            } else {
+                Category::Update
+            },
+            priority: *PRIORITIES
+                .get(usize::from(priority))
+                .ok_or(RecordError::Unknown)?,
+            expires_redis_ms,
+            excluded,
+            t: name(&mut rest)?,
+            id: if has(HAS_ID) {
+                Some(name(&mut rest)?)
+            } else {
+                None
+            },
+            key: if has(HAS_KEY) {
+                Some(name(&mut rest)?)
+            } else {
+                None
+            },
+            payload: rest,
+        })
+    }
+
+    fn flags(&self) -> u8 {
+        let flag = |flag, is_set| if is_set { flag } else { 0 };
+        flag(SNAPSHOT, self.category == Category::Snapshot)
+            | flag(EXPIRES, self.expires_redis_ms.is_some())
+            | flag(EXCLUDES, self.excluded.is_some())
+            | flag(HAS_ID, self.id.is_some())
+            | flag(HAS_KEY, self.key.is_some())
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], RecordError> {
+    let (first, others) = rest.split_first_chunk::<N>().ok_or(RecordError::Short)?;
+    *rest = others;
+    Ok(*first)
+}
+
+fn excluded(rest: &mut &[u8]) -> Result<Excluded, RecordError> {
+    Ok(Excluded {
+        node: NodeId(u64::from_be_bytes(take(rest)?)),
+        shard: u32::from_be_bytes(take(rest)?),
+        number: u64::from_be_bytes(take(rest)?),
+    })
+}
+
+fn name<'a>(rest: &mut &'a [u8]) -> Result<&'a str, RecordError> {
+    let length = u16::from_be_bytes(take(rest)?);
+    let (name, others) = rest
+        .split_at_checked(usize::from(length))
+        .ok_or(RecordError::Short)?;
+    *rest = others;
+    std::str::from_utf8(name).map_err(|_| RecordError::NotText)
+}
+
+/// What a record may have, in bytes: a publication of 16 MiB with its names.
+pub const RECORD_BYTES_MAX: usize = 17 * 1024 * 1024;
+
+/// What a mark has, in bytes.
+pub const MARK_BYTES: usize = 16;
+
+const VERSION: u8 = 1;
+
+const SNAPSHOT: u8 = 1;
+const EXPIRES: u8 = 2;
+const EXCLUDES: u8 = 4;
+const HAS_ID: u8 = 8;
+const HAS_KEY: u8 = 16;
+const KNOWN_FLAGS: u8 = 31;
+
+const PRIORITIES: [Priority; 5] = [
+    Priority::Background,
+    Priority::Low,
+    Priority::Normal,
+    Priority::High,
+    Priority::Critical,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Record<'static> {
+        Record {
+            mark: Mark {
+                node: NodeId(7),
+                batch: (1 << 48) - 1,
+                index: 127,
+            },
+            category: Category::Snapshot,
+            priority: Priority::High,
+            expires_redis_ms: Some(1_800_000_000_000),
+            excluded: Some(Excluded {
+                node: NodeId(9),
+                shard: 3,
+                number: u64::MAX,
+            }),
+            t: "trade",
+            id: Some("id-1"),
+            key: Some("ключ"),
+            payload: br#"{"price":12.5}"#,
+        }
+    }
+
+    fn encoded(record: &Record<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_record_reads_what_it_writes() {
+        let full = sample();
+        let bare = Record {
+            expires_redis_ms: None,
+            excluded: None,
+            id: None,
+            key: None,
+            payload: b"",
+            ..full
+        };
+        for record in [full, bare] {
+            let bytes = encoded(&record);
+            assert_eq!(Record::decode(&bytes), Ok(record));
+            assert_eq!(Mark::of(&bytes), Some(record.mark));
+        }
+    }
+
+    #[test]
+    fn the_mark_can_be_written_last() {
+        let mut bytes = encoded(&sample());
+        let mark = Mark {
+            node: NodeId(u64::MAX),
+            batch: 5,
+            index: 2,
+        };
+        mark.write(&mut bytes);
+        assert_eq!(Record::decode(&bytes), Ok(Record { mark, ..sample() }));
+    }
+
+    #[test]
+    fn every_part_of_the_head_is_needed() {
+        let record = Record {
+            payload: b"",
+            ..sample()
+        };
+        let bytes = encoded(&record);
+        for length in 0..bytes.len() {
+            assert_eq!(
+                Record::decode(&bytes[..length]),
+                Err(RecordError::Short),
+                "{length}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_versions_flags_and_long_names_are_refused() {
+        let mut bytes = encoded(&sample());
+        bytes[17] |= 128;
+        assert_eq!(Record::decode(&bytes), Err(RecordError::Unknown));
+        bytes[0] = 2;
+        assert_eq!(Record::decode(&bytes), Err(RecordError::Version(2)));
+        let long = "x".repeat(65_536);
+        let record = Record {
+            id: Some(&long),
+            ..sample()
+        };
+        assert_eq!(record.encode(&mut Vec::new()), Err(RecordError::LongName));
+        let payload = vec![b'1'; RECORD_BYTES_MAX];
+        let mut out = b"before".to_vec();
+        let record = Record {
+            payload: &payload,
+            ..sample()
+        };
+        assert!(matches!(record.encode(&mut out), Err(RecordError::Long(_))));
+        assert_eq!(out, b"before");
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_an_error_or_a_record_that_writes_the_same(bytes in prop::collection::vec(any::<u8>(), 0..80), good in any::<bool>()) {
+            let mut bytes = bytes;
+            if good && bytes.len() > 19 {
+                bytes[0] = VERSION;
+                bytes[17] &= KNOWN_FLAGS;
+                bytes[18] %= 5;
+            }
+            if let Ok(record) = Record::decode(&bytes) {
+                prop_assert_eq!(encoded(&record), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The scripts that run inside Redis, with typed arguments and replies.
+//!
+//! Redis runs a script as one step, so that a batch, a fence or a new epoch is seen whole or not at all. What each one
+//! does is in the comment at the head of its file in `scripts/`.
+
+mod control;
+mod publish;
+mod read;
+
+pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};
+pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
+pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};
+
+use crate::resp::{Value, argument, command_head, number_argument};
+
+/// One of the scripts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Script {
+    /// Publishes a batch.
+    Publish,
+    /// Ties the epochs to a process.
+    Fence,
+    /// Where topics stand.
+    Tails,
+    /// Reads a part of a topic.
+    Page,
+    /// Begins a new epoch of a topic.
+    Renew,
+    /// Renews a lease and sends a probe.
+    Lease,
+}
+
+impl Script {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Publish,
+        Self::Fence,
+        Self::Tails,
+        Self::Page,
+        Self::Renew,
+        Self::Lease,
+    ];
+
+    /// Its text, as it is loaded.
+    #[must_use]
+    pub fn source(self) -> &'static str {
+        SOURCES[self as usize]
+    }
+
+    /// The name under which the server knows it: the SHA-1 of its text in hexadecimal digits.
+    #[must_use]
+    pub fn hash(self) -> String {
+        sha1_smol::Sha1::from(self.source()).digest().to_string()
+    }
+}
+
+macro_rules! source {
+    ($name:literal) => {
+        concat!(
+            include_str!("scripts/epoch.lua"),
+            include_str!(concat!("scripts/", $name))
+        )
+    };
+}
+
+/// The texts of all scripts, in the order of [`Script::ALL`].
+pub const SOURCES: &[&str] = &[
+    source!("publish.lua"),
+    source!("fence.lua"),
+    source!("tails.lua"),
+    source!("page.lua"),
+    source!("renew.lua"),
+    source!("lease.lua"),
+];
+
+/// The names of the scripts, computed once.
+#[derive(Debug, Clone)]
+pub struct Hashes([String; Script::ALL.len()]);
+
+impl Hashes {
+    /// Computes them.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Script::ALL.map(Script::hash))
+    }
+
+    /// Begins `EVALSHA`; exactly `keys` keys and `arguments` arguments must follow.
+    fn begin(&self, script: Script, keys: usize, arguments: usize, out: &mut Vec<u8>) {
+        command_head(out, 3 + keys + arguments);
+        argument(out, b"EVALSHA");
+        argument(out, self.0[script as usize].as_bytes());
+        number_argument(out, keys as u64);
+    }
+}
+
+impl Default for Hashes {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The run id and the least epoch, without which no script touches a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fence {
+    /// The run id of the process.
+    pub run_id: String,
+    /// No publication has a smaller epoch from here on.
+    pub least_epoch: u32,
+}
+
+impl Fence {
+    fn write(&self, out: &mut Vec<u8>) {
+        argument(out, self.run_id.as_bytes());
+        number_argument(out, u64::from(self.least_epoch));
+    }
+}
+
+/// A reply that the script does not give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a script gave a reply that does not belong to it; is another program using these keys?")]
+pub struct UnknownReply;
+
+/// What a script says that may find another fence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fenced<T> {
+    /// The fence is as told.
+    Done(T),
+    /// Another process, or another least epoch: nothing was done.
+    Fenced,
+}
+
+fn is_fenced(value: Value<'_>) -> bool {
+    value.text() == Some(b"fenced")
+}
+
+fn boolean(value: Option<Value<'_>>) -> Result<bool, UnknownReply> {
+    match value {
+        Some(Value::Integer(0)) => Ok(false),
+        Some(Value::Integer(1)) => Ok(true),
+        _ => Err(UnknownReply),
+    }
+}
+
+fn text<'a>(value: Option<Value<'a>>) -> Result<&'a [u8], UnknownReply> {
+    value.and_then(Value::text).ok_or(UnknownReply)
+}
+
+fn unsigned(value: Option<Value<'_>>) -> Result<u64, UnknownReply> {
+    value.and_then(Value::unsigned).ok_or(UnknownReply)
+}

@@ -1,0 +1,189 @@
+//! The fence, the lease and new epochs.
+
+use crate::layout::Position;
+use crate::resp::{Value, argument, number_argument};
+use crate::script::{
+    Fence, Fenced, Hashes, Script, UnknownReply, boolean, is_fenced, text, unsigned,
+};
+
+/// The first script of each connection that publishes.
+#[derive(Debug)]
+pub struct FenceCall<'a> {
+    /// The key of the fence.
+    pub fence_key: &'a [u8],
+    /// The key of the writer.
+    pub writer_key: &'a [u8],
+    /// The run id of the process at the other end.
+    pub run_id: &'a str,
+    /// Whether what this process acknowledges outlives it.
+    pub is_durable: bool,
+    /// The greatest epoch that the node has seen.
+    pub known_epoch: u32,
+    /// The number of this connection among those of the node; earlier ones are refused from now on.
+    pub generation: u64,
+}
+
+/// What the fence said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FenceReply {
+    /// No publication has a smaller epoch from here on.
+    pub least_epoch: u32,
+    /// Earlier epochs stay valid.
+    pub stays: bool,
+    /// The time of Redis, in milliseconds since 1970.
+    pub redis_ms: u64,
+}
+
+impl FenceCall<'_> {
+    /// Appends the command.
+    pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
+        hashes.begin(Script::Fence, 2, 4, out);
+        argument(out, self.fence_key);
+        argument(out, self.writer_key);
+        argument(out, self.run_id.as_bytes());
+        argument(out, if self.is_durable { b"1" } else { b"0" });
+        number_argument(out, u64::from(self.known_epoch));
+        number_argument(out, self.generation);
+    }
+}
+
+impl FenceReply {
+    /// Reads the reply.
+    pub fn read(value: Value<'_>) -> Result<Self, UnknownReply> {
+        let mut items = value.items();
+        Ok(Self {
+            least_epoch: epoch(unsigned(items.next())?)?,
+            stays: boolean(items.next())?,
+            redis_ms: time_ms(items.next(), items.next())?,
+        })
+    }
+}
+
+/// Renews the lease of a node and sends a probe.
+#[derive(Debug)]
+pub struct LeaseCall<'a> {
+    /// The key of the lease.
+    pub lease_key: &'a [u8],
+    /// The key of the fence.
+    pub fence_key: &'a [u8],
+    /// The channel of the node.
+    pub inbox: &'a [u8],
+    /// How long the lease holds.
+    pub lease_ms: u64,
+    /// The number of the probe.
+    pub probe: u64,
+}
+
+/// What the lease said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseReply {
+    /// The lease still held.
+    pub held: bool,
+    /// The time of Redis, in milliseconds since 1970.
+    pub redis_ms: u64,
+    /// The fence, `None` if there is none any more.
+    pub fence: Option<Fence>,
+}
+
+impl LeaseCall<'_> {
+    /// Appends the command.
+    pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
+        hashes.begin(Script::Lease, 3, 2, out);
+        for key in [self.lease_key, self.fence_key, self.inbox] {
+            argument(out, key);
+        }
+        number_argument(out, self.lease_ms);
+        number_argument(out, self.probe);
+    }
+}
+
+impl LeaseReply {
+    /// Reads the reply.
+    pub fn read(value: Value<'_>) -> Result<Self, UnknownReply> {
+        let mut items = value.items();
+        let held = boolean(items.next())?;
+        let redis_ms = time_ms(items.next(), items.next())?;
+        let run_id = String::from_utf8_lossy(text(items.next())?).into_owned();
+        let least = items.next();
+        let fence = match (run_id.is_empty(), text(least)?) {
+            (true, _) | (_, b"") => None,
+            (false, _) => Some(Fence {
+                run_id,
+                least_epoch: epoch(unsigned(least)?)?,
+            }),
+        };
+        Ok(Self {
+            held,
+            redis_ms,
+            fence,
+        })
+    }
+}
+
+/// Begins a new epoch of a topic.
+#[derive(Debug)]
+pub struct RenewCall<'a> {
+    /// The key of the fence.
+    pub fence_key: &'a [u8],
+    /// The stream of the topic.
+    pub stream: &'a [u8],
+    /// What the fence said.
+    pub fence: &'a Fence,
+    /// Only if this is the present epoch.
+    pub only_epoch: Option<u32>,
+    /// The new epoch exceeds this one.
+    pub greater_than: u32,
+}
+
+/// What became of the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RenewReply {
+    /// Where the topic stands; `None` if there is no such topic.
+    pub head: Option<Position>,
+    /// An epoch was begun.
+    pub is_new: bool,
+}
+
+impl RenewCall<'_> {
+    /// Appends the command.
+    pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
+        hashes.begin(Script::Renew, 2, 4, out);
+        argument(out, self.fence_key);
+        argument(out, self.stream);
+        self.fence.write(out);
+        match self.only_epoch {
+            Some(epoch) => number_argument(out, u64::from(epoch)),
+            None => argument(out, b""),
+        }
+        number_argument(out, u64::from(self.greater_than));
+    }
+}
+
+impl RenewReply {
+    /// Reads the reply.
+    pub fn read(value: Value<'_>) -> Result<Fenced<Self>, UnknownReply> {
+        if is_fenced(value) {
+            return Ok(Fenced::Fenced);
+        }
+        let mut items = value.items();
+        let head = match text(items.next())? {
+            b"" => None,
+            id => Some(Position::parse(id).ok_or(UnknownReply)?),
+        };
+        Ok(Fenced::Done(Self {
+            head,
+            is_new: boolean(items.next())?,
+        }))
+    }
+}
+
+fn epoch(number: u64) -> Result<u32, UnknownReply> {
+    u32::try_from(number).map_err(|_| UnknownReply)
+}
+
+fn time_ms(seconds: Option<Value<'_>>, micros: Option<Value<'_>>) -> Result<u64, UnknownReply> {
+    let seconds = unsigned(seconds)?.checked_mul(1_000).ok_or(UnknownReply)?;
+    seconds
+        .checked_add(unsigned(micros)? / 1_000)
+        .ok_or(UnknownReply)
+}

@@ -1,0 +1,43 @@
+-- Functions that the other scripts begin with.
+
+-- Seconds since 2020-01-01 by the clock of Redis.
+local function now_seconds()
+  return tonumber(redis.call('TIME')[1]) - 1577836800
+end
+
+-- The epoch and the offset of the newest id of a stream; nothing without a stream.
+local function last_of(key)
+  local info = redis.pcall('XINFO', 'STREAM', key)
+  if info.err then
+    if string.find(info.err, 'no such key', 1, true) then return nil end
+    return nil, nil, info.err
+  end
+  for i = 1, #info, 2 do
+    if info[i] == 'last-generated-id' then
+      local epoch, offset = string.match(info[i + 1], '^(%d+)%-(%d+)$')
+      return tonumber(epoch), offset
+    end
+  end
+end
+
+-- Begins a new epoch: an empty stream whose newest id is <epoch>-0.
+local function begin_epoch(key, least, greater_than)
+  local epoch = string.format('%.0f', math.max(least, now_seconds(), greater_than + 1))
+  redis.call('XADD', key, 'MAXLEN', '0', epoch .. '-0', 'd', '')
+  return epoch
+end
+
+-- The epoch of a stream as text, which is a new one if the stream is missing or from before the fence; or nothing,
+-- and an error.
+local function valid_epoch(key, least, greater_than)
+  local epoch, offset, err = last_of(key)
+  if err then return nil, nil, err end
+  if epoch and epoch >= least then return string.format('%.0f', epoch), offset end
+  return begin_epoch(key, least, math.max(epoch or 0, greater_than)), '0'
+end
+
+-- Whether the fence says what the caller was told.
+local function is_fenced(key, run, least)
+  local fence = redis.call('HMGET', key, 'run', 'least')
+  return fence[1] == run and fence[2] == least
+end

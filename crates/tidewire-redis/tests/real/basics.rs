@@ -1,0 +1,251 @@
+//! Publishing, delivery, reading.
+
+use crate::peer::{KEPT, Peer};
+use crate::server::Server;
+use tidewire_redis::{Event, LinkOptions, PageQuery, Position};
+
+#[test]
+fn publications_of_two_links_arrive_everywhere_in_one_order() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    let head = one.want("a", KEPT).unwrap();
+    assert_eq!(head.offset, 0);
+    assert_eq!(two.want("a", KEPT), Some(head));
+    for number in 0..500 {
+        one.publish("a", KEPT, &format!("{number}"));
+        two.publish("a", KEPT, &format!("{}", 1_000 + number));
+        if number % 7 == 0 {
+            one.turn();
+        }
+        if number % 11 == 0 {
+            two.turn();
+        }
+    }
+    let is_all = |peer: &mut Peer| peer.delivered("a").len() == 1_000;
+    one.until("all", |peer| {
+        two.turn();
+        is_all(peer)
+    });
+    two.until("all", is_all);
+    assert_eq!(one.delivered("a"), two.delivered("a"));
+    let offsets: Vec<u64> = one
+        .delivered("a")
+        .iter()
+        .map(|it| it.as_ref().unwrap().0.unwrap().offset)
+        .collect();
+    assert_eq!(offsets, (1..=1_000).collect::<Vec<_>>());
+    // The order of each publisher.
+    for first in [0, 1_000] {
+        let own: Vec<u64> = one
+            .payloads("a")
+            .iter()
+            .map(|payload| payload.parse().unwrap())
+            .filter(|number| (first..first + 500).contains(number))
+            .collect();
+        assert_eq!(own, (first..first + 500).collect::<Vec<_>>());
+    }
+    one.until("answers", |peer| peer.published.len() == 500);
+    assert_eq!(one.link.counters().settled, 500);
+    assert!(
+        one.link.counters().batches < 200,
+        "{:?}",
+        one.link.counters()
+    );
+}
+
+#[test]
+fn a_topic_without_history_has_no_positions() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    assert_eq!(two.want("a", None), None);
+    assert_eq!(one.place("a", None, "1").position, None);
+    two.until("delivered", |peer| peer.payloads("a") == ["1"]);
+    let exists: i64 = redis::cmd("EXISTS")
+        .arg("tw:{0}:t:a")
+        .query(&mut server.witness())
+        .unwrap();
+    assert_eq!(exists, 0);
+}
+
+#[test]
+fn an_id_is_published_once() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    two.want("a", KEPT);
+    for history in [KEPT, None] {
+        let topic = if history.is_some() { "a" } else { "b" };
+        let first = one.publish_with(topic, history, "1", Some("x"));
+        let again = one.publish_with(topic, history, "2", Some("x"));
+        let other = one.publish_with(topic, history, "3", Some("y"));
+        let (first, again) = (one.outcome(first).unwrap(), one.outcome(again).unwrap());
+        assert!(!first.is_duplicate && again.is_duplicate);
+        assert_eq!(first.position, again.position);
+        assert!(!one.outcome(other).unwrap().is_duplicate);
+        let elsewhere = two.publish_with(topic, history, "4", Some("x"));
+        assert!(two.outcome(elsewhere).unwrap().is_duplicate);
+    }
+    two.until("delivered", |peer| peer.payloads("a") == ["1", "3"]);
+}
+
+#[test]
+fn what_was_missed_can_be_read() {
+    let server = Server::start("");
+    let mut peer = Peer::connect(&server.path(), LinkOptions::default());
+    let mut last = None;
+    for number in 1..=40 {
+        last = peer.place("a", KEPT, &number.to_string()).position;
+    }
+    let head = last.unwrap();
+    assert_eq!(head.offset, 40);
+    let query = |since: Option<u64>, limit, newest_first| PageQuery {
+        since: since.map(|offset| Position { offset, ..head }),
+        limit,
+        newest_first,
+        creates: None,
+    };
+    let mut read = |topic: &str, query| match peer.read(topic, query) {
+        Event::Read {
+            outcome: Ok(found), ..
+        } => {
+            let offsets: Vec<u64> = found.entries.iter().map(|(at, _)| at.offset).collect();
+            (found.head, offsets, found.connects, found.has_more)
+        }
+        other => panic!("{other:?}"),
+    };
+    let head = Some(head);
+    assert_eq!(
+        read("a", query(Some(37), 100, false)),
+        (head, vec![38, 39, 40], true, false)
+    );
+    assert_eq!(
+        read("a", query(Some(10), 2, false)),
+        (head, vec![11, 12], true, true)
+    );
+    assert_eq!(
+        read("a", query(Some(40), 2, false)),
+        (head, vec![], true, false)
+    );
+    assert_eq!(
+        read("a", query(Some(41), 2, false)),
+        (head, vec![], false, false)
+    );
+    assert_eq!(
+        read("a", query(None, 30, false)),
+        (head, (1..=30).collect(), true, true)
+    );
+    assert_eq!(
+        read("a", query(None, 2, true)),
+        (head, vec![40, 39], true, true)
+    );
+    assert_eq!(read("b", query(None, 2, true)), (None, vec![], true, false));
+    let other = PageQuery {
+        since: Some(Position {
+            epoch: 1,
+            offset: 2,
+        }),
+        ..query(None, 9, false)
+    };
+    assert_eq!(read("a", other), (head, vec![], false, false));
+    let creates = PageQuery {
+        creates: KEPT,
+        ..query(None, 9, false)
+    };
+    let (created, entries, ..) = read("c", creates);
+    assert_eq!((created.unwrap().offset, entries), (0, vec![]));
+}
+
+#[test]
+fn a_trimmed_topic_does_not_connect() {
+    let server = Server::start("");
+    let mut peer = Peer::connect(&server.path(), LinkOptions::default());
+    let short = KEPT.map(|keep| tidewire_redis::Keep {
+        publications_max: 3,
+        ..keep
+    });
+    let mut head = Position::default();
+    for number in 0..10 {
+        head = peer
+            .place("a", short, &number.to_string())
+            .position
+            .unwrap();
+    }
+    for (since, connects) in [(6, false), (7, true)] {
+        let since = Some(Position {
+            offset: since,
+            ..head
+        });
+        let query = PageQuery {
+            since,
+            limit: 9,
+            newest_first: false,
+            creates: None,
+        };
+        let Event::Read {
+            outcome: Ok(found), ..
+        } = peer.read("a", query)
+        else {
+            panic!("no entries");
+        };
+        assert_eq!((found.entries.len(), found.connects), (3, connects));
+    }
+}
+
+#[test]
+fn to_forget_begins_a_new_epoch_that_everybody_is_told() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    two.want("a", KEPT);
+    let before = one.place("a", KEPT, "1").position.unwrap();
+    let now = one.now();
+    one.link.forget(77, &"a".into(), now);
+    let mut after = None;
+    one.until("forgotten", |peer| {
+        after = peer.events.iter().find_map(|event| match event {
+            Event::Forgotten {
+                number: 77,
+                outcome,
+            } => Some(*outcome),
+            _ => None,
+        });
+        after.is_some()
+    });
+    let after = after.unwrap().unwrap().unwrap();
+    assert!(after.epoch > before.epoch && after.offset == 0);
+    two.until("the gap", |peer| peer.gaps("a") == 1);
+    let next = one.place("a", KEPT, "2").position.unwrap();
+    assert_eq!(next, Position { offset: 1, ..after });
+    two.until("the next", |peer| peer.payloads("a") == ["1", "2"]);
+    assert_eq!(two.gaps("a"), 1);
+}
+
+#[test]
+fn interest_ends_some_time_after_the_last_subscriber() {
+    let server = Server::start("");
+    let options = LinkOptions {
+        linger_ms: 50,
+        ..LinkOptions::default()
+    };
+    let mut peer = Peer::connect(&server.path(), options);
+    let mut witness = server.witness();
+    let mut subscribers = || {
+        let command = redis::cmd("PUBSUB")
+            .arg("NUMSUB")
+            .arg("tw:{0}:t:a")
+            .to_owned();
+        command.query::<(String, i64)>(&mut witness).unwrap().1
+    };
+    peer.want("a", KEPT);
+    assert_eq!(subscribers(), 1);
+    let now = peer.now();
+    peer.link.unwant("a", now);
+    // Wanted again while it lingers: it is still live.
+    peer.want("a", KEPT);
+    let now = peer.now();
+    peer.link.unwant("a", now);
+    peer.until("unsubscribed", |_| subscribers() == 0);
+    assert_eq!(peer.link.topics(), 0);
+}

@@ -1,0 +1,5 @@
+//! Links against a real `redis-server`.
+
+mod basics;
+mod peer;
+mod server;

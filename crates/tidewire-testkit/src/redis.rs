@@ -1,0 +1,91 @@
+//! A `redis-server` of the test's own, on a Unix socket in a temporary folder.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Runs until it is dropped.
+#[derive(Debug)]
+pub struct RedisServer {
+    folder: tempfile::TempDir,
+    child: Option<Child>,
+    options: Vec<String>,
+}
+
+impl RedisServer {
+    /// With these arguments of `redis-server`, such as `--appendonly yes`.
+    ///
+    /// # Panics
+    /// Debian's package redis-server is not installed.
+    #[must_use]
+    pub fn start(options: &str) -> Self {
+        let mut server = Self {
+            folder: tempfile::tempdir().expect("a temporary folder"),
+            child: None,
+            options: options.split_whitespace().map(str::to_owned).collect(),
+        };
+        server.run();
+        server
+    }
+
+    /// Runs it again after [`kill`](Self::kill), with what it has written.
+    ///
+    /// # Panics
+    /// It does not start.
+    pub fn run(&mut self) {
+        let child = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--unixsocket"])
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(self.folder.path())
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("redis-server of Debian's package redis-server");
+        self.child = Some(child);
+        let end = Instant::now() + START_TIME;
+        while UnixStream::connect(self.socket()).is_err() {
+            assert!(Instant::now() < end, "redis-server does not start");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The path of its socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// The id of its process, while it runs.
+    #[must_use]
+    pub fn process_id(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // It may have ended by itself.
+            let _: io::Result<()> = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_file(self.socket());
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+const START_TIME: Duration = Duration::from_secs(60);
