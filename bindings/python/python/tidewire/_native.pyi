@@ -146,7 +146,7 @@ _Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect
 
 @disjoint_base
 class ServerCore:
-    """What `Server` is built on."""
+    """The native base of `Server`."""
 
     def __new__(cls, options: Mapping[str, Any]) -> Self: ...
     @staticmethod
@@ -318,7 +318,7 @@ class Connection:
 
 @final
 class Published:
-    """What became of a publication."""
+    """The result of a publication."""
 
     @property
     def offset(self) -> int | None: ...
@@ -379,7 +379,7 @@ class ClientMessage:
 
 @final
 class ClientBatch:
-    """What a client received together."""
+    """Messages that a client received together."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> ClientBatchIterator: ...
@@ -399,7 +399,7 @@ class ClientSignal:
 
 @final
 class ClientCore:
-    """What `Client` is built on."""
+    """The native base of `Client`."""
 
     def __new__(
         cls,

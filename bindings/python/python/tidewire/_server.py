@@ -46,11 +46,12 @@ class Server(AsyncServer):
         """
 
     def batches(self, *, max_messages: int = 4096, timeout_ms: int = 1000) -> Iterator[Batch]:
-        """What happens, in batches, until the server has stopped and everything was received.
+        """The received messages in batches, until the server has stopped and no message is left.
 
         Args:
-            max_messages: A batch holds at most so many.
-            timeout_ms: After so long without anything an empty batch comes, so that the loop can do other things.
+            max_messages: The maximum number of messages in a batch.
+            timeout_ms: After this time without a message it returns an empty batch, so that the loop can do other
+                things.
 
         While it waits, other threads run, and Ctrl-C is heard.
         """

@@ -190,6 +190,7 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         }
         StartError::Access(_)
         | StartError::TopicRule { .. }
+        | StartError::Unshared { .. }
         | StartError::Auth(_)
         | StartError::System(_)
         | StartError::Unshared { .. }
@@ -203,5 +204,5 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
 /// Connections for which there is room from the start; more make room by themselves.
 const ROOM_AT_START: usize = 65_536;
 
-/// How often the program looks whether it was told to stop.
+/// The interval at which the program checks for a signal to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);
