@@ -193,7 +193,6 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         | StartError::Unshared { .. }
         | StartError::Auth(_)
         | StartError::System(_)
-        | StartError::Unshared { .. }
         | StartError::Useless(_) => {
             return Failure::usage(error);
         }
