@@ -51,7 +51,8 @@ def log_in(name: str) -> str:
     body = json.dumps({"name": name}).encode()
     assert opener.open(f"{PAGES}/login", data=body).status == 204
     [cookie] = cookies
-    assert cookie.name == "access_token" and cookie.value is not None
+    assert cookie.name == "access_token"
+    assert cookie.value is not None
     assert cookie.has_nonstandard_attr("HttpOnly")
     return cookie.value
 

@@ -140,6 +140,7 @@ async fn publications_with_their_places() {
     assert_eq!(refused.code(), "INVALID_MESSAGE");
     let failed = client.subscribe(["a..b"]).await.unwrap();
     assert_eq!(failed.failed, ["a..b"]);
+    assert_eq!(failed.failures[0].code, "INVALID_SUBSCRIPTION");
     client.unsubscribe(["plain"]).await.unwrap();
     publish(&server, "plain", 3);
     publish(&server, "kept.a", 4);
