@@ -4,6 +4,7 @@ mod convert;
 mod exchange;
 mod link;
 mod mirror;
+mod parcel;
 mod resolve;
 
 use self::broker::ClusterBroker;
@@ -11,7 +12,7 @@ use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::broker::BrokerConfig;
-use crate::topics::broker::Broker;
+use crate::topics::broker::{Broker, Control};
 use crate::topics::config::TopicLimits;
 use crate::topics::hub::Hub;
 use rand::rngs::StdRng;
@@ -39,7 +40,10 @@ pub(crate) enum ClusterError {
 
 impl Cluster {
     pub(crate) fn new(config: &BrokerConfig, limits: &TopicLimits) -> Result<Self, ClusterError> {
+        let mut random = StdRng::from_os_rng();
+        let node = NodeId(random.random());
         let broker = Arc::new(ClusterBroker::new(
+            node,
             limits.history_bytes_max,
             limits.history_topics_max,
         ));
@@ -56,8 +60,7 @@ impl Cluster {
             linger_ms: LINGER_MS,
             ..LinkOptions::default()
         };
-        let mut random = StdRng::from_os_rng();
-        let link = Link::new(options, NodeId(random.random()), random.random());
+        let link = Link::new(options, node, random.random());
         let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
         let route = Route {
             address: config.address.clone(),
@@ -80,9 +83,15 @@ impl Cluster {
         Arc::clone(&self.broker) as Arc<dyn Broker>
     }
 
-    /// The link, to be run on a thread of its own. It delivers to `hub`.
-    pub(crate) fn into_link(mut self, hub: Weak<Hub>) -> Shard<LinkHandler> {
-        self.link.handler_mut().exchange.attach(hub);
+    /// The link, to be run on a thread of its own. It delivers to `hub`, and does with `apply` what
+    /// other servers tell all to do.
+    pub(crate) fn into_link(
+        mut self,
+        hub: Weak<Hub>,
+        apply: impl Fn(Control) + Send + 'static,
+    ) -> Shard<LinkHandler> {
+        let exchange = &mut self.link.handler_mut().exchange;
+        exchange.attach(hub, Box::new(apply));
         self.link
     }
 }

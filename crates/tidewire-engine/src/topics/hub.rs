@@ -4,7 +4,8 @@ mod group_members;
 
 use super::broker::memory::MemoryBroker;
 use super::broker::{
-    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
+    Answer, Audience, Broker, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order, PageQuery,
+    Prepare, Sending,
 };
 use super::broker::{PresenceView, Refusal, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
@@ -233,7 +234,44 @@ impl Hub {
             unix_ms: now_unix_ms,
         }));
         self.post(target, shard, &publication, origin);
+        self.post_elsewhere(target, &Sending::Publication(draft, now_unix_ms));
         Ok(())
+    }
+
+    /// Sends to the sessions of a user, or to everybody, on the other servers.
+    pub(crate) fn post_elsewhere(&self, target: &Target, sending: &Sending<'_>) {
+        let Some(cluster) = &self.cluster else { return };
+        match target {
+            Target::User(user) => cluster.send(Audience::User(user), sending),
+            Target::Everyone => cluster.send(Audience::Everyone, sending),
+            Target::Topic | Target::Connection(_) | Target::Member(..) => {}
+        }
+    }
+
+    /// Tells the other servers what to do.
+    pub(crate) fn tell(
+        &self,
+        control: &Control,
+        tickets: Tickets<'_>,
+    ) -> Answer<Result<(), Refusal>> {
+        match &self.cluster {
+            Some(cluster) => cluster.tell(control, tickets),
+            None => Answer::Now(Ok(())),
+        }
+    }
+
+    /// A session of a user has begun.
+    pub(crate) fn add_user(&self, user: &Arc<str>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.add_user(user);
+        }
+    }
+
+    /// A session of a user has ended.
+    pub(crate) fn remove_user(&self, user: &Arc<str>) {
+        if let Some(cluster) = &self.cluster {
+            cluster.remove_user(user);
+        }
     }
 
     /// Hands a publication that is no topic's to one shard or to all.
@@ -376,7 +414,12 @@ impl Hub {
             .patterns
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        patterns.insert(pattern).insert(shard);
+        let shards = patterns.insert(pattern);
+        if let (true, Some(cluster)) = (shards.is_empty(), self.cluster_of(self.rules.of(pattern)))
+        {
+            cluster.add_pattern(pattern);
+        }
+        shards.insert(shard);
         self.pattern_changes.fetch_add(1, Ordering::Release);
         self.has_patterns.store(true, Ordering::Release);
     }
@@ -391,6 +434,9 @@ impl Hub {
             shards.remove(shard);
             if shards.is_empty() {
                 patterns.remove(pattern);
+                if let Some(cluster) = self.cluster_of(self.rules.of(pattern)) {
+                    cluster.remove_pattern(pattern);
+                }
             }
         }
         self.pattern_changes.fetch_add(1, Ordering::Release);

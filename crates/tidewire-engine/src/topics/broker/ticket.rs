@@ -33,6 +33,8 @@ pub(crate) enum Done {
     Published(Published),
     /// The topic is ready: asked again, the broker answers at once.
     Prepared,
+    /// The other servers do it, or will.
+    Told,
     /// Whether there was anything to forget.
     Forgotten(bool),
 }
