@@ -7,8 +7,9 @@ const [peer, task] = process.argv.slice(2);
 let received = 0;
 let bytes = 0;
 
-const isJson = task === "json";
+const isJson = task.includes("json");
 const isEcho = task.startsWith("echo");
+const fields = (value) => Object.keys(value).length;
 
 /** What each server does with a message: takes its length, and its value or a copy back. */
 const peers = {
@@ -23,7 +24,7 @@ const peers = {
           if (message.kind !== "message") continue;
           received += 1;
           bytes += message.length;
-          if (isJson) bytes += message.json().symbol.length;
+          if (isJson) bytes += fields(message.json());
           if (isEcho) message.connection.sendRaw(message);
         }
       }
@@ -37,7 +38,7 @@ const peers = {
     server.on("*", (message) => {
       received += 1;
       bytes += message.length;
-      if (isJson) bytes += message.json().symbol.length;
+      if (isJson) bytes += fields(message.json());
       if (isEcho) message.connection.sendRaw(message);
     });
     await server.start();
@@ -54,7 +55,7 @@ const peers = {
           message: (socket, message, isBinary) => {
             received += 1;
             bytes += message.byteLength;
-            if (isJson) bytes += JSON.parse(Buffer.from(message).toString()).symbol.length;
+            if (isJson) bytes += fields(JSON.parse(Buffer.from(message).toString()));
             if (isEcho) socket.send(message, isBinary);
           },
         })
@@ -69,12 +70,27 @@ const peers = {
       socket.on("message", (message, isBinary) => {
         received += 1;
         bytes += message.length;
-        if (isJson) bytes += JSON.parse(message.toString()).symbol.length;
+        if (isJson) bytes += fields(JSON.parse(message.toString()));
         if (isEcho) socket.send(message, { binary: isBinary });
       });
     });
     await new Promise((resolve) => server.once("listening", resolve));
     return server.address().port;
+  },
+
+  // It parses the JSON of every message, and its echo is one of its own messages.
+  async "socket.io"() {
+    const [{ createServer }, { Server }] = [await import("node:http"), await import("socket.io")];
+    const web = createServer();
+    new Server(web, { transports: ["websocket"], serveClient: false }).on("connection", (socket) => {
+      socket.on("m", (value) => {
+        received += 1;
+        bytes += fields(value);
+        if (isEcho) socket.emit("m", value);
+      });
+    });
+    await new Promise((resolve) => web.listen(0, "127.0.0.1", resolve));
+    return web.address().port;
   },
 };
 
@@ -82,6 +98,13 @@ console.log(await peers[peer]());
 createInterface({ input: process.stdin })
   .on("line", () => {
     const { user, system } = process.cpuUsage();
-    console.log(JSON.stringify({ received, bytes, cpuUs: user + system, rss: process.memoryUsage().rss }));
+    const now = {
+      received,
+      bytes,
+      cpuUs: user + system,
+      ms: performance.now(),
+      rss: process.memoryUsage().rss,
+    };
+    console.log(JSON.stringify(now));
   })
   .on("close", () => process.exit(0));

@@ -97,6 +97,11 @@ class Batch {
     return this.#numbers[this.#rows + index * ROW_NUMBERS + column];
   }
 
+  /** The kind of a row: a number. */
+  _kind(index) {
+    return this.#numbers[this.#rows + index * ROW_NUMBERS] & 0xff;
+  }
+
   _connection(index) {
     return this.#connections[index];
   }
@@ -183,13 +188,9 @@ class Message {
     this.#index = index;
   }
 
-  get #kind() {
-    return this.#batch._number(this.#index, 0) & 0xff;
-  }
-
   /** `message`, `request`, `snapshotRequest`, `connect` or `disconnect`. */
   get kind() {
-    return KINDS[this.#kind];
+    return KINDS[this.#batch._kind(this.#index)];
   }
 
   /** The connection on which it happened. */
@@ -204,19 +205,19 @@ class Message {
 
   /** The size of `data` in bytes. */
   get length() {
-    if (this.#kind > MESSAGEPACK) return 0;
+    if (this.#batch._kind(this.#index) > MESSAGEPACK) return 0;
     return this.#batch._number(this.#index, 3) - this.#batch._number(this.#index, 2);
   }
 
   /** The bytes that were received, as a Buffer without a copy; empty for other kinds than `message`. */
   get data() {
-    if (this.#kind > MESSAGEPACK) return this.#batch._view(0, 0);
+    if (this.#batch._kind(this.#index) > MESSAGEPACK) return this.#batch._view(0, 0);
     return this.#batch._view(this.#batch._number(this.#index, 2), this.#batch._number(this.#index, 3));
   }
 
   /** The text that was received; empty for other kinds than `message`. */
   get text() {
-    const kind = this.#kind;
+    const kind = this.#batch._kind(this.#index);
     if (kind > MESSAGEPACK) return "";
     if (kind === MESSAGEPACK) return this.#jsonText();
     return this.#batch._text(this.#batch._number(this.#index, 2), this.#batch._number(this.#index, 3));
@@ -224,7 +225,7 @@ class Message {
 
   /** `text`, `binary`, or `msgpack`. */
   get encoding() {
-    const kind = this.#kind;
+    const kind = this.#batch._kind(this.#index);
     return kind === BINARY ? "binary" : kind === MESSAGEPACK ? "msgpack" : "text";
   }
 
@@ -240,7 +241,7 @@ class Message {
   #decode() {
     const start = this.#batch._number(this.#index, 2);
     const end = this.#batch._number(this.#index, 3);
-    switch (this.#kind) {
+    switch (this.#batch._kind(this.#index)) {
       case TEXT:
         return decode(this.#batch._fleetingText(start, end));
       case MESSAGEPACK:
@@ -248,7 +249,7 @@ class Message {
       case BINARY:
         throw new InvalidMessageError("the message is binary, not JSON");
       case REQUEST:
-        return { t: this.type, p: decode(this.#batch._text(start + this.#typeBytes, end)) };
+        return { t: this.type, p: decode(this.#batch._text(start + this.#typeBytes(), end)) };
       case SNAPSHOT_REQUEST:
         return { t: "sync_request", p: decode(this.#batch._text(start, end)) };
       default:
@@ -264,7 +265,7 @@ class Message {
     }
   }
 
-  get #typeBytes() {
+  #typeBytes() {
     return this.#batch._number(this.#index, 0) >>> 8;
   }
 
@@ -275,7 +276,7 @@ class Message {
   }
 
   #decodePayload() {
-    const kind = this.#kind;
+    const kind = this.#batch._kind(this.#index);
     if (kind === TEXT && !this.#isDecoded) {
       const end = this.#batch._number(this.#index, 6);
       if (end !== 0) return decode(this.#batch._fleetingText(this.#batch._number(this.#index, 5), end));
@@ -286,7 +287,7 @@ class Message {
 
   /** What it is about, such as `chat`; `undefined` if it says nothing, and for a connection's start and end. */
   get type() {
-    switch (this.#kind) {
+    switch (this.#batch._kind(this.#index)) {
       case TEXT:
       case MESSAGEPACK: {
         const handler = this.#batch._number(this.#index, 4);
@@ -297,7 +298,7 @@ class Message {
       }
       case REQUEST: {
         const start = this.#batch._number(this.#index, 2);
-        return this.#batch._text(start, start + this.#typeBytes);
+        return this.#batch._text(start, start + this.#typeBytes());
       }
       default:
         return undefined;
@@ -306,7 +307,7 @@ class Message {
 
   /** The topic that it names, if it names one. */
   get topic() {
-    const kind = this.#kind;
+    const kind = this.#batch._kind(this.#index);
     if (kind !== TEXT && kind !== MESSAGEPACK) return undefined;
     const topic = this.json()?.tp;
     return typeof topic === "string" ? topic : undefined;
@@ -314,23 +315,25 @@ class Message {
 
   /** The topics that a `snapshotRequest` asks for. */
   get topics() {
-    return this.#kind === SNAPSHOT_REQUEST ? this.json().p.topics : [];
+    return this.#batch._kind(this.#index) === SNAPSHOT_REQUEST ? this.json().p.topics : [];
   }
 
   /** Why a connection ended: `peer`, `server` or `lost`; `undefined` for other kinds. */
   get reason() {
-    return this.#kind === DISCONNECT ? REASONS[this.#batch._number(this.#index, 5)] : undefined;
+    return this.#batch._kind(this.#index) === DISCONNECT
+      ? REASONS[this.#batch._number(this.#index, 5)]
+      : undefined;
   }
 
   /** The code with which a connection ended, if there was one. */
   get closeCode() {
-    if (this.#kind !== DISCONNECT) return undefined;
+    if (this.#batch._kind(this.#index) !== DISCONNECT) return undefined;
     return this.#batch._number(this.#index, 6) || undefined;
   }
 
   /** How long the client waits for the answer to a `request`, in milliseconds. */
   get timeoutMs() {
-    return this.#kind === REQUEST ? this.#batch._number(this.#index, 7) : undefined;
+    return this.#batch._kind(this.#index) === REQUEST ? this.#batch._number(this.#index, 7) : undefined;
   }
 
   /** Answers a `request`; false if it was answered before, or too late. */
@@ -344,7 +347,7 @@ class Message {
   }
 
   #answer(what, first, second) {
-    if (this.#kind !== REQUEST) {
+    if (this.#batch._kind(this.#index) !== REQUEST) {
       throw new InvalidArgumentError("only a message of the kind request is replied to");
     }
     if (this.#isAnswered) return false;
@@ -359,7 +362,7 @@ class Message {
 
   /** Answers a `snapshotRequest` for one of its topics. */
   replySnapshot(topic, payload, options = {}) {
-    if (this.#kind !== SNAPSHOT_REQUEST) {
+    if (this.#batch._kind(this.#index) !== SNAPSHOT_REQUEST) {
       throw new InvalidArgumentError("only a message of the kind snapshotRequest is answered with snapshots");
     }
     text("topic", topic);
@@ -375,6 +378,11 @@ class Message {
     }
   }
 
+  /** The kind as a number. */
+  get _kind() {
+    return this.#batch._kind(this.#index);
+  }
+
   /** The number of the handler of its type. */
   get _handler() {
     return this.#batch._number(this.#index, 4);
@@ -382,7 +390,7 @@ class Message {
 
   /** Adds it to an outbox as it came. */
   _forward(outbox, place, generation) {
-    const kind = this.#kind;
+    const kind = this.#batch._kind(this.#index);
     if (kind > MESSAGEPACK) {
       throw new InvalidArgumentError("only a message of the kind message can be sent on");
     }

@@ -38,6 +38,7 @@ class Dispatcher {
     const batch = this.#batch;
     if (batch === undefined) return true;
     const { keepOrder } = this.#limits;
+    let now = performance.now();
     while (this.#next < batch.length) {
       if (this.#isFull()) {
         this.#isPaused = true;
@@ -50,8 +51,9 @@ class Dispatcher {
         queue.push(message);
         this.waiting += 1;
         this.#waitingBytes += message.length;
-      } else if (this.#begin(message) > until) {
-        return this.#next === batch.length;
+      } else {
+        now = this.#begin(message, now);
+        if (now > until) return this.#next === batch.length;
       }
     }
     this.#batch = undefined;
@@ -68,14 +70,13 @@ class Dispatcher {
     return this.running >= handlersMax || this.waiting >= waitingMax || this.#waitingBytes >= waitingBytesMax;
   }
 
-  /** Calls the handler of a message; the time when it has returned. */
-  #begin(message) {
+  /** Calls the handler of a message at the time `started`; the time when it has returned. */
+  #begin(message, started) {
     const handler = this.#handlers.find(message);
     if (handler === undefined) {
       this.#handlers.passOver(message);
-      return 0;
+      return started;
     }
-    const started = performance.now();
     let result;
     try {
       result = handler.call(message);
@@ -135,7 +136,7 @@ class Dispatcher {
         const message = queue.shift();
         this.waiting -= 1;
         this.#waitingBytes -= message.length;
-        this.#begin(message);
+        this.#begin(message, performance.now());
       }
       if (queue.length > 0) connection._queue = queue;
     }

@@ -5,7 +5,7 @@
 const { randomUUID } = require("node:crypto");
 const { callable, shown } = require("./arguments.js");
 const { CallError, InvalidArgumentError, TidewireError, WrongTypeError } = require("./errors.js");
-const { NO_HANDLER } = require("./batch.js");
+const { NO_HANDLER, REQUEST } = require("./batch.js");
 
 /** Names that stand for what happens to a connection instead of a type of messages. */
 const EVENTS = ["connect", "disconnect", "snapshotRequest"];
@@ -121,14 +121,10 @@ class Handlers {
   /** The handler of a message, or `undefined`. */
   find(message) {
     const place = message._handler;
-    switch (message.kind) {
-      case "message":
-        return place === NO_HANDLER ? this.#rest : this.#messagesByPlace[place];
-      case "request":
-        return place === NO_HANDLER ? this.#restOfRequests : this.#requestsByPlace[place];
-      default:
-        return this.#events.get(message.kind);
-    }
+    const kind = message._kind;
+    if (kind < REQUEST) return place === NO_HANDLER ? this.#rest : this.#messagesByPlace[place];
+    if (kind === REQUEST) return place === NO_HANDLER ? this.#restOfRequests : this.#requestsByPlace[place];
+    return this.#events.get(message.kind);
   }
 
   /** Answers a message that has no handler. */

@@ -20,7 +20,8 @@ const { Payloads } = require("./payloads.js");
 const { deferred, pause, turn, within } = require("./waiting.js");
 
 const MEMORY_MIN = 64 * 1024;
-const MEMORY_MAX = 1024 * 1024;
+/** Larger pieces come from the system and go back to it each time, which costs more than what they save. */
+const MEMORY_MAX = 256 * 1024;
 /** Memory that was filled in a shorter time is followed by twice as much. */
 const MEMORY_BUSY_MS = 250;
 /** After so long the rest of the program has a turn. */

@@ -262,13 +262,18 @@ impl Rows {
         };
         let rows = (self.numbers.len() / ROW_NUMBERS) as u32;
         let head = [rows, (at + rows_end) as u32, (at + end) as u32, flags];
-        let numbers = head.iter().chain(&self.numbers);
-        for (number, bytes) in numbers.zip(room.as_chunks_mut::<4>().0) {
-            *bytes = number.to_ne_bytes();
-        }
+        let (head_room, rows_room) = room.as_chunks_mut::<4>().0.split_at_mut(HEAD_NUMBERS);
+        copy_numbers(&head, head_room);
+        copy_numbers(&self.numbers, rows_room);
         room[rows_end..messages_end].copy_from_slice(messages);
         room[messages_end..end].copy_from_slice(&self.texts);
         Ok(at + needed)
+    }
+}
+
+fn copy_numbers(numbers: &[u32], room: &mut [[u8; 4]]) {
+    for (bytes, number) in room.iter_mut().zip(numbers) {
+        *bytes = number.to_ne_bytes();
     }
 }
 

@@ -118,11 +118,6 @@ fn introduce(settings: &Settings, config: &Config, server: &Server) -> Result<()
         let next = introduction::next_steps(settings, config, addresses.operations);
         // A terminal that is gone is no reason not to serve.
         let _ = stderr.write_all((text + &next).as_bytes());
-    } else {
-        let app = settings.text("app").unwrap_or_default();
-        let (clients, has_auth) = (addresses.clients, config.auth.is_some());
-        let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(version, app, %clients, tokens = has_auth, "the server has started");
     }
     print(&lines)
 }

@@ -299,7 +299,7 @@ fn answers_to_the_client() {
 }
 
 #[test]
-fn an_answer_to_a_subscription() {
+fn the_answer_to_a_subscription() {
     let correlation_id = || Some("3".to_owned());
     let recovery = vec![TopicRecovery {
         topic: "a".to_owned(),
