@@ -35,7 +35,7 @@ SHELL_LIMIT_S = 60
 ELSEWHERE = ("10.0.0.7", "echo.example.com")
 
 # Programs that other jobs run.
-LOOKED_UP = ("make", "cargo", "npm", "pip", "tidewire-bench-ts", "python3")
+LOOKED_UP = ("make", "cargo", "npm", "pip", "tidewire-bench-ts", "python", "python3")
 
 WRAPPER = r"""#!{python}
 import os, signal, subprocess, sys, time
@@ -273,10 +273,14 @@ NEEDS_SERVERS = {
 }
 
 # Pages that read the reports of earlier runs.
-NEEDS_REPORTS = {"README.md", "cli.md", "load.md", "load-judging.md"}
-
-# Pages whose commands other jobs run: they measure with the bindings.
-OTHERS = {"python-bench.md", "typescript-bench.md"}
+NEEDS_REPORTS = {
+    "README.md",
+    "cli.md",
+    "load.md",
+    "load-judging.md",
+    "python-bench.md",
+    "typescript-bench.md",
+}
 
 
 def main() -> int:
@@ -289,7 +293,7 @@ def main() -> int:
     for page in pages:
         blocks = snippets(page)
         shell = [block for block in blocks if block.language == "sh"]
-        if shell and page.name not in OTHERS:
+        if shell:
             problems += run_shell(page, shell, program)
             count += len(shell)
         for block in blocks:

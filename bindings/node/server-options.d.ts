@@ -1,6 +1,6 @@
 // Generated from options/*.toml by `cargo xtask options`. Do not edit.
 
-/** What is kept of the topics that match a pattern. */
+/** The history and other rules of the topics that match a pattern. */
 export interface TopicRule {
   /** A topic's name, or a pattern such as `orders.*` and `orders.>`. */
   pattern: string;

@@ -1,6 +1,6 @@
 """The server of the three pages, in Python.
 
-    pip install tidewire
+    pip install ./bindings/python
     python server.py http://127.0.0.1:8080
 
 It keeps the history and the presence of the chat, publishes 5,000 prices a second, and keeps the entries of the form.

@@ -1,6 +1,6 @@
 """A FastAPI application with live messages on its own port.
 
-    pip install tidewire fastapi uvicorn
+    pip install ./bindings/python fastapi uvicorn
     uvicorn fastapi_app:app
 
 Open http://127.0.0.1:8000/ in two windows. Who logs in gets a cookie that the page's WebSocket brings along; what one

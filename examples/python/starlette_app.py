@@ -1,6 +1,6 @@
 """A Starlette application with the engine beside it, on a port of its own: the fast way.
 
-    pip install tidewire starlette uvicorn
+    pip install ./bindings/python starlette uvicorn
     uvicorn starlette_app:app
 
 The page learns from `/live` where to connect. Both ports are of one host, so that the cookie of the login goes to both.

@@ -55,7 +55,7 @@ fn objection(
     if to == TESTKIT {
         return Some(format!("{from} depends on {to}, make it a dev-dependency"));
     }
-    if [WIRE, HTTP].contains(&from) && AMBIENT_LIBRARIES.contains(&to) {
+    if [WIRE, HTTP, REDIS].contains(&from) && AMBIENT_LIBRARIES.contains(&to) {
         return Some(format!(
             "{from} depends on {to}, pass its bytes, time or randomness in as arguments"
         ));
@@ -111,6 +111,7 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 
 const WIRE: &str = "tidewire-wire";
 const HTTP: &str = "tidewire-http";
+const REDIS: &str = "tidewire-redis";
 const TESTKIT: &str = "tidewire-testkit";
 /// What the packages for other languages share.
 const BINDINGS: &str = "tidewire-bindings";
@@ -119,8 +120,9 @@ const BINDINGS: &str = "tidewire-bindings";
 const ARROWS: &[(&str, &[&str])] = &[
     (WIRE, &[]),
     (HTTP, &[]),
+    (REDIS, &[]),
     ("tidewire-net", &[WIRE]),
-    ("tidewire-engine", &[WIRE, HTTP, "tidewire-net"]),
+    ("tidewire-engine", &[WIRE, HTTP, REDIS, "tidewire-net"]),
     ("tidewire-client", &[WIRE]),
     ("tidewire-load", &[WIRE, HTTP, "tidewire-net"]),
     ("tidewire-cli", ENDS),

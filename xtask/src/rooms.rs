@@ -154,6 +154,20 @@ const HOUSES: &[House] = &[
         has_root_files: false,
     },
     House {
+        sources: "crates/tidewire-redis/src",
+        rooms: &[
+            "model",
+            "link",
+            "script",
+            "connection",
+            "record",
+            "resp",
+            "layout",
+        ],
+        apart: &[],
+        has_root_files: true,
+    },
+    House {
         sources: "crates/tidewire-wire/src",
         rooms: &[
             "secure",

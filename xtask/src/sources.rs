@@ -129,7 +129,11 @@ const UNSAFE_FILES: &[&str] = &[];
 const CFG_TEST: &[&str] = &["#", "[", "cfg", "(", "test", ")", "]"];
 
 /// The crates that take bytes, time and randomness as arguments.
-const SANS_IO_SOURCES: &[&str] = &["crates/tidewire-wire/src", "crates/tidewire-http/src"];
+const SANS_IO_SOURCES: &[&str] = &[
+    "crates/tidewire-wire/src",
+    "crates/tidewire-http/src",
+    "crates/tidewire-redis/src",
+];
 
 const AMBIENT_TYPES: &[&str] = &["Instant", "SystemTime", "RandomState"];
 const AMBIENT_MODULES: &[&str] = &["env", "fs", "net", "process", "thread"];

@@ -6,6 +6,7 @@
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
 //! - `lab`: what the load lab judges and writes
+//! - `log`: the engine's log, for Python's `logging`
 //! - `relay`: a client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
 //! - `utilities`: what is useful without a server
@@ -16,6 +17,7 @@ mod decoded;
 mod errors;
 mod json;
 mod lab;
+mod log;
 mod relay;
 mod server;
 mod utilities;
@@ -37,6 +39,8 @@ mod _native {
         lab_listener_pids, lab_load, lab_machine, lab_preflight, lab_redacted, lab_save,
         lab_tables, lab_tree, lab_try_out, lab_usage,
     };
+    #[pymodule_export]
+    use crate::log::{log_start, log_take, log_wake};
     #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]

@@ -16,7 +16,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use tidewire_engine::settings::nearest;
 
-/// What the command line asks for.
+/// The command of a command line.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// Help or version.
@@ -168,7 +168,7 @@ fn wrong_number(
     Some(format!("invalid value '{value}' for '{arg}': {expected}"))
 }
 
-/// What is wrong with a command line, without the usage that `clap` adds.
+/// The error in a command line, without the usage that `clap` adds.
 fn usage_text(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let end = ["\n\nUsage:", "\n\nFor more information"]

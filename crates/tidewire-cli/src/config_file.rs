@@ -12,7 +12,7 @@ use tidewire_engine::settings::{self, Way};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Settings {
     /// The settings, in their order.

@@ -37,7 +37,7 @@ pub(crate) fn secret_of(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(secret)
 }
 
-/// What a file holds.
+/// The content of a file.
 pub(crate) fn read(what: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| {
         Failure::usage(format!(

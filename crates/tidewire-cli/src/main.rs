@@ -49,7 +49,7 @@ fn run() -> Result<u8, Failure> {
     }
 }
 
-/// How many characters wide tables on standard output may be; `None` if it is no terminal.
+/// The maximum width of tables on standard output, in characters; `None` if it is not a terminal.
 fn table_width() -> Option<usize> {
     let size = std::io::stdout()
         .is_terminal()

@@ -1,10 +1,10 @@
-//! How strong the sources of options are that exclude each other: the command line overrides the environment.
+//! Precedence of the sources of options: the command line overrides the environment.
 
 use crate::failure::Failure;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 
-/// How strong the source of each given option is.
+/// The precedence of the source of each given option.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranks(ArgMatches);
 

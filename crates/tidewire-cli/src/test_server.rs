@@ -194,5 +194,5 @@ fn summary(counts: &Counts) -> String {
     text
 }
 
-/// How often the program checks for a signal to stop.
+/// The interval at which the program checks for a signal to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ pub(crate) struct TokenFlags {
     /// Whom the token is for (`sub`)
     #[arg(long, value_name = "USER")]
     subject: String,
-    /// How long it is good, in seconds; negative for one that has expired
+    /// The lifetime in seconds; negative for a token that has expired
     #[arg(
         long,
         value_name = "S",
@@ -30,7 +30,7 @@ pub(crate) struct TokenFlags {
     /// A further claim; JSON where it is JSON, else text; may be given several times
     #[arg(long, value_name = "NAME=VALUE", value_parser = claim)]
     claim: Vec<(String, Value)>,
-    /// Who made the token (`iss`)
+    /// The issuer of the token (`iss`)
     #[arg(
         long,
         value_name = "NAME",
@@ -38,7 +38,7 @@ pub(crate) struct TokenFlags {
         hide_env_values = true
     )]
     jwt_issuer: Option<String>,
-    /// What the token is for (`aud`)
+    /// The audience of the token (`aud`)
     #[arg(
         long,
         value_name = "NAME",

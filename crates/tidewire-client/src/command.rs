@@ -89,7 +89,7 @@ impl Command {
     pub(crate) fn fail(self, error: &Error) {
         match self {
             Self::Subscribe { reply, .. } | Self::Unsubscribe { reply, .. } => {
-                reply_error(reply, error)
+                reply_error(reply, error);
             }
             Self::Publish { reply, .. } => {
                 if let Some(reply) = reply {

@@ -21,6 +21,7 @@ mod auth;
 mod cluster;
 mod front;
 mod given;
+mod given_rule;
 mod layers;
 mod listen;
 mod lookup;

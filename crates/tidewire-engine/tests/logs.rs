@@ -5,7 +5,7 @@
 mod common;
 
 use common::topics::{open_topics, subscribe};
-use common::{Opening, SECRET, assert_settled, start, token, wait_until};
+use common::{Client, Opening, SECRET, assert_settled, start, token, wait_until};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tidewire_engine::apps::Echo;
 use tidewire_engine::auth::{AuthConfig, KeyMaterial};
-use tidewire_engine::{Config, NewPublication};
+use tidewire_engine::{Config, Handle, NewPublication, Server};
 use tidewire_wire::close::CloseCode;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
@@ -116,20 +116,7 @@ fn what_happens_to_a_session_is_told() {
     assert!(refused["address"].starts_with("127.0.0.1:"), "{refused:?}");
     assert!(!refused["connection"].is_empty(), "{refused:?}");
 
-    let page = Opening::new(server.address()).header("Origin", "https://page.example");
-    for _ in 0..3 {
-        let (status, answer) = page.refused();
-        assert_eq!(status, 403);
-        assert!(
-            answer.ends_with("allow it with --origin https://page.example"),
-            "{answer}"
-        );
-    }
-    let words = "origin https://page.example is not allowed; \
-                 allow it with --origin https://page.example";
-    let origin = listener.heard(Level::WARN, words);
-    assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
-    assert_eq!(listener.count(words), 1, "one line per minute");
+    assert_a_refused_page_has_one_line(&server, &listener);
 
     let mut client = open();
     let begun = listener.heard(Level::DEBUG, "a session starts");
@@ -156,10 +143,40 @@ fn what_happens_to_a_session_is_told() {
         assert_eq!(event["connection"], begun["connection"]);
     }
 
-    let mut slow = open();
-    subscribe(&mut slow, json!(["busy"]));
-    let news = NewPublication::new("news", format!("{:?}", "x".repeat(50_000)));
     let handle = server.handle();
+    assert_an_overflow_is_told(&handle, &listener, &mut open());
+    assert_settled(&handle);
+
+    assert_eq!(server.drain(Duration::from_secs(1)), 0);
+    listener.heard(Level::INFO, "the drain starts");
+    assert_eq!(
+        listener.heard(Level::INFO, "the drain is over")["left"],
+        "0"
+    );
+}
+
+/// One line per minute, with the option that allows the page.
+fn assert_a_refused_page_has_one_line(server: &Server, listener: &Listener) {
+    let page = Opening::new(server.address()).header("Origin", "https://page.example");
+    for _ in 0..3 {
+        let (status, answer) = page.refused();
+        assert_eq!(status, 403);
+        assert!(
+            answer.ends_with("allow it with --origin https://page.example"),
+            "{answer}"
+        );
+    }
+    let words = "origin https://page.example is not allowed; \
+                 allow it with --origin https://page.example";
+    let origin = listener.heard(Level::WARN, words);
+    assert!(origin["address"].starts_with("127.0.0.1:"), "{origin:?}");
+    assert_eq!(listener.count(words), 1, "one line per minute");
+}
+
+/// A connection whose peer does not read ends, and the log says so.
+fn assert_an_overflow_is_told(handle: &Handle, listener: &Listener, slow: &mut Client) {
+    subscribe(slow, json!(["busy"]));
+    let news = NewPublication::new("news", format!("{:?}", "x".repeat(50_000)));
     wait_until("it overflows", || {
         let _ = handle.publish("busy", &news);
         handle.counters().outbox_overflows == 1
@@ -169,13 +186,5 @@ fn what_happens_to_a_session_is_told() {
     assert_eq!(
         (&overflow["user"], &overflow["queued_bytes_over"]),
         (&"ada".into(), &"65536".into())
-    );
-    assert_settled(&handle);
-
-    assert_eq!(server.drain(Duration::from_secs(1)), 0);
-    listener.heard(Level::INFO, "the drain starts");
-    assert_eq!(
-        listener.heard(Level::INFO, "the drain is over")["left"],
-        "0"
     );
 }

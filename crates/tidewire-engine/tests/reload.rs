@@ -136,6 +136,7 @@ fn rules_of_topics_hold_for_the_next_publication() {
         newest_first: false,
     };
     let page = server.handle().history("news", query).unwrap();
+    let page = page.expect("the topic is numbered");
     assert_eq!(page.publications.len(), 0);
 }
 

@@ -105,6 +105,23 @@ fn rsa_and_elliptic_keys_work_end_to_end() {
     }
 }
 
+/// The answer has the reason twice: in the challenge (RFC 6750, section 3), for programs, and in the body.
+#[track_caller]
+fn assert_refused_because(opening: &Opening, reason: &str) {
+    let (status, said) = opening.refused();
+    assert_eq!(status, 401, "{said}");
+    let challenge = "\r\nWWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"";
+    let (_, description) = said.split_once(challenge).expect(&said);
+    let (description, _) = description.split_once("\"\r\n").expect(&said);
+    assert!(description.starts_with(reason), "{description}");
+    assert!(
+        !description.contains(['"', '\\', '\r', '\n']),
+        "{description}"
+    );
+    let (_, body) = said.split_once("\r\n\r\n").expect(&said);
+    assert!(body.starts_with(reason), "{body}");
+}
+
 #[test]
 fn each_bad_token_is_refused_before_the_upgrade() {
     let server = with_auth(AuthConfig {
@@ -160,19 +177,7 @@ fn each_bad_token_is_refused_before_the_upgrade() {
     // The last one is a good token with bad rules.
     let count = bad.len() as u64 - 1;
     for (token, reason) in &bad {
-        let (status, said) = bearer(&server, token).refused();
-        assert_eq!(status, 401, "{token}");
-        let challenge =
-            "\r\nWWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"";
-        let (_, description) = said.split_once(challenge).expect(&said);
-        let (description, _) = description.split_once("\"\r\n").expect(&said);
-        assert!(description.starts_with(reason), "{description}");
-        assert!(
-            !description.contains(['"', '\\', '\r', '\n']),
-            "{description}"
-        );
-        let (_, body) = said.split_once("\r\n\r\n").expect(&said);
-        assert!(body.starts_with(reason), "{body}");
+        assert_refused_because(&bearer(&server, token), reason);
     }
     let (status, said) = Opening::new(server.address()).refused();
     assert_eq!(status, 401);

@@ -2,7 +2,7 @@
 
 use crate::fields::is_token_byte;
 
-/// Where a chunked body is. Every byte is consumed as it comes; nothing is kept but counts.
+/// The position in a chunked body. Every byte is consumed at once; only counts are stored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunks {
     place: Place,
@@ -22,7 +22,7 @@ pub(crate) enum Rules {
     Strict,
 }
 
-/// What was found at the front of the data.
+/// The content at the front of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
     /// All data was consumed and the body goes on.

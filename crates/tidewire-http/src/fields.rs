@@ -66,7 +66,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// What the `Content-Length` fields of a head say together.
+/// The combined value of the `Content-Length` fields of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ContentLength {
     #[default]
@@ -104,7 +104,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// What the `Transfer-Encoding` fields of a head say together.
+/// The combined value of the `Transfer-Encoding` fields of a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TransferCoding {
     #[default]
@@ -150,7 +150,7 @@ impl TransferCoding {
     }
 }
 
-/// What the `Connection` fields of a head say together (RFC 9110, section 7.6.1).
+/// The combined value of the `Connection` fields of a head (RFC 9110, section 7.6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionOptions {
     pub(crate) close: bool,

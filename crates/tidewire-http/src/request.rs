@@ -7,7 +7,7 @@ use crate::fields::{is_field_value, is_token, write_field};
 pub struct RequestHead<'a> {
     /// The method, such as `GET`; any token.
     pub method: &'a str,
-    /// What is asked for: a path with its query, `*` for OPTIONS, a whole URL for a proxy, `host:port` for CONNECT.
+    /// The target: a path with its query, `*` for OPTIONS, a whole URL for a proxy, `host:port` for CONNECT.
     pub target: &'a str,
     /// The value of `Host`, as [`host_value`] makes it. A header called `Host` replaces it.
     pub host: &'a str,
@@ -17,19 +17,19 @@ pub struct RequestHead<'a> {
     pub body: BodyLength,
 }
 
-/// How the receiver finds the end of a body.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyLength {
     /// There is no body. POST, PUT and PATCH say so with `Content-Length: 0`.
     #[default]
     None,
-    /// So many bytes follow.
+    /// A body of this number of bytes.
     Bytes(u64),
     /// Chunks follow.
     Chunked,
 }
 
-/// Why a request cannot be written. Always the caller's fault.
+/// The reason why a request cannot be written: the caller's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The method is not a token.

@@ -10,7 +10,7 @@ use crate::chunked::{Chunks, Piece, Rules};
 use crate::heads::{EndSearch, Memory};
 use head::Facts;
 
-/// What the method of a request means for the framing of its response.
+/// The effect of the request on the framing of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Expected {
     /// Any method but those below.
@@ -24,7 +24,7 @@ pub enum Expected {
     Upgrade,
 }
 
-/// What a response may cost. A body is not limited: no byte of it is kept.
+/// The limits of a response. A body has no limit, because the reader stores no byte of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the status line and all header lines, with the empty line; 65,535 by default. The caller keeps a head
@@ -46,7 +46,7 @@ impl Default for Limits {
     }
 }
 
-/// What the readers of many connections share: limits, and the last head, which is not parsed again while heads
+/// Shared state of the readers of many connections: limits, and the last head, which is not parsed again while heads
 /// are equal. One per thread.
 #[derive(Clone, Debug, Default)]
 pub struct ResponseHeads {
@@ -75,16 +75,16 @@ pub struct ResponseReader {
     response: Response,
 }
 
-/// What was at the front of the data.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Bytes that the caller must not pass again.
     pub consumed: usize,
-    /// What they were.
+    /// The event of these bytes.
     pub event: Event<'a>,
 }
 
-/// What a [`ResponseReader`] finds. A response is `Head`, any number of `Body`, `Done`; an interim response comes
+/// An event of a [`ResponseReader`]. A response is `Head`, any number of `Body`, `Done`; an interim response comes
 /// before its head.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
@@ -316,7 +316,7 @@ impl ResponseReader {
     }
 }
 
-/// How many bytes of CR and LF `data` begins with. Some servers send an empty line after a body; between two responses
+/// The number of CR and LF bytes at the front of `data`. Some servers send an empty line after a body; between two responses
 /// it means nothing (RFC 9112, section 2.2). Any other byte that arrives while no response is due is a fault of the
 /// server.
 #[must_use]

@@ -17,7 +17,7 @@ use crate::request::BodyLength;
 use crate::response::stray_line_end_bytes;
 use head::Facts;
 
-/// What a request may cost.
+/// The limits of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of the request line and all header lines, with the empty line; 16,384 by default. The caller keeps a head
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// What the readers of many connections share: limits, and the last head, which is not parsed again while heads
+/// Shared state of the readers of many connections: limits, and the last head, which is not parsed again while heads
 /// are equal. One per thread.
 #[derive(Clone, Debug, Default)]
 pub struct RequestHeads {
@@ -71,16 +71,16 @@ pub struct RequestReader {
     received: Received,
 }
 
-/// What was at the front of the data.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
     /// Bytes that the caller must not pass again.
     pub consumed: usize,
-    /// What they were.
+    /// The event of these bytes.
     pub event: Event<'a>,
 }
 
-/// What a [`RequestReader`] finds. A request is `Head`, any number of `Body`, `Done`.
+/// An event of a [`RequestReader`]. A request is `Head`, any number of `Body`, `Done`.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Call again when more bytes have arrived, with what was not consumed at their front.

@@ -3,23 +3,23 @@
 /// The sizes of a shard.
 #[derive(Debug, Clone)]
 pub struct ShardConfig {
-    /// The one read buffer, in bytes. Default 128 KiB; at least 64 KiB, to which less is raised.
+    /// The size of the read buffer, in bytes. Default 128 KiB; smaller values than 64 KiB are raised to it.
     pub read_buffer_bytes: usize,
-    /// What may wait for one connection to take it, in bytes; past it the connection ends with
+    /// The limit of the outbox of one connection, in bytes; beyond it the connection ends with
     /// [`Closed::OutboxOverflow`](crate::Closed::OutboxOverflow). Default 16 MiB.
     pub outbox_bytes_max: usize,
-    /// What may wait in all outboxes together, in bytes; chunks that several share count once. Past it a connection
-    /// for which more than [`OUTBOX_SHARE_BYTES`](crate::OUTBOX_SHARE_BYTES) wait ends with
+    /// The limit of all outboxes together, in bytes; shared chunks count once. Beyond it a connection with more than
+    /// [`OUTBOX_SHARE_BYTES`](crate::OUTBOX_SHARE_BYTES) in its outbox ends with
     /// [`Closed::OutboxOverflow`](crate::Closed::OutboxOverflow). Default 1 GiB.
     pub outboxes_bytes_max: usize,
-    /// What the kernel may hold unread of a connection that sends fast, in bytes; Linux takes up to twice as much
-    /// memory for it. 0 leaves it to the kernel, as do systems other than Linux and those that allow less than 512 KiB
+    /// The receive buffer of a connection that sends fast, in bytes; Linux uses up to twice as much memory for it. With
+    /// 0 the kernel chooses the size, as on systems other than Linux and those that allow less than 512 KiB
     /// (`net.core.rmem_max`). Default 0.
     pub receive_buffer_bytes_max: usize,
-    /// The same of all connections together. Each gets an equal part, but at least 64 KiB, which is also what a
-    /// connection has before it is fast. Default 1 GiB.
+    /// The limit of the receive buffers of all connections together. Each fast connection has an equal part, but at
+    /// least 64 KiB, which is also the size for other connections. Default 1 GiB.
     pub receive_buffers_bytes_max: usize,
-    /// Mail that may wait. Default 4096; at least 1.
+    /// The maximum number of waiting mails. Default 4096; at least 1.
     pub mailbox_capacity: usize,
 }
 

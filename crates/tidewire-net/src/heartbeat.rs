@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Tells how long a shard has been in the turn of its loop that it is in. Cheap to clone.
+/// The duration of the current turn of a shard. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Heartbeat(Arc<Beats>);
 
 #[derive(Debug)]
 struct Beats {
     started: Instant,
-    /// When the turn began, in milliseconds since `started` and 1; 0 between turns, [`ENDED`] after the last one.
+    /// The start of the turn, in milliseconds since `started` and 1; 0 between turns, [`ENDED`] after the last one.
     turn_since: AtomicU64,
 }
 
-/// What a shard is doing.
+/// The activity of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pulse {
     /// It waits for something to do, or has yet to start.
@@ -35,7 +35,7 @@ impl Heartbeat {
         }))
     }
 
-    /// What the shard is doing now.
+    /// The current activity of the shard.
     #[must_use]
     pub fn pulse(&self) -> Pulse {
         match self.0.turn_since.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What a handler can do with the shard's connections.
+//! I/O: the operations of a handler on the connections of its shard.
 
 mod writing;
 
@@ -28,25 +28,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// The time of this loop turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Now {
-    /// Milliseconds since the shard was made.
+    /// Milliseconds since the shard was created.
     pub monotonic_ms: u64,
     /// Milliseconds since 1970, UTC.
     pub unix_ms: u64,
 }
 
-/// A connection to be made.
+/// A connection to be opened.
 #[derive(Debug)]
 pub struct Connect {
-    /// Where to.
+    /// The address of the server.
     pub address: Address,
-    /// From which address of this machine, or `None` for the system's choice. Each gives about as many
-    /// more connections to one target as there are ports in the ephemeral range.
+    /// The source address on this machine; `None` for the choice of the system. Each address allows about as
+    /// many connections to one target as the ephemeral range has ports.
     pub source: Option<IpAddr>,
-    /// TLS, and the name that the server's certificate has to be for.
+    /// TLS, and the name that the server's certificate must have.
     pub tls: Option<(Arc<tls::ClientConfig>, ServerName<'static>)>,
 }
 
-/// Where a connection leads to.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// TCP.
@@ -61,12 +61,12 @@ impl From<SocketAddr> for Address {
     }
 }
 
-/// The connections of a shard and everything that can be asked of them.
+/// The connections of a shard, and the operations on them.
 #[derive(Debug)]
 pub struct Io {
     pub(crate) registry: mio::Registry,
     pub(crate) sockets: Slab<Socket>,
-    /// What the handler says to the connection it is called for.
+    /// The output to the connection for which the handler is called.
     pub(crate) cork: Vec<u8>,
     pub(crate) current: Option<ConnectionId>,
     pub(crate) dirty: Vec<ConnectionId>,
@@ -75,9 +75,9 @@ pub struct Io {
     pub(crate) drained: Vec<ConnectionId>,
     pub(crate) timers: TimerWheel,
     pub(crate) stopping: bool,
-    /// The connection that was accepted last and where from, which saves asking the system for it.
+    /// The last accepted connection and its address, which saves a system call.
     pub(crate) accepted: Option<(ConnectionId, SocketAddr)>,
-    /// The time is set from outside, and nothing real is connected to.
+    /// Whether the shard is simulated: the time is set from outside, and there are no real connections.
     #[cfg(feature = "simulation")]
     is_simulated: bool,
     receive_buffers: ReceiveBuffers,
@@ -133,20 +133,20 @@ impl Io {
         self.started + Duration::from_millis(monotonic_ms)
     }
 
-    /// Connections of every kind, also those that are being made or closed.
+    /// All connections, including those that are being opened or closed.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Whether the connection was closed and waits for its peer to take what is left, or to end.
+    /// Whether the connection was closed and lingers until its peer has read the rest, or has ended.
     #[must_use]
     pub fn is_closing(&self, id: ConnectionId) -> bool {
         let socket = self.socket(id);
         socket.is_some_and(|socket| socket.phase == Phase::Lingering)
     }
 
-    /// The other end's address, if the connection lives.
+    /// The peer's address, if the connection is open.
     #[must_use]
     pub fn peer_address(&self, id: ConnectionId) -> Option<SocketAddr> {
         let socket = self.live(id)?;
@@ -156,17 +156,16 @@ impl Io {
         }
     }
 
-    /// Whether the connection is one of TLS that has yet to begin: accepted by a handler that
-    /// [holds it back](crate::Handler::holds_tls), or begun by [`connect_before_tls`](Self::connect_before_tls).
+    /// Whether TLS was not started yet on this connection: its handler
+    /// [holds it back](crate::Handler::holds_tls), or it was opened by [`connect_before_tls`](Self::connect_before_tls).
     #[must_use]
     pub fn is_tls_held(&self, id: ConnectionId) -> bool {
         self.live(id).is_some_and(|socket| socket.stream.is_held())
     }
 
-    /// Begins TLS on a connection where it was held back. `received` is what the handler was given and has no
-    /// use for: the beginning of the peer's handshake. What comes from now on is plaintext. A peer that breaks TLS
-    /// ends the connection, of which the handler is told later. A client calls it when what it wrote before is out;
-    /// its [`handle_connect`](crate::Handler::handle_connect) is called again when the handshake is done.
+    /// Starts TLS on a connection where it was held back. `received` has the received bytes that belong to the
+    /// peer's handshake. The handler then receives plaintext. A violation of TLS ends the connection, and the handler
+    /// is notified later. A client calls this when its earlier output was sent; its [`handle_connect`](crate::Handler::handle_connect) is called again when the handshake is done.
     pub fn start_tls(&mut self, id: ConnectionId, received: &[u8]) {
         let Some(socket) = self.live_mut(id) else {
             return;
@@ -186,15 +185,15 @@ impl Io {
         }
     }
 
-    /// Reads nothing more from the connection, so that TCP holds its sender back.
+    /// Stops reading from the connection, so that TCP slows its sender down.
     pub fn pause_reading(&mut self, id: ConnectionId) {
         if let Some(socket) = self.live_mut(id) {
             socket.flags.paused = true;
         }
     }
 
-    /// Takes [`pause_reading`](Self::pause_reading) back. What the handler had left unused comes again
-    /// also when nothing follows it.
+    /// Ends [`pause_reading`](Self::pause_reading). The handler receives its unused bytes again, also if no bytes
+    /// follow.
     pub fn resume_reading(&mut self, id: ConnectionId) {
         let Some(socket) = self.live_mut(id) else {
             return;
@@ -206,15 +205,15 @@ impl Io {
         }
     }
 
-    /// Calls [`handle_timer`](crate::Handler::handle_timer) when the monotonic time is `due_ms`, some
-    /// milliseconds late at most. A connection has one timer: this replaces the one before.
+    /// Calls [`handle_timer`](crate::Handler::handle_timer) when the monotonic time is `due_ms`, at most
+    /// some milliseconds late. A connection has one timer: a new one replaces it.
     pub fn set_timer(&mut self, id: ConnectionId, due_ms: u64) {
         if self.live(id).is_some() {
             self.put_timer(id, due_ms);
         }
     }
 
-    /// Sets the timer of a connection that lives or lingers.
+    /// Sets the timer of an open or lingering connection.
     pub(crate) fn put_timer(&mut self, id: ConnectionId, due_ms: u64) {
         let Some(socket) = self.socket_mut(id) else {
             return;
@@ -230,16 +229,15 @@ impl Io {
         }
     }
 
-    /// Forgets the connection's timer.
+    /// Removes the connection's timer.
     pub fn clear_timer(&mut self, id: ConnectionId) {
         if let Some(socket) = self.live_mut(id) {
             socket.timer.due_ms = NEVER;
         }
     }
 
-    /// Sends what is queued, ends the stream and lets the connection go when the peer has ended its
-    /// side, or has taken nothing and said nothing of its end for [`LINGER_MS`], and after
-    /// [`LINGER_MS_MAX`] in any case. The handler is told at once.
+    /// Sends the queue, ends the stream, and releases the connection when the peer has ended its side, or has read
+    /// nothing for [`LINGER_MS`], and at the latest after [`LINGER_MS_MAX`]. The handler is notified at once.
     pub fn close(&mut self, id: ConnectionId) {
         let Some(socket) = self.live_mut(id) else {
             return;
@@ -256,7 +254,7 @@ impl Io {
         }
     }
 
-    /// Lets what is queued leave before the connection goes.
+    /// Sends the queue before the connection is released.
     fn linger(&mut self, id: ConnectionId, closed: Closed) {
         let now_ms = self.now.monotonic_ms;
         let Some(socket) = self.live_mut(id) else {
@@ -274,7 +272,7 @@ impl Io {
         self.put_timer(id, self.now.monotonic_ms + LINGER_MS);
     }
 
-    /// The peer has ended its side. What it asked for before still goes to it.
+    /// Handles the end of the peer's side. Its earlier requests are still answered.
     pub(crate) fn end_by_peer(&mut self, id: ConnectionId) {
         let Some(socket) = self.socket_mut(id) else {
             return;
@@ -292,7 +290,7 @@ impl Io {
         }
     }
 
-    /// Lets the connection go at once, with whatever is queued.
+    /// Releases the connection at once, and discards its queue.
     pub fn abort(&mut self, id: ConnectionId) {
         self.kill(id, Closed::ByUs);
     }
@@ -302,11 +300,11 @@ impl Io {
         self.stopping = true;
     }
 
-    /// Starts a connection. The handler hears of its success or failure later.
+    /// Starts a connection. The handler is notified of its success or failure later.
     ///
     /// # Errors
-    /// No socket or port was to be had, the source address is not of this machine, the system knows
-    /// at once that the target cannot be reached, or the shard is stopping or simulated.
+    /// No socket or port is free, the source address does not belong to this machine, the target is known to be
+    /// unreachable, or the shard is stopping or simulated.
     pub fn connect(&mut self, connect: Connect) -> io::Result<ConnectionId> {
         self.connect_with(connect, |tcp, config, name| {
             let client = rustls::ClientConnection::new(config, name).map_err(io::Error::other)?;
@@ -314,7 +312,7 @@ impl Io {
         })
     }
 
-    /// The same with TLS held back: the connection is ready as soon as TCP is, and carries plaintext, such as a
+    /// The same with TLS held back: the connection is ready as soon as TCP is, and transfers plaintext, such as a
     /// request to a proxy, until [`start_tls`](Self::start_tls). Without TLS it is [`connect`](Self::connect).
     ///
     /// # Errors
@@ -371,7 +369,7 @@ impl Io {
         Ok(id)
     }
 
-    /// The socket of this connection, as long as its place has not been given to another.
+    /// The socket of this connection, if its slot was not reused.
     pub(crate) fn socket(&self, id: ConnectionId) -> Option<&Socket> {
         self.sockets
             .get(id.index())
@@ -402,7 +400,7 @@ impl Io {
         }
     }
 
-    /// Notes that this much was read, and gives the kernel the size of the receive buffer if it is to change.
+    /// Records the number of bytes read, and changes the size of the receive buffer if needed.
     #[inline]
     pub(crate) fn account_received(&mut self, id: ConnectionId, bytes: usize) {
         if !self.receive_buffers.is_managed() {
@@ -421,7 +419,7 @@ impl Io {
         }
     }
 
-    /// Ends a connection without waiting. A lingering one goes in silence: its end was told.
+    /// Ends a connection at once. A lingering one causes no notification, because its end was already reported.
     pub(crate) fn kill(&mut self, id: ConnectionId, closed: Closed) {
         let Some(socket) = self.socket_mut(id) else {
             return;
@@ -453,7 +451,7 @@ impl Io {
         socket.outbox.recycle(&mut self.spares);
     }
 
-    /// Sets the time of this turn, which no clock is asked for any more.
+    /// Sets the time of this turn in place of a clock.
     #[cfg(feature = "simulation")]
     pub(crate) fn set_now(&mut self, now: Now) {
         self.is_simulated = true;
@@ -492,7 +490,7 @@ fn tcp_socket(address: SocketAddr, source: Option<IpAddr>) -> io::Result<socket2
     }
 }
 
-/// A socket that never waits, made so by one call of the system where it can be.
+/// A non-blocking socket, created with one system call where possible.
 fn nonblocking(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2::Socket> {
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     return socket2::Socket::new(domain, Type::STREAM.nonblocking(), protocol);
@@ -504,7 +502,7 @@ fn nonblocking(domain: Domain, protocol: Option<Protocol>) -> io::Result<socket2
     }
 }
 
-/// The same for a Unix socket, which connects at once or, when the queue of its listener is full, not at all.
+/// The same for a Unix socket, which connects at once, or fails if the queue of its listener is full.
 #[cfg(unix)]
 fn unix_socket(path: &Path) -> io::Result<socket2::Socket> {
     let socket = nonblocking(Domain::UNIX, None)?;
@@ -525,9 +523,9 @@ fn is_in_progress(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::WouldBlock
 }
 
-/// How long a closed connection waits for its peer to take what is left or to end, in milliseconds.
+/// The time for which a closed connection waits until its peer reads the rest or ends, in milliseconds.
 pub const LINGER_MS: u64 = 2_000;
 
-/// How long a closed connection may take for what it has queued though its peer goes on taking it, in
-/// milliseconds. It bounds what a peer that reads a little now and then can keep here.
+/// The maximum time for which a closed connection sends its queue while its peer reads it, in milliseconds. It limits
+/// the resources of a peer that reads slowly.
 pub const LINGER_MS_MAX: u64 = 10_000;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-/// What waits in the outboxes of a shard.
+/// The bytes in the outboxes of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Bytes that belong to one outbox each.

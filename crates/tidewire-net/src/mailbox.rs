@@ -1,4 +1,4 @@
-//! The bounded way into a shard from other threads.
+//! Mailbox: a bounded queue from other threads to a shard.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,7 @@ pub struct Mailbox<M> {
     waker: Waker,
 }
 
-/// Wakes one shard from any thread, once for all mail that the shard has not looked at; cheap to
-/// clone.
+/// Wakes one shard from any thread, once for all unread mail; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Waker(Arc<Wake>);
 
@@ -23,10 +22,10 @@ struct Wake {
     is_requested: AtomicBool,
 }
 
-/// Why a mail was not accepted. It is given back.
+/// The reason why a mail was not accepted; the mail is returned.
 #[derive(Debug, thiserror::Error)]
 pub enum MailboxError<M> {
-    /// The shard has not caught up with what was sent before; try again later.
+    /// The mailbox is full; retry later.
     #[error("the shard's mailbox is full")]
     Full(M),
     /// The shard has stopped.
@@ -35,7 +34,7 @@ pub enum MailboxError<M> {
 }
 
 impl<M> Mailbox<M> {
-    /// Hands `mail` to the shard without waiting.
+    /// Sends `mail` to the shard without waiting.
     ///
     /// # Errors
     /// [`MailboxError::Full`] or [`MailboxError::Stopped`], with the mail.
@@ -48,7 +47,7 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Hands `mail` to the shard and waits for room. Never call it on a shard's own thread.
+    /// Sends `mail` to the shard, and waits for room. Never call it on a shard's own thread.
     ///
     /// # Errors
     /// [`MailboxError::Stopped`], with the mail.
@@ -62,13 +61,13 @@ impl<M> Mailbox<M> {
         Ok(())
     }
 
-    /// Makes the shard take a turn although it gets no mail: for a sender that left its work where
-    /// [`handle_turn`](crate::Handler::handle_turn) looks.
+    /// Makes the shard take a turn without mail, for a sender whose work
+    /// [`handle_turn`](crate::Handler::handle_turn) finds elsewhere.
     pub fn wake(&self) {
         self.waker.wake();
     }
 
-    /// Wakes the same shard, for senders that know nothing of its mail.
+    /// A waker of the same shard, for senders that do not know the type of its mail.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -103,8 +102,7 @@ pub(crate) struct Inbox<M> {
 }
 
 impl<M> Inbox<M> {
-    /// Must be called before a round of [`next`](Self::next): mail that comes later wakes the shard
-    /// again.
+    /// Must be called before a round of [`next`](Self::next): later mail wakes the shard again.
     pub(crate) fn accept_wake(&self) {
         // A plain store could become visible after the round, so that a sender in between would
         // neither be seen nor wake the shard. The swap reads from the sender's swap, and so sees its
@@ -112,7 +110,7 @@ impl<M> Inbox<M> {
         self.waker.0.is_requested.swap(false, Ordering::AcqRel);
     }
 
-    /// Whether there may be mail, or a sender wants a turn.
+    /// Whether there may be mail, or a sender has requested a turn.
     #[cfg(feature = "simulation")]
     pub(crate) fn is_woken(&self) -> bool {
         self.waker.0.is_requested.load(Ordering::Acquire)

@@ -1,48 +1,48 @@
-//! What waits for a socket to take it: lanes by priority, each a queue of segments of whole frames.
+//! Outbox: the queue of a socket, in lanes by priority; each lane is a queue of segments of whole frames.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::sync::Arc;
 use tidewire_wire::envelope::Priority;
 
-/// The queue of one connection; it owns no memory until something waits.
+/// The queue of one connection; it has no memory while it is empty.
 ///
-/// The highest lane leaves first. A segment of which a part has been sent is finished before another
-/// lane has its turn, so that frames are never torn apart.
+/// The highest lane is sent first. A partly sent segment is finished before another lane, so that frames are never
+/// interleaved.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox(Option<Box<Queue>>);
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     lanes: [VecDeque<Segment>; LANES],
-    /// Unsent bytes, without what was appended to the open segment since it was handed out.
+    /// Unsent bytes, without those appended to the open segment since it was returned.
     counted_bytes: usize,
-    /// Of them those of shared segments, with what has been sent of the first.
+    /// The bytes of shared segments among them, including the sent part of the first.
     shared_bytes: usize,
     open: Option<Open>,
     /// The lane whose first segment has to be finished before any other's.
     begun_lane: Option<usize>,
-    /// What has been sent of that segment, in bytes.
+    /// The sent bytes of that segment.
     begun_bytes: usize,
 }
 
-/// Whole frames, but for the first segment after a partial write.
+/// Whole frames, except in the first segment after a partial write.
 #[derive(Debug)]
 pub(crate) enum Segment {
-    /// Appended to by the handler.
+    /// Bytes that the handler appends.
     Own(Vec<u8>),
     /// The same bytes for many connections.
     Shared(Arc<Vec<u8>>),
 }
 
-/// The last segment of this lane was handed out to be appended to when it had this length.
+/// The length of the last segment of this lane when it was returned for appending.
 #[derive(Debug)]
 struct Open {
     lane: usize,
     len: usize,
 }
 
-/// Memory that empty outboxes have left, for the next one.
+/// Unused memory of empty outboxes, for the next one.
 #[derive(Debug, Default)]
 pub(crate) struct Spares {
     buffers: Vec<Vec<u8>>,
@@ -69,8 +69,8 @@ impl Outbox {
             .map_or(0, |queue| queue.len().saturating_sub(queue.shared_bytes))
     }
 
-    /// The buffer to append whole frames to. A full segment, or one that is on its way, is left
-    /// alone, so that a higher lane need not wait for what comes after it.
+    /// The buffer for whole frames. A full or partly sent segment is not extended, so that a higher lane need not
+    /// wait for frames after it.
     pub(crate) fn buffer(&mut self, priority: Priority, spares: &mut Spares) -> &mut Vec<u8> {
         let queue = self.queue(spares);
         queue.count_open();
@@ -102,7 +102,7 @@ impl Outbox {
         queue.lanes[priority.lane()].push_back(segment);
     }
 
-    /// Queues a segment, of which the socket took the first `sent_bytes`, in an empty outbox.
+    /// Queues a segment whose first `sent_bytes` were sent, in an empty outbox.
     pub(crate) fn push_begun(
         &mut self,
         segment: Segment,
@@ -120,8 +120,7 @@ impl Outbox {
         queue.lanes[priority.lane()].push_back(segment);
     }
 
-    /// Lets what waits now, of every lane, leave before whatever is queued later, in the order in which it would
-    /// have left.
+    /// Moves all waiting segments, in their order, before everything that is queued later.
     pub(crate) fn fence(&mut self) {
         let Some(queue) = &mut self.0 else {
             return;
@@ -138,8 +137,7 @@ impl Outbox {
         queue.lanes[LANES - 1] = order;
     }
 
-    /// The unsent bytes in the order in which they have to leave, as many slices as there is room
-    /// for; how many that were.
+    /// The unsent bytes in the order of sending, in as many slices as fit. Returns their number.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let Some(queue) = &self.0 else {
             return 0;
@@ -152,7 +150,7 @@ impl Outbox {
         count
     }
 
-    /// The unsent bytes if they are of one segment.
+    /// The unsent bytes if they are in one segment.
     #[inline]
     pub(crate) fn only(&self) -> Option<&[u8]> {
         let mut unsent = self.0.as_ref()?.unsent();
@@ -160,14 +158,14 @@ impl Outbox {
         unsent.next().is_none().then_some(first)
     }
 
-    /// The socket took so many bytes.
+    /// Removes bytes that were sent.
     pub(crate) fn mark_sent(&mut self, bytes: usize, spares: &mut Spares) {
         if let Some(queue) = &mut self.0 {
             queue.mark_sent(bytes, spares);
         }
     }
 
-    /// Gives the memory back.
+    /// Releases the memory.
     pub(crate) fn recycle(self, spares: &mut Spares) {
         if let Some(queue) = self.0 {
             spares.give_queue(queue);
@@ -190,7 +188,7 @@ impl Queue {
         self.counted_bytes + appended
     }
 
-    /// What the handler has appended is known from now on.
+    /// Counts the bytes that the handler has appended.
     fn count_open(&mut self) {
         self.counted_bytes = self.len();
         self.open = None;
@@ -296,7 +294,7 @@ impl Spares {
     }
 }
 
-/// Gives back what a lane needed when it was longer.
+/// Releases unused capacity of a lane.
 fn shrink(lane: &mut VecDeque<Segment>) {
     if lane.capacity() > LANE_SEGMENTS_KEPT && lane.len() < lane.capacity() / 4 {
         lane.shrink_to(lane.len() * 2);
@@ -305,15 +303,15 @@ fn shrink(lane: &mut VecDeque<Segment>) {
 
 const LANES: usize = Priority::ALL.len();
 
-/// A segment with so much in it gets nothing more, so that a higher lane can overtake what follows and
-/// memory goes back as it leaves.
+/// A segment of this size is not extended, so that a higher lane can overtake later frames, and memory is released
+/// as segments are sent.
 const SEGMENT_BYTES: usize = 64 * 1024;
 
-/// Buffers kept for the next outbox, and the largest that is kept.
+/// The number of buffers stored for later outboxes, and their maximum size.
 const SPARE_BUFFERS: usize = 64;
 const SPARE_BUFFER_BYTES: usize = 64 * 1024;
 
-/// Queues kept for the next outbox, about 300 bytes each. A fan-out gives one to every subscriber for
+/// The number of queues stored for later outboxes, about 300 bytes each. In a fan-out, every subscriber uses one for
 /// the rest of a turn.
 const SPARE_QUEUES: usize = 1024;
 

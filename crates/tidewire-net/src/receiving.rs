@@ -1,4 +1,4 @@
-//! Receive buffers: how much of a connection the kernel may queue before it is read.
+//! Receive buffers: the limit of unread bytes of a connection in the kernel.
 //!
 //! The kernel sizes a receive buffer by what the application reads in a round trip. Where the sender is as fast as the
 //! reader, that is too small: the window closes, each read opens it a little, and the reader's core moves the sender's
@@ -6,12 +6,12 @@
 
 use socket2::{Domain, Socket, Type};
 
-/// The limits of a shard, and what is granted.
+/// The limits of a shard, and the granted buffers.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
-    /// Of one connection; 0 leaves all to the kernel.
+    /// The limit of one connection; with 0 the kernel chooses all sizes.
     bytes_max: usize,
-    /// Of all connections together.
+    /// The limit of all connections together.
     total_bytes_max: usize,
     granted_bytes: usize,
 }
@@ -19,11 +19,11 @@ pub(crate) struct ReceiveBuffers {
 /// The receive buffer of one connection.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ReceiveBuffer {
-    /// Its size; 0 as long as the kernel chooses it.
+    /// Its size; 0 if the kernel chooses it.
     granted_bytes: u32,
-    /// What has arrived in the current period.
+    /// The bytes received in the current period.
     received_bytes: u32,
-    /// When the period began, in milliseconds; it wraps around.
+    /// The start of the period, in milliseconds; it wraps around.
     since_ms: u32,
 }
 
@@ -60,8 +60,8 @@ impl ReceiveBuffers {
         self.bytes_max > 0
     }
 
-    /// Accounts for `bytes` that were read from one of `connections` connections. Returns the size that its buffer is
-    /// to have from now on, if that is another.
+    /// Accounts for `bytes` that were read from one of `connections` connections. Returns the new size of its
+    /// buffer, if it changes.
     #[inline]
     pub(crate) fn account(
         &mut self,
@@ -88,7 +88,7 @@ impl ReceiveBuffers {
         is_changed.then(|| self.grant(buffer, share)).flatten()
     }
 
-    /// What each of `connections` connections may have, rounded down to a quarter of a power of two, so that it seldom
+    /// The share of each of `connections` connections, rounded down to a quarter of a power of two, so that it rarely
     /// changes.
     fn share(&self, connections: usize) -> usize {
         let equal = self.total_bytes_max / connections.max(1);
@@ -96,7 +96,7 @@ impl ReceiveBuffers {
         (equal / step * step).clamp(BUFFER_BYTES_MIN.min(self.bytes_max), self.bytes_max)
     }
 
-    /// Sets a buffer to its share or, where others hold what it lacks, to the least.
+    /// Sets a buffer to its share, or to the minimum if the other buffers leave no room.
     fn grant(&mut self, buffer: &mut ReceiveBuffer, share: usize) -> Option<usize> {
         self.release(buffer);
         let left = self.total_bytes_max.saturating_sub(self.granted_bytes);
@@ -110,13 +110,13 @@ impl ReceiveBuffers {
         (before as usize != size).then_some(size)
     }
 
-    /// Takes back what a connection had, for it ends.
+    /// Releases the buffer of a connection that ends.
     pub(crate) fn release(&mut self, buffer: &ReceiveBuffer) {
         self.granted_bytes -= buffer.granted_bytes as usize;
     }
 }
 
-/// The part of `wanted` bytes that the system lets a socket have.
+/// The part of `wanted` bytes that the system allows for a socket.
 fn allowance_bytes(wanted: usize) -> usize {
     // Measured on Linux alone; other systems choose by themselves.
     if !cfg!(target_os = "linux") {
@@ -131,13 +131,13 @@ fn allowance_bytes(wanted: usize) -> usize {
     size_of_socket().map_or(0, |bytes| (bytes / 2).min(wanted))
 }
 
-/// The least that a fast connection gets: what Linux gives every connection at first.
+/// The minimum for a fast connection: the initial size on Linux.
 const BUFFER_BYTES_MIN: usize = 64 * 1024;
 
 /// Linux counts a buffer with its overhead in 31 bits.
 const BUFFER_BYTES_LIMIT: usize = 512 * 1024 * 1024;
 
-/// Where the system allows less, its own choice is better.
+/// If the system allows less, its own choice is better.
 const USEFUL_BYTES: usize = 512 * 1024;
 
 /// A connection is fast that fills its buffer in this time, the longest round trip that is provided for.

@@ -1,4 +1,4 @@
-//! The event loop of one thread.
+//! Shard: the event loop of one thread.
 
 mod accepting;
 #[cfg(feature = "simulation")]
@@ -20,7 +20,7 @@ use mio::{Events, Poll, Token};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// An event loop and all it owns. Make it anywhere, [`run`](Self::run) it on its own thread.
+/// An event loop with its sockets. Create it anywhere, and [`run`](Self::run) it on its own thread.
 #[derive(Debug)]
 pub struct Shard<H: Handler> {
     handler: H,
@@ -41,7 +41,7 @@ pub struct Shard<H: Handler> {
     driven: driven::Driven,
 }
 
-/// What is reported of a socket.
+/// The reported events of a socket.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Readiness {
 }
 
 impl<H: Handler> Shard<H> {
-    /// A shard without listeners, and the mailbox that reaches it.
+    /// A shard without listeners, and its mailbox.
     ///
     /// # Errors
     /// The operating system gave no event queue.
@@ -85,17 +85,16 @@ impl<H: Handler> Shard<H> {
         &mut self.handler
     }
 
-    /// Tells other threads whether the loop goes round.
+    /// The heartbeat, by which other threads see whether the loop is running.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         self.heartbeat.clone()
     }
 
-    /// Runs until [`Io::stop`]. The connections that are left are closed then, and the handler is
-    /// given back.
+    /// Runs until [`Io::stop`]. Then it closes the remaining connections, and returns the handler.
     ///
     /// # Errors
-    /// The event queue failed, which no peer can cause.
+    /// The event queue failed; no peer can cause this.
     pub fn run(mut self) -> io::Result<H> {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         let _last_beat = LastBeat(self.heartbeat());
@@ -132,7 +131,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// What a turn does besides the kernel's reports.
+    /// The work of a turn besides the kernel's events.
     fn turn(&mut self) {
         for index in 0..self.listeners.len() {
             self.accept(index);
@@ -161,7 +160,7 @@ impl<H: Handler> Shard<H> {
         self.mail_waits = true;
     }
 
-    /// How long the kernel may be waited for.
+    /// The maximum wait for events of the kernel.
     fn timeout(&mut self) -> Option<Duration> {
         if self.has_work_left() {
             return Some(Duration::ZERO);
@@ -191,7 +190,7 @@ impl<H: Handler> Shard<H> {
         !self.io.ready.is_empty() || !self.io.dirty.is_empty() || self.mail_waits
     }
 
-    /// When the shard's own timers are due, if ever.
+    /// The time of the next timer of the shard, if there is one.
     fn next_timer_ms(&self) -> Option<u64> {
         let timers = self.io.timers.next_ms();
         timers.into_iter().chain(self.next_accept_ms()).min()
@@ -265,7 +264,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// Reads once from a socket and hands what came to the handler.
+    /// Reads once from a socket, and passes the bytes to the handler.
     fn read(&mut self, id: ConnectionId) {
         let Some(socket) = self.io.socket_mut(id) else {
             return;
@@ -378,7 +377,7 @@ impl<H: Handler> Shard<H> {
         }
     }
 
-    /// Calls the handler for a connection and writes what it says to it.
+    /// Calls the handler for a connection, and writes its output.
     fn call_current(&mut self, id: ConnectionId, call: impl FnOnce(&mut H, &mut Io)) {
         self.io.current = Some(id);
         call(&mut self.handler, &mut self.io);
@@ -472,7 +471,7 @@ impl<H: Handler> Shard<H> {
         self.settle(&mut { usize::MAX });
     }
 
-    /// Closes every connection and lets what is queued leave, for as long as a closed one lingers.
+    /// Closes every connection, and sends their queues for as long as a closed connection lingers.
     fn close_all(&mut self, events: &mut Events) -> io::Result<()> {
         self.close_connections();
         let deadline = Instant::now() + Duration::from_millis(LINGER_MS);

@@ -45,22 +45,22 @@ pub(crate) use wire::SimulatedSocket;
 
 use std::ops::RangeInclusive;
 
-/// What the network does to what is sent. The default delays and cuts into pieces, but breaks nothing.
+/// The faults of the network. The default delays and splits bytes, but breaks nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Faults {
-    /// Everything drawn comes from it. Default 0.
+    /// The seed of all random choices. Default 0.
     pub seed: u64,
-    /// How long each piece is under way, in virtual milliseconds; pieces of one direction of a
+    /// The delay of each piece, in virtual milliseconds; pieces of one direction of a
     /// connection do not overtake each other. Default 0 to 5.
     pub delay_ms: RangeInclusive<u64>,
-    /// How many bytes arrive at a time; at least 1. Default 1 to 16 KiB.
+    /// The size of a piece, in bytes; at least 1. Default 1 to 16 KiB.
     pub piece_bytes: RangeInclusive<usize>,
     /// The probability that a write of a shard is taken only in part although there is room, after
     /// which the socket takes nothing for a delay. Default 0.
     pub partial_write_chance: f64,
     /// The probability, for each piece, that the connection is reset instead of its arrival. Default 0.
     pub reset_chance: f64,
-    /// What a direction of a connection holds, under way or not read, before its writer has to wait;
+    /// The capacity of each direction of a connection, for bytes in transit or unread, in bytes;
     /// at least 1. Default 256 KiB.
     pub pipe_bytes: usize,
 }

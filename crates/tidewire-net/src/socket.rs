@@ -1,4 +1,4 @@
-//! What a shard keeps of one connection.
+//! Socket: the state of one connection in a shard.
 
 use crate::ConnectionId;
 use crate::outbox::{Outbox, Spares};
@@ -14,11 +14,11 @@ pub(crate) struct Socket {
     /// Received but not used by the handler yet.
     pub(crate) tail: Vec<u8>,
     pub(crate) outbox: Outbox,
-    /// What the ledger knows of the outbox's own bytes.
+    /// The bytes of the outbox in the ledger.
     pub(crate) own_bytes: usize,
     pub(crate) receive_buffer: ReceiveBuffer,
     pub(crate) timer: Timer,
-    /// When lingering ends in any case.
+    /// The end of lingering at the latest.
     pub(crate) linger_until_ms: u64,
     pub(crate) flags: Flags,
 }

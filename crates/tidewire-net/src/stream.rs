@@ -29,7 +29,7 @@ pub(crate) struct HeldStream {
     side: HeldSide,
 }
 
-/// Which side of TLS this is to be.
+/// The side of TLS.
 #[derive(Debug)]
 pub(crate) enum HeldSide {
     /// Nothing is written before TLS, as the peer expects TLS alone.
@@ -48,10 +48,10 @@ pub(crate) struct TlsStream {
     early: bool,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) enum ReadOutcome {
-    /// So many bytes; `more` may be there.
+    /// The number of bytes read; with `more`, further bytes may be there.
     Data { bytes: usize, more: bool },
     /// Nothing now.
     WouldBlock,
@@ -236,7 +236,7 @@ impl Stream {
         result
     }
 
-    /// Says that nothing more will be sent: TLS's close_notify, then TCP's end.
+    /// Ends the output: with TLS's close_notify, then with TCP's end.
     pub(crate) fn shutdown_write(&mut self) {
         if let Self::Tls(stream) = self {
             stream.tls.send_close_notify();
@@ -387,7 +387,7 @@ impl TlsStream {
         }
     }
 
-    /// What rustls has room for now, so that small slices share a TLS record and a system call.
+    /// The free space in the buffer of rustls, so that small slices share a TLS record and a system call.
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         self.flush()?;
         let taken = self.tls.writer().write_vectored(slices)?;

@@ -36,7 +36,7 @@ impl TimerWheel {
         self.earliest_ms = self.earliest_ms.min(tick.saturating_mul(TICK_MS));
     }
 
-    /// When [`take_due`](Self::take_due) has something to do next, if ever.
+    /// The time of the next call of [`take_due`](Self::take_due), if one is needed.
     pub(crate) fn next_ms(&self) -> Option<u64> {
         (self.earliest_ms != u64::MAX).then_some(self.earliest_ms)
     }
@@ -73,7 +73,7 @@ impl TimerWheel {
     }
 }
 
-/// How late a timer may be, in milliseconds.
+/// The maximum delay of a timer, in milliseconds.
 const TICK_MS: u64 = 8;
 
 /// One turn of the wheel is about 8 seconds.

@@ -9,17 +9,17 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 pub use rustls::{CertificateError, ClientConfig, Error, ServerConfig};
 
-/// Why a certificate or key cannot be used. The caller's fault: the files have to be mended.
+/// The reason why a certificate or key cannot be used: the caller's fault. The files have to be corrected.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file that cannot be read or is not PEM of the expected kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Pem {
-        /// What was looked for in the file.
+        /// The expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         source: rustls::pki_types::pem::Error,
     },
     /// The chain is empty, or the key does not belong to the certificate.

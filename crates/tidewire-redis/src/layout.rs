@@ -89,6 +89,24 @@ impl Layout {
         [&self.streams, topic.as_bytes()].concat()
     }
 
+    /// The glob that matches the channels of a pattern's topics, and maybe of others.
+    #[must_use]
+    pub fn glob(&self, pattern: &str) -> Vec<u8> {
+        let escaped = |text: &[u8]| {
+            let escape = |byte: &u8| match byte {
+                b'[' | b']' | b'?' | b'*' | b'\\' => vec![b'\\', *byte],
+                byte => vec![*byte],
+            };
+            text.iter().flat_map(escape).collect::<Vec<u8>>()
+        };
+        let segments = pattern.split('.').map(|segment| match segment {
+            "*" | ">" => b"*".to_vec(),
+            segment => escaped(segment.as_bytes()),
+        });
+        let segments = segments.collect::<Vec<_>>().join(&b'.');
+        [escaped(&self.streams), segments].concat()
+    }
+
     /// The topic of a stream's key or a channel; `None` if it is the name of something else.
     #[must_use]
     pub fn topic_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
@@ -123,6 +141,27 @@ impl Layout {
     #[must_use]
     pub fn lease(&self, node: NodeId) -> Vec<u8> {
         format!("{}n:{node}", self.lane).into_bytes()
+    }
+
+    /// The channel of a user.
+    #[must_use]
+    pub fn user(&self, user: &str) -> Vec<u8> {
+        format!("{}v:{user}", self.lane).into_bytes()
+    }
+
+    /// The user of a channel; `None` if it is the name of something else.
+    #[must_use]
+    pub fn user_of<'a>(&self, channel: &'a [u8]) -> Option<&'a str> {
+        let name = channel
+            .strip_prefix(self.lane.as_bytes())?
+            .strip_prefix(b"v:")?;
+        std::str::from_utf8(name).ok()
+    }
+
+    /// The channel of all nodes.
+    #[must_use]
+    pub fn everyone(&self) -> Vec<u8> {
+        format!("{}all", self.lane).into_bytes()
     }
 
     /// The channel of a node.
@@ -176,5 +215,6 @@ mod tests {
             "tw:{0}:i:a:11f6ad8ec52a2984abaafd7c3b516503"
         );
         assert_eq!("0000000000009f3c".parse(), Ok(node));
+        assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
     }
 }

@@ -10,9 +10,9 @@ pub mod record;
 pub mod resp;
 pub mod script;
 
-pub use layout::{NodeId, Position};
+pub use layout::{Layout, NodeId, Position};
 pub use link::{
-    Action, Counters, Draft, Entries, Event, Health, History, Keep, Lineage, Link, LinkOptions,
-    Now, PageQuery, Placed, Refusal, Slot,
+    Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, Lineage,
+    Link, LinkOptions, Now, PageQuery, Placed, Refusal, Slot,
 };
 pub use record::{Category, Excluded, Mark, Priority, Record, RecordError};

@@ -20,20 +20,23 @@ mod event;
 mod interest;
 mod lineage;
 mod options;
+mod patterns;
 mod publishing;
 mod random;
 mod reading;
+mod sends;
 mod slots;
 mod state;
 
 pub use event::{
-    Action, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery, Placed, Refusal,
+    Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
+    Placed, Refusal,
 };
 pub use options::{Lineage, LinkOptions, Now, Slot};
 
 use crate::layout::{Layout, NodeId};
 use crate::link::random::Random;
-use crate::link::state::{Clock, Fencing, Publishing, Reading, Slots, Topics};
+use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
 use crate::script::Hashes;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -50,6 +53,8 @@ pub struct Link {
     fencing: Fencing,
     publishing: Publishing,
     topics: Topics,
+    patterns: Patterns,
+    sends: Sends,
     reading: Reading,
     clock: Clock,
     events: VecDeque<Event>,
@@ -89,6 +94,8 @@ impl Link {
             fencing: Fencing::default(),
             publishing: Publishing::default(),
             topics: Topics::default(),
+            patterns: Patterns::default(),
+            sends: Sends::default(),
             reading: Reading::default(),
             clock: Clock::default(),
             events: VecDeque::new(),
@@ -128,6 +135,8 @@ impl Link {
         self.tick_slots(now);
         self.tick_clock(now);
         self.tick_interest(now);
+        self.tick_patterns(now);
+        self.tick_sends(now);
         self.tick_publishing(now);
         self.tick_reading(now);
         self.tick_health();
@@ -140,6 +149,7 @@ impl Link {
             self.slots_deadline_ms(),
             self.clock_deadline_ms(),
             self.interest_deadline_ms(),
+            self.sends_deadline_ms(),
             self.publishing_deadline_ms(),
             self.reading_deadline_ms(),
         ];
@@ -196,6 +206,32 @@ impl Link {
     /// are delivered still.
     pub fn unwant(&mut self, topic: &str, now: Now) {
         self.remove_interest(topic, now);
+    }
+
+    /// Asks for the publications of all topics that match a pattern: segments separated by `.`, where `*` is any one
+    /// segment and `>` at the end any number. [`Event::Watching`] follows.
+    pub fn watch(&mut self, pattern: &Arc<str>) {
+        self.add_pattern(pattern);
+    }
+
+    /// Nobody needs the pattern any more.
+    pub fn unwatch(&mut self, pattern: &str) {
+        self.remove_pattern(pattern);
+    }
+
+    /// Sends a parcel, at most once. [`Event::Sent`] with this number follows exactly once.
+    pub fn send(&mut self, number: u64, address: Address<'_>, parcel: &[u8], now: Now) {
+        self.enqueue_parcel(number, address, parcel, now);
+    }
+
+    /// The user has sessions on this node from now on: parcels to the user arrive here.
+    pub fn add_user_interest(&mut self, user: &Arc<str>) {
+        self.add_user(user);
+    }
+
+    /// The user has no session on this node any more.
+    pub fn remove_user_interest(&mut self, user: &str) {
+        self.remove_user(user);
     }
 
     /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe is

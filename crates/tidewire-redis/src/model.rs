@@ -1,1 +1,222 @@
-//! Model.
+//! Redis in memory: what the link uses of it, for tests and simulations.
+//!
+//! It reads the bytes of clients and writes the bytes of a server. The scripts are done in Rust, as their heads
+//! describe them; a test compares them with a real server. The clock stands still until it is set.
+
+mod commands;
+mod publishing;
+mod scripts;
+mod store;
+
+use crate::layout::Position;
+use crate::model::store::Store;
+use crate::resp::{Frames, Limits, Value, reply};
+use crate::script::Script;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+/// A server, its data and its clients.
+#[derive(Debug)]
+pub struct Redis {
+    store: Store,
+    /// How many processes there have been: the run id.
+    runs: u64,
+    seed: u64,
+    syncs_always: bool,
+    is_replica: bool,
+    /// Loaded scripts by their hash.
+    scripts: BTreeMap<Vec<u8>, Script>,
+    clients: BTreeMap<ClientId, Client>,
+    last_client: u64,
+    /// Errors to be given instead of the next replies to scripts.
+    refusal: Option<&'static str>,
+    commands: u64,
+}
+
+/// A connection to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(u64);
+
+#[derive(Debug)]
+struct Client {
+    frames: Frames,
+    output: Vec<u8>,
+    channels: BTreeSet<Vec<u8>>,
+    globs: BTreeSet<Vec<u8>>,
+}
+
+/// The data of a server at some time.
+#[derive(Debug, Clone)]
+pub struct Snapshot(Store);
+
+impl Redis {
+    /// An empty server. Run ids are made from `seed`.
+    #[must_use]
+    pub fn new(seed: u64, unix_ms: u64) -> Self {
+        Self {
+            store: Store::new(unix_ms),
+            runs: 1,
+            seed,
+            syncs_always: false,
+            is_replica: false,
+            scripts: BTreeMap::new(),
+            clients: BTreeMap::new(),
+            last_client: 0,
+            refusal: None,
+            commands: 0,
+        }
+    }
+
+    /// What `CONFIG GET` says of `appendonly` and `appendfsync`.
+    pub fn set_durable(&mut self, syncs_always: bool) {
+        self.syncs_always = syncs_always;
+    }
+
+    /// What `INFO` says of the role.
+    pub fn set_replica(&mut self, is_replica: bool) {
+        self.is_replica = is_replica;
+    }
+
+    /// From now on scripts are answered with this error, such as `OOM no`.
+    pub fn refuse(&mut self, error: Option<&'static str>) {
+        self.refusal = error;
+    }
+
+    /// Sets the clock, milliseconds since 1970.
+    pub fn set_time(&mut self, unix_ms: u64) {
+        self.store.unix_ms = unix_ms;
+    }
+
+    /// Commands that were done.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.commands
+    }
+
+    /// A new connection.
+    pub fn open(&mut self) -> ClientId {
+        self.last_client += 1;
+        let id = ClientId(self.last_client);
+        let frames = Frames::new(Limits::default());
+        let client = Client {
+            frames,
+            output: Vec::new(),
+            channels: BTreeSet::new(),
+            globs: BTreeSet::new(),
+        };
+        self.clients.insert(id, client);
+        id
+    }
+
+    /// The end of a connection.
+    pub fn close(&mut self, id: ClientId) {
+        self.clients.remove(&id);
+    }
+
+    /// Whether a connection is open.
+    #[must_use]
+    pub fn is_open(&self, id: ClientId) -> bool {
+        self.clients.contains_key(&id)
+    }
+
+    /// Bytes of a client: the commands that are whole are done. Bytes that are no commands end the connection.
+    pub fn receive(&mut self, id: ClientId, bytes: &[u8]) {
+        let Some(client) = self.clients.get_mut(&id) else {
+            return;
+        };
+        let nothing = Frames::new(Limits::default());
+        let mut frames = std::mem::replace(&mut client.frames, nothing);
+        let read = frames.read(bytes, |value| {
+            let arguments: Option<Vec<&[u8]>> = value.items().map(Value::text).collect();
+            match arguments {
+                Some(arguments) if !arguments.is_empty() => {
+                    self.commands += 1;
+                    self.command(id, &arguments);
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Break(()),
+            }
+        });
+        match (read, self.clients.get_mut(&id)) {
+            (Ok(()), Some(client)) => client.frames = frames,
+            _ => self.close(id),
+        }
+    }
+
+    /// What the server sends to a client.
+    pub fn take_output(&mut self, id: ClientId) -> Vec<u8> {
+        self.clients
+            .get_mut(&id)
+            .map(|client| std::mem::take(&mut client.output))
+            .unwrap_or_default()
+    }
+
+    /// The data as it is now.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot(self.store.clone())
+    }
+
+    /// Another process with this data, or with none: all connections end.
+    pub fn restart(&mut self, data: Option<Snapshot>) {
+        let unix_ms = self.store.unix_ms;
+        self.store = data.map_or_else(|| Store::new(unix_ms), |data| data.0);
+        self.store.unix_ms = unix_ms;
+        self.runs += 1;
+        self.scripts.clear();
+        self.clients.clear();
+    }
+
+    /// `FLUSHALL`.
+    pub fn flush_all(&mut self) {
+        self.store = Store::new(self.store.unix_ms);
+    }
+
+    /// `SCRIPT FLUSH`.
+    pub fn flush_scripts(&mut self) {
+        self.scripts.clear();
+    }
+
+    /// The positions and records of a stream.
+    #[must_use]
+    pub fn stream(&self, key: &[u8]) -> Vec<(Position, Vec<u8>)> {
+        self.store.entries(key)
+    }
+
+    fn run_id(&self) -> String {
+        format!("{:020x}{:020x}", self.seed, self.runs)
+    }
+
+    /// Sends a message to the subscribers of a channel; how often it was sent.
+    fn push(&mut self, channel: &[u8], message: &[u8]) -> i64 {
+        let mut count = 0;
+        for client in self.clients.values_mut() {
+            if client.channels.contains(channel) {
+                count += 1;
+                reply::push(&mut client.output, 3);
+                for part in [b"message", channel, message] {
+                    reply::text(&mut client.output, part);
+                }
+            }
+            for glob in client.globs.iter().filter(|glob| matches(glob, channel)) {
+                count += 1;
+                reply::push(&mut client.output, 4);
+                for part in [b"pmessage", glob.as_slice(), channel, message] {
+                    reply::text(&mut client.output, part);
+                }
+            }
+        }
+        count
+    }
+}
+
+/// Globs with `*` and escaped bytes, which is what the link sends.
+fn matches(glob: &[u8], text: &[u8]) -> bool {
+    match glob {
+        [] => text.is_empty(),
+        [b'*', rest @ ..] => (0..=text.len()).any(|skipped| matches(rest, &text[skipped..])),
+        [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
+            text.first() == Some(byte) && matches(rest, &text[1..])
+        }
+    }
+}

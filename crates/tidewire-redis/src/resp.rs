@@ -16,6 +16,9 @@ pub use scanner::{DEPTH_MAX, LINE_BYTES_MAX, Limits, RespError, Scanner};
 pub use value::{Items, Value};
 pub use writer::{argument, command, command_head, number_argument};
 
+#[cfg(test)]
+mod tests;
+
 /// Replies, as a server writes them.
 #[cfg(any(test, feature = "model"))]
 pub mod reply;

@@ -7,6 +7,8 @@ mod control;
 mod publish;
 mod read;
 
+#[cfg(feature = "model")]
+pub(crate) use control::{EPOCH_MS, EPOCHS_BEGIN_MS};
 pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};
 pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
 pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};

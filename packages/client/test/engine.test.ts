@@ -165,10 +165,18 @@ describe("tokens", () => {
   test("that are wrong end the client, or are asked for anew", async () => {
     const server = await engine(...AUTH);
     const url = `ws://${server.address}/ws`;
-    await expect(open(url, { token: "a.b.c" })).rejects.toMatchObject({
-      code: "AUTH_FAILED",
-      fault: "application",
-    });
+    for (const [wrong, reason] of [
+      ["a.b.c", "the token is malformed"],
+      [token({ sub: "ada", expiresInS: -60 }), "the token has expired"],
+      [`${token({ sub: "ada" }).slice(0, -4)}AAAA`, "the token's signature is wrong"],
+      [undefined, "a token is needed"],
+    ]) {
+      await expect(open(url, wrong ? { token: wrong } : {})).rejects.toMatchObject({
+        code: "AUTH_FAILED",
+        fault: "application",
+        message: `${url}: the server refused the connection: 401 Unauthorized: ${reason}`,
+      });
+    }
     let asked = 0;
     const one = client(server, { token: () => (++asked < 3 ? "a.b.c" : token({ sub: "ada" })) });
     await one.connected();
@@ -267,7 +275,11 @@ test("presence names who is there, and events follow", async () => {
 test("refusals name the topic and the reason", async () => {
   const server = await engine("--no-auth", "--client-subscribe-allow", "open.>", "--log-level", "error");
   const one = client(server);
-  await expect(one.subscribe("secret").ready()).rejects.toMatchObject({ code: "SUBSCRIPTION_FAILED" });
+  await expect(one.subscribe("secret").ready()).rejects.toMatchObject({
+    code: "SUBSCRIPTION_FAILED",
+    message: "the server does not give secret: TOPIC_FORBIDDEN: this topic is not allowed",
+    cause: { code: "TOPIC_FORBIDDEN" },
+  });
   await expect(one.publish("open.a", 1)).rejects.toMatchObject({ code: "TOPIC_FORBIDDEN", fault: "client" });
   await one.subscribe("open.a").ready();
   expect(() => one.subscribe("open.a", { filter: { a: 1 } })).toThrow(TidewireError);

@@ -133,7 +133,7 @@ const WRITTEN: &str = "a String takes every write";
 const HEADER: &str = "\
 // Generated from options/*.toml by `cargo xtask options`. Do not edit.
 
-/** What is kept of the topics that match a pattern. */
+/** The history and other rules of the topics that match a pattern. */
 export interface TopicRule {
 ";
 

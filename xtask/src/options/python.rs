@@ -118,7 +118,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class TopicRule(TypedDict, total=False):
-    """What is kept of the topics that match a pattern."""
+    """The history and other rules of the topics that match a pattern."""
 
 "#;
 

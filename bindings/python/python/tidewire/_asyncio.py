@@ -32,7 +32,7 @@ BUSY_PAUSE_MAX_S = 0.02
 
 
 class AsyncServer(ServerCore):
-    """What a server can do on an event loop."""
+    """The methods of a server for an event loop."""
 
     _handlers_made: Handlers | None = None
     _waker_made: ServerWaker | None = None
@@ -40,7 +40,7 @@ class AsyncServer(ServerCore):
     _dispatcher: Dispatcher | None = None
 
     def on(self, name: str) -> Callable[[F], F]:
-        """Registers a handler, a function that takes the message: `async def` or `def`.
+        """Registers a handler, an `async def` or `def` function of the message.
 
         Args:
             name: A type of messages; or `connect`, `disconnect` or `snapshot_request` for what happens to a
@@ -101,7 +101,7 @@ class AsyncServer(ServerCore):
         blocked_warning_ms: int = 250,
         stop_timeout_ms: int = 5_000,
     ) -> None:
-        """Calls the handlers for what is received, until the server has stopped.
+        """Calls the handlers for received messages, until the server has stopped.
 
         A server that is new is started. Messages of one connection are handled one after another, those of
         different connections at once.
@@ -163,10 +163,10 @@ class AsyncServer(ServerCore):
     def run(
         self, *, drain_timeout_ms: int = 5_000, handlers_max: int = 256, handler_timeout_ms: int | None = None
     ) -> None:
-        """Starts, serves until SIGINT or SIGTERM, lets the clients go, and stops: a whole program.
+        """Starts, serves until SIGINT or SIGTERM, drains the clients, and stops: a whole program.
 
         Args:
-            drain_timeout_ms: How long clients have to leave.
+            drain_timeout_ms: The time for which clients can leave.
             handlers_max: As in `serve`.
             handler_timeout_ms: As in `serve`.
         """
@@ -193,11 +193,11 @@ class AsyncServer(ServerCore):
     async def async_batches(
         self, *, max_messages: int = 1024, timeout_ms: int | None = None
     ) -> AsyncIterator[Batch]:
-        """What happens, in batches, until the server has stopped and everything was received.
+        """The received messages in batches, until the server has stopped and no message is left.
 
         Args:
-            max_messages: A batch holds at most so many.
-            timeout_ms: After so long without anything an empty batch comes; by default it waits for ever.
+            max_messages: The maximum number of messages in a batch.
+            timeout_ms: After this time without a message it returns an empty batch; by default it waits forever.
 
         Raises:
             StoppedError: The server was not started.
@@ -215,7 +215,7 @@ class AsyncServer(ServerCore):
                     yield batch
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """Each message, until the server has stopped. Who breaks off finds the next ones the next time."""
+        """Each message, until the server has stopped. A later iteration continues where this one ended."""
         left = self._left
         while left:
             yield left.popleft()
@@ -227,7 +227,7 @@ class AsyncServer(ServerCore):
     async def when_free(
         self, function: Callable[..., R], *arguments: Any, wait_ms: int = 1_000, **keywords: Any
     ) -> R:
-        """Calls `publish`, `send` or another that may raise `BusyError`; while it does, other things run.
+        """Calls `publish`, `send` or another method that may raise `BusyError`, and retries without blocking the loop.
 
         Args:
             function: A method of the server or of a connection that takes `wait_ms`.
@@ -267,7 +267,7 @@ class AsyncServer(ServerCore):
         return self._handlers.errors
 
     def handler_statistics(self) -> HandlerStatistics:
-        """What the handlers have done."""
+        """The counts of the handlers."""
         handlers, dispatcher = self._handlers, self._dispatcher
         return HandlerStatistics(
             handled=handlers.handled,
@@ -295,7 +295,7 @@ class AsyncServer(ServerCore):
 
     @property
     def _left(self) -> deque[Message]:
-        """Messages that were received by somebody who left before they were handled."""
+        """Messages that were received by a cancelled iteration and not handled yet."""
         if self._left_made is None:
             self._left_made = deque()
         return self._left_made

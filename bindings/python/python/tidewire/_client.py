@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
-    """Connects to a server, or to several of the same service: `async with` it, or `await` it.
+    """Connects to a server, or to several of one service: use `async with` or `await`.
 
     >>> async def main():
     ...     async with connect("ws://127.0.0.1:5006/ws", token="…") as client:
@@ -45,8 +45,8 @@ def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
 class Client(BaseClient):
     """A connection that comes back by itself. Everything is called on the event loop on which it was opened.
 
-    What is received has to be taken, by iterating or by `run`: while more waits than `inbox_bytes_max`,
-    nothing is read, neither publications nor answers.
+    The application has to receive the messages, by iteration or by `run`: while more bytes wait than
+    `inbox_bytes_max`, the client reads nothing, neither publications nor answers.
     """
 
     def __init__(self, url: Url, **options: Unpack[ClientOptions]) -> None:
@@ -55,7 +55,7 @@ class Client(BaseClient):
         self._waker = Waker(self._core)
 
     async def open(self) -> Self:
-        """Connects; `connect` and `async with` do it by themselves. Who gives up waiting closes the client."""
+        """Connects; `connect` and `async with` call it. A cancelled call closes the client."""
         self._core.start(self._wait)
         self._waker.attach()
         if self._wait:
@@ -78,9 +78,9 @@ class Client(BaseClient):
         await self.close()
 
     async def close(self, code: int = 1000, reason: str = "") -> None:
-        """Sends what waits and closes the connection; what was received can still be taken.
+        """Sends the waiting messages and closes the connection; received messages can still be read.
 
-        It ends every call that waits, in whatever task. Who gives up waiting does not take it back.
+        It ends every waiting call in every task. The close continues if this call is cancelled.
         """
         self._is_closing = True
         if self.state == "new":
@@ -88,13 +88,13 @@ class Client(BaseClient):
         await self._done(self._core.close(code, reason))
 
     async def ready(self) -> None:
-        """Returns when a server has let the client in: with `wait=False`, or after a lost connection."""
+        """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         await self._done(self._core.connected())
 
     async def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
-        """Sends a message to the server's application; waits only while there is no room.
+        """Sends a message to the server's application; waits only while the outbox is full.
 
-        It arrives once at most: what is on its way when the connection is lost may be lost with it.
+        It is delivered at most once: a message in flight may be lost with its connection.
         """
         while True:
             try:
@@ -103,7 +103,7 @@ class Client(BaseClient):
                 await self._done(self._core.room())
 
     async def send_raw(self, message: str | bytes) -> None:
-        """Sends a whole message, JSON text, as it is; waits only while there is no room."""
+        """Sends a whole message, JSON text, unchanged; waits only while the outbox is full."""
         while True:
             try:
                 return self._core.try_send_raw(message)
@@ -113,8 +113,8 @@ class Client(BaseClient):
     async def send_acknowledged(
         self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
     ) -> None:
-        """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
-        counts once."""
+        """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
+        The server accepts each message once."""
         work = self._core.enqueue(
             None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
         )
@@ -130,8 +130,8 @@ class Client(BaseClient):
         ttl_ms: int | None = None,
         key: str | None = None,
     ) -> None:
-        """Puts a message, or with `topic` a publication, into the queue (`offline_queue`), and returns when
-        it is stored: with a file it then survives a crash of the program. It is sent as soon as there is a
+        """Stores a message, or with `topic` a publication, in the queue (`offline_queue`), and returns when it
+        is stored: in a file it then survives a crash of the program. The client sends it as soon as it has a
         connection."""
         work = self._core.enqueue(
             topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
@@ -139,11 +139,11 @@ class Client(BaseClient):
         await self._done(work)
 
     async def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
-        """Asks the server's application and returns its answer.
+        """Calls the server's application and returns its answer.
 
         Raises:
-            CallError: The server refuses.
-            CallTimeoutError: No answer came in time; whether it was done is not known.
+            CallError: The server rejects the call.
+            CallTimeoutError: No answer arrived in time; the server may have executed the call.
         """
         return await self._done(self._core.request(type, payload, timeout_ms))
 
@@ -161,11 +161,11 @@ class Client(BaseClient):
         filter: Mapping[str, Any] | None = None,
         overload: str | None = None,
     ) -> results.Subscription:
-        """Subscribes topics and patterns such as `orders.*`.
+        """Subscribes to topics and patterns such as `orders.*`.
 
         Args:
             topics: One or several.
-            recover: After a lost connection, get what was missed.
+            recover: Recover missed publications after a lost connection.
             positions: Where to go on, by topic: what came after is sent first.
             replay: How many of the newest publications of each topic's history come first. After a lost
                 connection they come only if `recover` is on and the server cannot say what was missed.
@@ -195,7 +195,7 @@ class Client(BaseClient):
         return results.subscribed(await self._done(ticket))
 
     async def unsubscribe(self, topics: Topics) -> results.Subscription:
-        """Ends subscriptions; after it no publication of them comes."""
+        """Ends subscriptions. No publication of them arrives after this call."""
         return results.unsubscribed(await self._done(self._core.unsubscribe(topic_list(topics))))
 
     async def publish(
@@ -211,11 +211,11 @@ class Client(BaseClient):
         exclude_self: bool = False,
         snapshot: bool = False,
     ) -> results.PublishResult:
-        """Publishes, and returns when the publication has its place. If the connection is lost meanwhile,
-        it is published again, and the server takes it once.
+        """Publishes, and returns when the server has accepted the publication. After a lost connection the
+        client publishes it again, and the server accepts it once.
 
         Raises:
-            CallError: The server refuses it, and nobody gets it.
+            CallError: The server rejects it, and nobody receives it.
             CallTimeoutError: No answer came in time; whether it was taken is not known.
         """
         fields = publication(
@@ -232,7 +232,7 @@ class Client(BaseClient):
         return results.PublishResult(*await self._done(self._core.publish(fields)))
 
     async def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
-        """Who is on these topics."""
+        """The users on these topics."""
         return results.presence(await self._done(self._core.presence(topic_list(topics))))
 
     async def history(
@@ -243,11 +243,11 @@ class Client(BaseClient):
         limit: int = 100,
         newest_first: bool = False,
     ) -> results.HistoryPage:
-        """Reads what the server keeps of a topic; no subscription is needed.
+        """Reads the history of a topic; no subscription is needed.
 
         Args:
             topic: The topic.
-            since: Only publications after this position or, with the newest first, before it.
+            since: Read publications after this position or, with the newest first, before it.
             limit: Publications at most, 1 to 1000.
             newest_first: From the newest backwards, instead of from the oldest on.
 
@@ -261,24 +261,24 @@ class Client(BaseClient):
         return results.history(answer)
 
     async def sync(self, topics: Topics = ()) -> None:
-        """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
+        """Requests the state of topics, or of all subscribed ones; it arrives as messages."""
         await self._done(self._core.sync(topic_list(topics)))
 
     async def acknowledge(self, messages: ClientMessage | Iterable[ClientMessage]) -> None:
-        """Tells that publications to a member of a queue group are done."""
+        """Acknowledges publications to a member of a queue group."""
         await self._done(self._core.acknowledge(as_messages(messages)))
 
     async def ping(self) -> float:
-        """The time there and back, in seconds."""
+        """The round-trip time in seconds."""
         seconds: float = await self._done(self._core.ping())
         return seconds
 
     def batches(self) -> AsyncIterator[ClientBatch]:
-        """What is received, of every kind, as it came together, until the client is closed. Handlers are
-        not called. Who gives up waiting for one, as by `asyncio.wait_for`, loses nothing.
+        """The received messages of every kind in batches, until the client is closed. Handlers are not
+        called. A cancelled wait, as by `asyncio.wait_for`, loses no message.
 
         Raises:
-            ConnectionClosedError: The connection is gone for good, and not by `close`.
+            ConnectionClosedError: The client has ended, and not by `close`.
         """
         return _Batches(self._next_batch)
 
@@ -286,13 +286,13 @@ class Client(BaseClient):
         return self
 
     async def __anext__(self) -> ClientMessage:
-        """The next message for which there is no handler; the others go to theirs, one after another.
+        """The next message without a handler. Messages with a handler are passed to it, one at a time.
 
-        Who gives up waiting, as by `asyncio.wait_for(anext(client), 5)`, loses nothing; but a handler that
-        is at work in that moment is cancelled.
+        A cancelled wait, as by `asyncio.wait_for(anext(client), 5)`, loses no message, but cancels a running
+        handler.
 
         Raises:
-            ConnectionClosedError: The connection is gone for good, and not by `close`.
+            ConnectionClosedError: The client has ended, and not by `close`.
         """
         while True:
             while (message := self._left.take()) is not None:
@@ -309,7 +309,7 @@ class Client(BaseClient):
             self._left.add(batch)
 
     async def _next_batch(self) -> ClientBatch | None:
-        """What came together next; `None` if the application has closed the client."""
+        """The next batch; `None` if the application has closed the client."""
         self._waker.attach()
         # Others have a turn, however much there is to receive.
         await asyncio.sleep(0)
@@ -347,12 +347,12 @@ class Client(BaseClient):
             self._handled(message, result)
 
     def _done(self, ticket: Ticket) -> Coroutine[Any, Any, Any]:
-        """Waits for what comes of a request."""
+        """Waits for the answer to a request."""
         return self._waker.answer(ticket)
 
 
 class _Batches:
-    """An iterator that, unlike a generator, goes on after somebody has given up waiting for it."""
+    """An iterator that, unlike a generator, continues after a cancelled wait."""
 
     def __init__(self, next_batch: Callable[[], Awaitable[ClientBatch | None]]) -> None:
         self._next_batch = next_batch

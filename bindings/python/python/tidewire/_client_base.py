@@ -1,4 +1,4 @@
-"""What the clients on asyncio and in threads have in common."""
+"""The common base of the clients on asyncio and in threads."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class BaseClient:
         self._core.close(1000, "")
 
     def _gone(self) -> ConnectionClosedError:
-        """Why there is nothing to receive any more, though nobody has closed the client."""
+        """The reason for the end of a client that the application has not closed."""
         reason = self._core.reason()
         if isinstance(reason, ConnectionClosedError):
             return reason
@@ -151,7 +151,7 @@ class BaseClient:
         return ConnectionClosedError("the client is closed")
 
     def _pass_over(self, message: ClientMessage) -> None:
-        """What is for nobody: the log has it."""
+        """Logs an event without a handler."""
         if message.kind == "request":
             message.fail("NOT_FOUND", f"nobody answers requests of the type {message.type}")
         is_quiet = self._is_closing or message.kind in QUIET
@@ -159,7 +159,7 @@ class BaseClient:
         logger.log(level, "%r", message)
 
     def _handled(self, message: ClientMessage, result: Any) -> None:
-        """Takes what a handler returned."""
+        """Handles the result of a handler."""
         if message.kind == "request":
             try:
                 message.reply(result)
@@ -167,7 +167,7 @@ class BaseClient:
                 self._failed(message, error)
 
     def _failed(self, message: ClientMessage, error: BaseException) -> None:
-        """Takes what a handler raised: the log has the traceback, and who asked is told."""
+        """Handles the exception of a handler: logs the traceback, and answers a call with an error."""
         refusal = refusal_of(error)
         if refusal is None:
             log_error("a handler failed with %r", message, error=error)
@@ -208,17 +208,17 @@ class BaseClient:
 
     @property
     def quality(self) -> results.Quality:
-        """What the pings say about the connection."""
+        """The quality of the connection, by the round trips of pings."""
         return results.Quality(*self._core.quality_figures())
 
     @property
     def endpoints(self) -> list[results.EndpointHealth]:
-        """What is known of each address."""
+        """The health of each address."""
         return [results.EndpointHealth(*figures) for figures in self._core.endpoint_figures()]
 
     @property
     def queue(self) -> results.QueueDepth:
-        """What waits for an acknowledgement."""
+        """The messages that wait for an acknowledgement."""
         return results.QueueDepth(*self._core.queue_figures())
 
     def __repr__(self) -> str:

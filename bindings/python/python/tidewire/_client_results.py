@@ -1,4 +1,4 @@
-"""What a client's requests come to."""
+"""Results of the requests of a client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from ._native import ClientBatch
 
 Position = tuple[str, int]
-"""A place in a topic's history: its epoch, 8 hex digits, and the offset."""
+"""A position in the history of a topic: its epoch, 8 hex digits, and the offset."""
 
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """Where a topic with history stood when it was subscribed.
+    """The position of a topic with history at the time of its subscription.
 
     Attributes:
         position: Its newest publication.
@@ -31,7 +31,7 @@ class TopicPosition:
 
 @dataclass(frozen=True)
 class Subscription:
-    """What became of a subscription.
+    """The result of a subscription.
 
     Attributes:
         topics: Topics that are subscribed now.
@@ -44,7 +44,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What became of a publication.
+    """The result of a publication.
 
     Attributes:
         duplicate: Whether one with the same id had been taken before, so that this one was not.
@@ -57,7 +57,7 @@ class PublishResult:
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody on a topic.
+    """A user on a topic.
 
     Attributes:
         connections: On how many connections.
@@ -70,7 +70,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TopicPresence:
-    """Who is on a topic.
+    """The presence of a topic.
 
     Attributes:
         users: How many users.
@@ -105,13 +105,13 @@ class HistoryPage:
 
     @property
     def last(self) -> Position | None:
-        """The position of the last publication, to ask for what follows it; `None` if there is none."""
+        """The position of the last publication, for a query of the next page; `None` if there is none."""
         return self.publications[-1].position if len(self.publications) else None
 
 
 @dataclass(frozen=True)
 class Quality:
-    """What the pings say about the connection.
+    """The quality of the connection, by the round trips of pings.
 
     Attributes:
         latency_ms: The smoothed time there and back.
@@ -130,7 +130,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class EndpointHealth:
-    """What is known of one of the addresses.
+    """The health of one of the addresses.
 
     Attributes:
         url: The address.
@@ -147,7 +147,7 @@ class EndpointHealth:
 
 @dataclass(frozen=True)
 class QueueDepth:
-    """What waits for an acknowledgement.
+    """The messages that wait for an acknowledgement.
 
     Attributes:
         messages: How many messages.
@@ -159,8 +159,8 @@ class QueueDepth:
 
 
 SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]]
-"""Topics, topics that failed, of topics the epoch, the offset, and whether and what is recovered, and of topics that
-failed the code and the message."""
+"""Topics, failed topics, for topics the epoch, the offset, whether they were recovered and the count, and for failed
+topics the code and the message."""
 
 
 def subscribed(answer: SubscribeAnswer) -> Subscription:
@@ -176,7 +176,7 @@ def subscribed(answer: SubscribeAnswer) -> Subscription:
 
 
 def unsubscribed(answer: SubscribeAnswer) -> Subscription:
-    """The result of unsubscribing: topics that were never subscribed are none now, too."""
+    """The result of unsubscribing; topics that were never subscribed count as unsubscribed."""
     topics, _, positions, _ = answer
     known = {
         topic: TopicPosition((epoch, offset), recovered, count)
@@ -191,7 +191,7 @@ def history(answer: tuple[Position, int, ClientBatch, bool, bool]) -> HistoryPag
 
 
 def presence(answer: tuple[dict[str, Any], list[str]]) -> dict[str, TopicPresence]:
-    """The result of asking who is there. Topics of which nothing is told are missing."""
+    """The result of a presence request. Topics whose presence is not available are missing."""
     topics, _ = answer
     return {
         topic: TopicPresence(

@@ -132,7 +132,7 @@ class Dispatcher:
             await self._end()
 
     async def _settle(self, timeout_ms: int) -> None:
-        """Lets the handlers that wait come to their end."""
+        """Waits until the waiting handlers have ended."""
         tasks = {worker.task for worker in self._workers}
         for worker in self._idle:
             tasks.discard(worker.task)
@@ -215,7 +215,7 @@ class Dispatcher:
                 await self._restore(worker)
 
     async def _restore(self, worker: Worker) -> None:
-        """Takes back the cancellations of a worker's task, which are nobody's business."""
+        """Reverts the cancellations of a worker's task, which are internal."""
         _uncancel(worker.task)
         # One that was not delivered yet is delivered now; before Python 3.13 that cannot be taken back.
         with contextlib.suppress(asyncio.CancelledError):
@@ -224,7 +224,7 @@ class Dispatcher:
             raise asyncio.CancelledError
 
     async def _pause(self, worker: Worker) -> None:
-        """Lets the rest of the program have a turn."""
+        """Yields to the other tasks of the program."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -416,7 +416,7 @@ def _is_cancelled(task: asyncio.Task[None]) -> bool:
 
 
 def _uncancel(task: asyncio.Task[None]) -> None:
-    """Takes cancellations back, where Python counts them."""
+    """Reverts cancellations, in versions of Python that count them."""
     if sys.version_info >= (3, 11):
         while task.cancelling():
             task.uncancel()

@@ -33,7 +33,7 @@ logger = logging.getLogger("tidewire")
 
 @dataclass(frozen=True)
 class HandlerStatistics:
-    """What handlers have done since the server was made.
+    """The counts of the handlers since the server was created.
 
     Attributes:
         handled: Messages whose handler came to its end.
@@ -161,7 +161,7 @@ class Handlers:
             _tell(message, "NOT_FOUND", f"nobody answers requests of the type {name}")
 
     def done(self, handler: Handler, message: Message, result: Any) -> None:
-        """Takes what a handler returned."""
+        """Handles the result of a handler."""
         if handler.replies:
             try:
                 message.reply(result)
@@ -173,7 +173,7 @@ class Handlers:
         self.handled += 1
 
     def failed(self, handler: Handler, message: Message, error: BaseException) -> None:
-        """Takes what a handler raised: the client is told, the log has the traceback."""
+        """Handles the exception of a handler: answers the client with an error, and logs the traceback."""
         refusal = refusal_of(error)
         if refusal is not None:
             self.refused += 1
@@ -184,12 +184,12 @@ class Handlers:
         _tell(message, HANDLER_ERROR, "the handler failed")
 
     def interrupt(self, message: Message) -> None:
-        """Takes note of a handler that was cancelled because nothing is served any more."""
+        """Counts a handler that was cancelled because the server has ended."""
         self.interrupted += 1
         _tell(message, HANDLER_ERROR, "the handler was interrupted")
 
     def timed_out(self, handler: Handler, message: Message, timeout_ms: int) -> None:
-        """Takes note of a handler that was cancelled because it took too long."""
+        """Counts a handler that was cancelled because of its timeout."""
         self.errors += 1
         self.timeouts += 1
         logger.error(
@@ -207,7 +207,7 @@ def type_of(message: Message) -> str:
 
 
 def _tell(message: Message, code: str, text: str) -> None:
-    """Tells the client that its message was not handled."""
+    """Answers the client that its message was not handled."""
     try:
         if message.kind == "request":
             message.fail(code, text)

@@ -1,4 +1,4 @@
-"""What Python's values are in JSON."""
+"""The JSON of Python values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the load lab judges and writes, for `tidewire.bench`."""
+"""The verdicts and reports of the load lab, for `tidewire.bench`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def lab_machine() -> str:
     """The machine, in JSON."""
 
 def lab_preflight(connections: int, address: str | None) -> str:
-    """What limits so many connections to an address, in JSON. Raises the limit of open files."""
+    """The limits for this number of connections to an address, in JSON. Raises the limit of open files."""
 
 def lab_connections_room() -> int:
     """The connections that the limit of open files allows. Raises it."""

@@ -32,12 +32,12 @@ class LoadProgress:
 
 
 class LoadResult:
-    """What came of a load. `to_dict()` has everything; the properties are what is asked for most."""
+    """The result of a load. `to_dict()` has everything; the properties are the most common figures."""
 
     __slots__ = ("_report", "_text", "exit_code")
 
     exit_code: int
-    """What `tidewire load` would end with: 0 as expected, 1 failed, 3 the generator was the limit, 4 noisy,
+    """The exit code of `tidewire load`: 0 as expected, 1 failed, 3 the generator was the limit, 4 noisy,
     5 an expectation was broken, 130 interrupted."""
 
     def __init__(self, text: str, exit_code: int) -> None:
@@ -71,7 +71,7 @@ class LoadResult:
 
     @property
     def errors(self) -> dict[str, int]:
-        """What went wrong, by name."""
+        """The counts of errors by name."""
         return dict(self._result.get("errors", {}))
 
     @property
@@ -102,7 +102,7 @@ class LoadResult:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader should know, in sentences."""
+        """Notes for a reader, in sentences."""
         return list(self._result.get("notes", []))
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class LoadResult:
         return f"<LoadResult {self.verdict}: {', '.join(parts)}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The view in a notebook."""
         latency = self.latency_ms
         rows = {
             "Verdict": self.verdict.replace("_", " "),

@@ -134,6 +134,9 @@ from ._utilities import (
 
 version: str
 
+def log_start(level: str) -> None: ...
+def log_take(timeout_ms: int) -> list[tuple[int, str, str]]: ...
+def log_wake() -> None: ...
 def nearest_name(name: str, known: Iterable[str]) -> str | None: ...
 
 # --- The server -------------------------------------------------------------------------------------------------
@@ -143,7 +146,7 @@ _Kind = Literal["connect", "message", "request", "snapshot_request", "disconnect
 
 @disjoint_base
 class ServerCore:
-    """What `Server` is built on."""
+    """The native base of `Server`."""
 
     def __new__(cls, options: Mapping[str, Any]) -> Self: ...
     @staticmethod
@@ -315,7 +318,7 @@ class Connection:
 
 @final
 class Published:
-    """What became of a publication."""
+    """The result of a publication."""
 
     @property
     def offset(self) -> int | None: ...
@@ -376,7 +379,7 @@ class ClientMessage:
 
 @final
 class ClientBatch:
-    """What a client received together."""
+    """Messages that a client received together."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> ClientBatchIterator: ...
@@ -396,7 +399,7 @@ class ClientSignal:
 
 @final
 class ClientCore:
-    """What `Client` is built on."""
+    """The native base of `Client`."""
 
     def __new__(
         cls,

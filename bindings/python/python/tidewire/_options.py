@@ -11,7 +11,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class TopicRule(TypedDict, total=False):
-    """What is kept of the topics that match a pattern."""
+    """The history and other rules of the topics that match a pattern."""
 
     #: A topic's name, or a pattern such as `orders.*` and `orders.>`. Required.
     pattern: str

@@ -1,4 +1,4 @@
-"""What becomes of an error that a handler raised: words for the other side, or a line in the log."""
+"""Errors of handlers: an answer for the other side, or a line in the log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ HANDLER_ERROR = "HANDLER_ERROR"
 
 
 class Refusal(NamedTuple):
-    """What the other side is told."""
+    """The answer to the other side."""
 
     code: str
     text: str
 
 
 def refusal_of(error: BaseException) -> Refusal | None:
-    """What a handler says by raising `CallError`; `None` for any other error.
+    """The answer of a handler that raised `CallError`; `None` for any other error.
 
     What it raised may carry what a client has sent. A code that is no code, a text that cannot be written, an error
     whose words cannot be had: each is an error of the handler, like any other.

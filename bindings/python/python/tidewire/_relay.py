@@ -183,14 +183,14 @@ class RelayConnection:
 
 
 class Ended(NamedTuple):
-    """How the engine ended a connection."""
+    """The end of a connection by the engine."""
 
     code: int | None
     reason: str
 
 
 async def _read(reader: asyncio.StreamReader) -> bytes:
-    """What the engine says next, nothing at the end, also if the engine was killed."""
+    """The next message of the engine; nothing at the end, also if the engine was killed."""
     try:
         return await reader.read(READ_BYTES)
     except OSError as error:
@@ -258,4 +258,4 @@ LOST = 1006
 REASON_CHARACTERS_MAX = 40
 
 CLOSE_CODES = {401: 4401, 429: 4429, 502: 1011, 503: 1013}
-"""What a refusal means as a close code, for ASGI servers that cannot refuse with a status of our choice."""
+"""The close code of a rejection, for ASGI servers that cannot reject with a chosen status."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from . import _log
 from ._asyncio import AsyncServer
 from ._native import Batch
 from .errors import StoppedError
@@ -30,20 +31,27 @@ class Server(AsyncServer):
     `batches()` or on asyncio; everything can be called from any thread.
     """
 
-    def __new__(cls, **options: Unpack[ServerOptions]) -> Self:
+    def __new__(cls, *, log_level: str | None = None, **options: Unpack[ServerOptions]) -> Self:
+        _log.start(log_level)
         server = super().__new__(cls, dict(options))
         _servers.add(server)
         return server
 
-    def __init__(self, **options: Unpack[ServerOptions]) -> None:
-        """See `ServerOptions` for every option."""
-
-    def batches(self, *, max_messages: int = 4096, timeout_ms: int = 1000) -> Iterator[Batch]:
-        """What happens, in batches, until the server has stopped and everything was received.
+    def __init__(self, *, log_level: str | None = None, **options: Unpack[ServerOptions]) -> None:
+        """See `ServerOptions` for every option.
 
         Args:
-            max_messages: A batch holds at most so many.
-            timeout_ms: After so long without anything an empty batch comes, so that the loop can do other things.
+            log_level: What the engine hands to the logger `tidewire` of `logging`, for all servers of the process: `off`,
+                `error`, `warn`, `info` (the default), `debug` or `trace`. The level of the logger applies as well.
+        """
+
+    def batches(self, *, max_messages: int = 4096, timeout_ms: int = 1000) -> Iterator[Batch]:
+        """The received messages in batches, until the server has stopped and no message is left.
+
+        Args:
+            max_messages: The maximum number of messages in a batch.
+            timeout_ms: After this time without a message it returns an empty batch, so that the loop can do other
+                things.
 
         While it waits, other threads run, and Ctrl-C is heard.
         """

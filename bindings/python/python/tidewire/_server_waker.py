@@ -50,7 +50,7 @@ class ServerWaker:
 
 
 class Watch:
-    """What one loop watches.
+    """The watch of one event loop.
 
     Attributes:
         users: How many are inside `watching`.

@@ -1,4 +1,4 @@
-"""What is useful without a server."""
+"""Utilities that need no server."""
 
 from __future__ import annotations
 

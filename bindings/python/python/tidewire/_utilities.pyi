@@ -1,4 +1,4 @@
-"""The types of what is useful without a server."""
+"""The types of the utilities that need no server."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -40,10 +40,10 @@ _Priority: TypeAlias = Literal[1, 3, 5, 8, 10]
 _Position: TypeAlias = tuple[str | int, int]
 
 def compress(data: _Bytes, level: int = 6, *, prefix: bool = False) -> bytes:
-    """The zlib stream of `data`; `level` is 0 (stored) to 9 (smallest). With `prefix` it begins with `C:`."""
+    """The zlib stream of `data`; `level` is 0 (stored) to 9 (smallest). With `prefix` it starts with `C:`."""
 
 def decompress(data: _Bytes, *, bytes_max: int = 16777216) -> bytes:
-    """What a zlib stream holds, with or without `C:` before it, up to `bytes_max` bytes.
+    """The decompressed data of a zlib stream, with or without `C:` before it, at most `bytes_max` bytes.
 
     Raises:
         InvalidMessageError: The stream holds more (`TOO_LARGE`), ends too early, or is none.
@@ -62,7 +62,7 @@ def sign(payload: _Text, secret: _Text, *, version: Literal[1, 2] = 2, now: floa
     """A signature of `payload`, with the time and a nonce in it. The secret has at least 32 bytes."""
 
 def verify(payload: _Text, signature: str, secret: _Text, *, now: float | None = None) -> int:
-    """Checks a signature of `sign`, but not that it is new: for that there is `Verifier`. Its version.
+    """Verifies a signature of `sign`, but not that it is new; use `Verifier` for that. Returns its version.
 
     Raises:
         SecurityError: The signature is wrong, or older than 5 minutes.
@@ -84,18 +84,18 @@ class Signer:
         version: Literal[1, 2] = 2,
         now: float | None = None,
     ) -> str:
-        """A signature of a message's parts. Version 1 covers the payload alone."""
+        """A signature of the parts of a message. Version 1 covers only the payload."""
 
     def sign_message(self, message: _Text, *, version: Literal[1, 2] = 2, now: float | None = None) -> str:
         """A signature of a whole message, JSON or MessagePack."""
 
     @property
     def public_key(self) -> bytes | None:
-        """What a `Verifier` takes, if the key is not a secret: 65 bytes."""
+        """The key for a `Verifier`, if this key is not a secret: 65 bytes."""
 
 @final
 class Verifier:
-    """Checks signatures, and that each comes once within 5 minutes; remembers up to `nonces_max` of them."""
+    """Verifies signatures, and accepts each only once within 5 minutes; stores at most `nonces_max` of them."""
 
     def __new__(
         cls, secret: _Text | None = None, *, public_key: _Bytes | None = None, nonces_max: int = 1000000
@@ -111,7 +111,7 @@ class Verifier:
         correlation_id: str | None = None,
         now: float | None = None,
     ) -> int:
-        """Checks the signature of a message's parts, and that it is new. The version of the signature.
+        """Verifies the signature of the parts of a message, and that it is new. Returns its version.
 
         Raises:
             SecurityError: The signature is wrong, stale or has been used.
@@ -119,11 +119,11 @@ class Verifier:
         """
 
     def verify_message(self, message: _Text, *, now: float | None = None) -> int:
-        """Checks the signature in a whole message, and that it is new. The version of the signature."""
+        """Verifies the signature in a whole message, and that it is new. Returns its version."""
 
     @property
     def nonces(self) -> int:
-        """How many signatures are remembered."""
+        """The number of stored signatures."""
 
 @final
 class KeyPair:
@@ -132,7 +132,7 @@ class KeyPair:
     def __new__(cls) -> KeyPair: ...
     @property
     def public_key(self) -> bytes:
-        """What the other side needs: an uncompressed point, 65 bytes."""
+        """The public key for the other side: an uncompressed point, 65 bytes."""
 
     def accept(
         self,
@@ -142,7 +142,7 @@ class KeyPair:
         version: Literal[1, 2] = 2,
         identity: IdentityKey | None = None,
     ) -> SessionCipher:
-        """The side that was spoken to: what both sides seal and open with from now on.
+        """Ends the exchange on the answering side. Returns the cipher of both sides.
 
         Args:
             session: A name of the connection that both sides know; in version 2 keys are good for it alone.
@@ -158,7 +158,7 @@ class KeyPair:
         proof: _Bytes | None = None,
         pinned: _Bytes | None = None,
     ) -> SessionCipher:
-        """The side that spoke first: what both sides seal and open with from now on.
+        """Ends the exchange on the side that started it. Returns the cipher of both sides.
 
         Args:
             proof: The other side's `SessionCipher.proof`.
@@ -175,18 +175,18 @@ class IdentityKey:
     def __new__(cls, private_key: str) -> IdentityKey: ...
     @property
     def public_key(self) -> bytes:
-        """What the other side pins: an uncompressed point, 65 bytes."""
+        """The public key that the other side pins: an uncompressed point, 65 bytes."""
 
 @final
 class SessionCipher:
-    """What both sides seal and open with once they agreed (AES-256-GCM). In version 2 messages must be opened
-    in the order in which they were sealed, each once."""
+    """The encryption of both sides after a key exchange (AES-256-GCM). In version 2 messages must be opened in
+    the order in which they were sealed, each once."""
 
     def seal(self, plain: _Bytes) -> bytes:
         """`plain`, encrypted: 30 bytes more."""
 
     def open(self, message: _Bytes) -> bytes:
-        """What a sealed message of the other side holds.
+        """The content of a sealed message of the other side.
 
         Raises:
             SecurityError: The message was changed, repeated, moved, or sealed with another key.
@@ -198,37 +198,37 @@ class SessionCipher:
 
     @property
     def proof(self) -> bytes | None:
-        """What `KeyPair.finish` takes as `proof`, if `KeyPair.accept` was given an identity."""
+        """The `proof` for `KeyPair.finish`, if `KeyPair.accept` had an identity."""
 
     @property
     def wants_key_update(self) -> bool:
-        """Whether it is time for another key; never in version 1."""
+        """Whether a new key is due; never in version 1."""
 
     def update_sealing_key(self) -> None:
-        """Changes the key of this side, when the other side has been told."""
+        """Changes the key of this side, after the other side was notified."""
 
     def update_opening_key(self) -> None:
-        """Changes the key of the other side, when it has said so."""
+        """Changes the key of the other side, after its notification."""
 
 @final
 class TokenBucket:
-    """A rate limit: `capacity` at once, and `refill_per_s` a second in the long run. It begins full."""
+    """A rate limit: `capacity` at once, and `refill_per_s` per second in the long run. It starts full."""
 
     def __new__(cls, capacity: int, refill_per_s: float) -> TokenBucket: ...
     def take(self, n: int = 1, now: float | None = None) -> RateVerdict:
-        """Takes `n` tokens, or none. `now` is in seconds on any clock; by default the bucket's own."""
+        """Takes `n` tokens or none. `now` is in seconds on any clock; the default is the clock of the bucket."""
 
     @property
     def capacity(self) -> int:
-        """Tokens that a full bucket holds."""
+        """The number of tokens in a full bucket."""
 
     @property
     def refill_per_s(self) -> float:
-        """Tokens that come in a second."""
+        """The number of new tokens per second."""
 
 @final
 class RateVerdict:
-    """What became of one try; true if the tokens were taken."""
+    """The result of one request; true if the tokens were taken."""
 
     def __bool__(self) -> bool: ...
     @property
@@ -237,19 +237,19 @@ class RateVerdict:
 
     @property
     def low(self) -> bool:
-        """Less than a fifth is left. Said once, and again only after the bucket was half full in between."""
+        """Whether less than a fifth is left. It is true once, and again only after the bucket was half full."""
 
     @property
     def remaining(self) -> float:
-        """Tokens that are left."""
+        """The number of tokens that are left."""
 
     @property
     def retry_after(self) -> float | None:
-        """After so many seconds the tokens would be taken; `None` if they were."""
+        """The number of seconds until the tokens are available; `None` if they were taken."""
 
 @final
 class Sequencer(Generic[_T]):
-    """Puts the messages of many topics in order by their positions, drops duplicates, and tells gaps.
+    """Puts the messages of many topics in order by their positions, drops duplicates, and reports gaps.
 
     A message that comes before its turn is held for up to `window_ms` until those before it have come.
     """
@@ -261,40 +261,40 @@ class Sequencer(Generic[_T]):
     def add(
         self, topic: str, position: _Position, message: _T, *, now: float | None = None
     ) -> tuple[Literal["delivered", "held", "duplicate", "new_epoch"], list[_T | Gap]]:
-        """Takes a message: what became of it, and what can be let through now."""
+        """Receives a message. Returns its result, and the messages that can be delivered now."""
 
     def advance(self, topic: str, position: _Position, *, now: float | None = None) -> list[_T | Gap]:
-        """Takes note that everything up to `position` has been seen. What can be let through now."""
+        """Records that everything up to `position` is known. Returns the messages that can be delivered now."""
 
     def skip(
         self, topic: str, epoch: str | int, first: int, last: int, *, now: float | None = None
     ) -> list[_T | Gap]:
-        """Takes note that the messages from `first` to `last` will not come. What can be let through now."""
+        """Records that the messages from `first` to `last` are missing. Returns those that can be delivered now."""
 
     def expire(self, *, now: float | None = None) -> list[_T | Gap]:
-        """Gives up waiting where the time is over: the gaps, and the messages behind them."""
+        """Ends the waits whose time is over. Returns the gaps, and the messages after them."""
 
     def forget(self, topic: str) -> list[_T | Gap]:
-        """Forgets a topic, and lets through what it held."""
+        """Forgets a topic. Returns its held messages."""
 
     def position(self, topic: str) -> tuple[str, int] | None:
-        """The last message of a topic that was let through."""
+        """The position of the last delivered message of a topic."""
 
     @property
     def deadline(self) -> float | None:
-        """When `expire` wants to be called, in seconds on the clock of `now`."""
+        """The time of the next call of `expire`, in seconds on the clock of `now`."""
 
     @property
     def topics(self) -> int:
-        """How many topics are known."""
+        """The number of known topics."""
 
     @property
     def held(self) -> int:
-        """How many messages are held."""
+        """The number of held messages."""
 
 @final
 class Gap:
-    """Messages of a topic that have not come: those from `first` to `last`, both included."""
+    """Missing messages of a topic: those from `first` to `last`, both included."""
 
     @property
     def topic(self) -> str: ...
@@ -313,7 +313,7 @@ class PriorityQueue(Generic[_T]):
     def __new__(cls, *, items_max: int = 10000, bytes_max: int = 16777216) -> PriorityQueue[_T]: ...
     def __class_getitem__(cls, item: Any) -> GenericAlias: ...
     def push(self, item: _T, priority: _Priority = 5, *, size: int | None = None) -> None:
-        """Puts an item behind those of its priority.
+        """Appends an item to those of its priority.
 
         Args:
             size: The bytes that it counts for; by default its length, if it is text or bytes-like, else 0.
@@ -325,33 +325,33 @@ class PriorityQueue(Generic[_T]):
     def push_displacing(
         self, item: _T, priority: _Priority = 5, *, size: int | None = None
     ) -> list[tuple[int, _T]]:
-        """`push` for which less urgent items give way; those come back."""
+        """`push` that removes less urgent items to make room. Returns them."""
 
     def pop(self) -> tuple[int, _T] | None:
-        """Takes the next item, with its priority; `None` if there is none."""
+        """Removes and returns the next item with its priority; `None` if the queue is empty."""
 
     def pop_many(self, n: int) -> list[tuple[int, _T]]:
-        """Takes up to `n` items, with their priorities."""
+        """Removes and returns at most `n` items with their priorities."""
 
     def peek(self) -> tuple[int, _T] | None:
-        """The next item, which stays."""
+        """The next item, without removing it."""
 
     @property
     def bytes(self) -> int:
-        """What the items count for."""
+        """The counted size of all items."""
 
     def __len__(self) -> int: ...
 
 @final
 class Filter:
-    """A document of operators, compiled: which payloads are wanted."""
+    """A compiled filter document, which selects payloads."""
 
     def __new__(cls, document: Mapping[str, Any] | _Text) -> Filter: ...
     def matches(self, payload: object) -> bool:
-        """Whether the filter takes a payload: a value, or its JSON text as `str` or bytes-like."""
+        """Whether the filter selects a payload: a value, or its JSON text as `str` or bytes-like."""
 
     def select(self, payloads: Iterable[_T]) -> list[_T]:
-        """Those of `payloads` that the filter takes, in their order."""
+        """The selected payloads of `payloads`, in their order."""
 
     @property
     def document(self) -> str:
@@ -366,11 +366,11 @@ class Envelope:
 
     @property
     def category(self) -> Literal["update", "snapshot", "system"] | None:
-        """What the message belongs to; `None` if it does not say."""
+        """The category of the message; `None` if it has none."""
 
     @property
     def type(self) -> str:
-        """What the message is, such as `order_created`."""
+        """The type of the message, such as `order_created`."""
 
     @property
     def id(self) -> str | None:
@@ -378,7 +378,7 @@ class Envelope:
 
     @property
     def time(self) -> datetime | None:
-        """When the message was made, in UTC."""
+        """The time of the message, in UTC."""
 
     @property
     def sequence(self) -> int | None:
@@ -390,7 +390,7 @@ class Envelope:
 
     @property
     def correlation_id(self) -> str | None:
-        """What an answer has in common with its request."""
+        """The correlation id, which an answer shares with its request."""
 
     @property
     def signature(self) -> str | None:
@@ -402,7 +402,7 @@ class Envelope:
 
     @property
     def position(self) -> tuple[str, int] | None:
-        """Where the message stands in its topic's history: epoch and offset."""
+        """The position of the message in the history of its topic: epoch and offset."""
 
     @property
     def number(self) -> int | None:

@@ -169,7 +169,7 @@ class WebSocketEndpoint:
             await send({"type": "http.response.body", "body": b"a WebSocket is served here\n"})
 
     def _url(self) -> str | None:
-        """Where the engine is, `None` while it does not run."""
+        """The address of the engine; `None` while it does not run."""
         try:
             url = self._server.url
         except StoppedError:

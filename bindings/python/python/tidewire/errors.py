@@ -1,4 +1,4 @@
-"""What can go wrong, each with who has to act: the caller, the peer, or nobody but time."""
+"""Exceptions: each says whether the caller or the peer has to act, or whether a later retry is enough."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ class TidewireError(Exception):
 
 
 class ConfigurationError(TidewireError, ValueError):
-    """An option is unknown, or has a value that cannot be used."""
+    """An option is unknown, or has an invalid value."""
 
     code = "CONFIGURATION"
 
 
 class InvalidArgumentError(TidewireError, ValueError):
-    """An argument has a value that cannot be used."""
+    """An argument has an invalid value."""
 
     code = "INVALID_ARGUMENT"
 
 
 class WrongTypeError(TidewireError, TypeError):
-    """An argument or a value in a message has a type that cannot be used."""
+    """An argument or a value in a message has a wrong type."""
 
     code = "WRONG_TYPE"
 
@@ -66,21 +66,21 @@ class AddressError(TidewireError, OSError):
 
 
 class InvalidMessageError(TidewireError, ValueError):
-    """A message that was received is not what it should be."""
+    """A received message is invalid."""
 
     code = "INVALID_MESSAGE"
     fault = "peer"
 
 
 class TokenError(TidewireError):
-    """A token is not accepted."""
+    """A token is rejected."""
 
     code = "AUTH_FAILED"
     fault = "peer"
 
 
 class BusyError(TidewireError):
-    """The other side has not caught up; nothing was done, try again."""
+    """The other side is behind; the call had no effect, retry later."""
 
     code = "BUSY"
     fault = "nobody"
@@ -100,13 +100,13 @@ class CallError(TidewireError):
 
 
 class CallTimeoutError(CallError, TimeoutError):
-    """No answer came in time. Whether the request was carried out is not known."""
+    """No answer arrived in time. The server may have executed the request."""
 
     code = "TIMEOUT"
 
 
 class SubscriptionError(TidewireError):
-    """The server does not give some of the topics; those that it gives are subscribed.
+    """The server rejects some of the topics; the others are subscribed.
 
     Attributes:
         subscription: What is subscribed, a `Subscription`.
@@ -140,14 +140,14 @@ class SubscriptionError(TidewireError):
 
 
 class ConnectionClosedError(TidewireError, ConnectionError):
-    """The connection is gone."""
+    """The connection has ended."""
 
     code = "CONNECTION_CLOSED"
     fault = "peer"
 
 
 class SecurityError(TidewireError):
-    """A signature or an encrypted message is not what its key says."""
+    """A signature or an encrypted message does not match its key."""
 
     code = "SECURITY"
     fault = "peer"

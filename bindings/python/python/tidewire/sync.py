@@ -27,7 +27,7 @@ WAIT_MS = 1000
 
 
 def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
-    """Connects to a server, or to several of the same service, and returns when one has let the client in.
+    """Connects to a server, or to several of one service, and returns when one has accepted the session.
 
     Args:
         url: The address, or several of them, or pairs of an address and its weight.
@@ -42,14 +42,14 @@ def connect(url: Url, **options: Unpack[ClientOptions]) -> Client:
 
 
 class Client(BaseClient):
-    """A connection that comes back by itself. It can be used from any thread.
+    """A client that reconnects by itself. It can be used from any thread.
 
-    What is received has to be taken, by iterating or by `run`: while more waits than `inbox_bytes_max`,
-    nothing is read, neither publications nor answers.
+    The application has to receive the messages, by iteration or by `run`: while more bytes wait than
+    `inbox_bytes_max`, the client reads nothing, neither publications nor answers.
     """
 
     def open(self) -> Self:
-        """Connects; `connect` does it by itself."""
+        """Connects; `connect` calls it."""
         self._core.start(self._wait)
         if self._wait:
             try:
@@ -68,22 +68,22 @@ class Client(BaseClient):
         self.close()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
-        """Sends what waits and closes the connection; what was received can still be taken.
+        """Sends the waiting messages and closes the connection; received messages can still be read.
 
-        It ends every call that waits, in whatever thread.
+        It ends every waiting call in every thread.
         """
         self._is_closing = True
         if self.state != "new":
             self._core.close(code, reason).wait()
 
     def ready(self) -> None:
-        """Returns when a server has let the client in: with `wait=False`, or after a lost connection."""
+        """Waits for an accepted session: with `wait=False`, or after a lost connection."""
         self._core.connected().wait()
 
     def send(self, payload: Any = None, *, type: str = "message", priority: int = 5) -> None:
-        """Sends a message to the server's application; waits only while there is no room.
+        """Sends a message to the server's application; waits only while the outbox is full.
 
-        It arrives once at most: what is on its way when the connection is lost may be lost with it.
+        It is delivered at most once: a message in flight may be lost with its connection.
         """
         while True:
             try:
@@ -92,7 +92,7 @@ class Client(BaseClient):
                 self._core.room().wait()
 
     def send_raw(self, message: str | bytes) -> None:
-        """Sends a whole message, JSON text, as it is; waits only while there is no room."""
+        """Sends a whole message, JSON text, unchanged; waits only while the outbox is full."""
         while True:
             try:
                 return self._core.try_send_raw(message)
@@ -102,8 +102,8 @@ class Client(BaseClient):
     def send_acknowledged(
         self, payload: Any = None, *, type: str = "message", priority: int = 5, ttl_ms: int | None = None
     ) -> None:
-        """Sends a message by the queue (`offline_queue`), and returns when the server has taken it. Each
-        counts once."""
+        """Sends a message through the queue (`offline_queue`), and returns when the server has accepted it.
+        The server accepts each message once."""
         work = self._core.enqueue(
             None, type, payload, priority=priority, ttl_ms=ttl_ms, key=None, acknowledged=True
         )
@@ -119,8 +119,8 @@ class Client(BaseClient):
         ttl_ms: int | None = None,
         key: str | None = None,
     ) -> None:
-        """Puts a message, or with `topic` a publication, into the queue (`offline_queue`), and returns when
-        it is stored: with a file it then survives a crash of the program. It is sent as soon as there is a
+        """Stores a message, or with `topic` a publication, in the queue (`offline_queue`), and returns when it
+        is stored: in a file it then survives a crash of the program. The client sends it as soon as it has a
         connection."""
         work = self._core.enqueue(
             topic, type, payload, priority=priority, ttl_ms=ttl_ms, key=key, acknowledged=False
@@ -128,11 +128,11 @@ class Client(BaseClient):
         work.wait()
 
     def request(self, payload: Any = None, *, type: str, timeout_ms: int | None = None) -> Any:
-        """Asks the server's application and returns its answer.
+        """Calls the server's application and returns its answer.
 
         Raises:
-            CallError: The server refuses.
-            CallTimeoutError: No answer came in time; whether it was done is not known.
+            CallError: The server rejects the call.
+            CallTimeoutError: No answer arrived in time; the server may have executed the call.
         """
         return self._core.request(type, payload, timeout_ms).wait()
 
@@ -150,7 +150,7 @@ class Client(BaseClient):
         filter: Mapping[str, Any] | None = None,
         overload: str | None = None,
     ) -> results.Subscription:
-        """Subscribes topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
+        """Subscribes to topics and patterns such as `orders.*`; see `tidewire.Client.subscribe` for the
         options.
 
         Raises:
@@ -171,7 +171,7 @@ class Client(BaseClient):
         return results.subscribed(ticket.wait())
 
     def unsubscribe(self, topics: Topics) -> results.Subscription:
-        """Ends subscriptions; after it no publication of them comes."""
+        """Ends subscriptions. No publication of them arrives after this call."""
         return results.unsubscribed(self._core.unsubscribe(topic_list(topics)).wait())
 
     def publish(
@@ -187,11 +187,11 @@ class Client(BaseClient):
         exclude_self: bool = False,
         snapshot: bool = False,
     ) -> results.PublishResult:
-        """Publishes, and returns when the publication has its place. If the connection is lost meanwhile,
-        it is published again, and the server takes it once.
+        """Publishes, and returns when the server has accepted the publication. After a lost connection the
+        client publishes it again, and the server accepts it once.
 
         Raises:
-            CallError: The server refuses it, and nobody gets it.
+            CallError: The server rejects it, and nobody receives it.
             CallTimeoutError: No answer came in time; whether it was taken is not known.
         """
         fields = publication(
@@ -208,7 +208,7 @@ class Client(BaseClient):
         return results.PublishResult(*self._core.publish(fields).wait())
 
     def presence(self, topics: Topics) -> dict[str, results.TopicPresence]:
-        """Who is on these topics."""
+        """The users on these topics."""
         return results.presence(self._core.presence(topic_list(topics)).wait())
 
     def history(
@@ -219,35 +219,35 @@ class Client(BaseClient):
         limit: int = 100,
         newest_first: bool = False,
     ) -> results.HistoryPage:
-        """Reads what the server keeps of a topic; see `tidewire.Client.history`."""
+        """Reads the history of a topic; see `tidewire.Client.history`."""
         ticket = self._core.history(topic, since=since, limit=limit, newest_first=newest_first)
         return results.history(ticket.wait())
 
     def sync(self, topics: Topics = ()) -> None:
-        """Asks for the state of topics, or of all that are subscribed; it comes as messages."""
+        """Requests the state of topics, or of all subscribed ones; it arrives as messages."""
         self._core.sync(topic_list(topics)).wait()
 
     def acknowledge(self, messages: ClientMessage | Iterable[ClientMessage]) -> None:
-        """Tells that publications to a member of a queue group are done."""
+        """Acknowledges publications to a member of a queue group."""
         self._core.acknowledge(as_messages(messages)).wait()
 
     def ping(self) -> float:
-        """The time there and back, in seconds."""
+        """The round-trip time in seconds."""
         seconds: float = self._core.ping().wait()
         return seconds
 
     def batches(self, *, timeout_ms: int = 1000) -> Iterator[ClientBatch]:
-        """What is received, of every kind, as it came together, until the client is closed. After
-        `timeout_ms` without anything an empty batch comes. Handlers are not called.
+        """The received messages of every kind in batches, until the client is closed. After `timeout_ms`
+        without a message it returns an empty batch. Handlers are not called.
 
         Raises:
-            ConnectionClosedError: The connection is gone for good, and not by `close`.
+            ConnectionClosedError: The client has ended, and not by `close`.
         """
         while (batch := self._next_batch(timeout_ms)) is not None:
             yield batch
 
     def _next_batch(self, timeout_ms: int) -> ClientBatch | None:
-        """What came together next, nothing after so long; `None` if the application has closed the client."""
+        """The next batch, empty after the timeout; `None` if the application has closed the client."""
         try:
             return self._core.receive(timeout_ms)
         except StoppedError:
@@ -259,10 +259,10 @@ class Client(BaseClient):
         return self
 
     def __next__(self) -> ClientMessage:
-        """The next message for which there is no handler; the others go to theirs, one after another.
+        """The next message without a handler. Messages with a handler are passed to it, one at a time.
 
         Raises:
-            ConnectionClosedError: The connection is gone for good, and not by `close`.
+            ConnectionClosedError: The client has ended, and not by `close`.
         """
         message = self._take(None)
         if message is None:

@@ -76,7 +76,7 @@ impl EmbeddedServer {
         self.is_gone.load(Ordering::Acquire) || self.wait(NOTICE_TIMEOUT).is_some()
     }
 
-    /// How a server ended that has ended by itself, and its last output.
+    /// The exit status and the last output of a server that has ended by itself.
     pub(crate) fn last_words(&mut self) -> String {
         let status = self.wait(LAST_WORDS_TIMEOUT);
         if let (Some(_), Some(reader)) = (status, self.log_reader.take()) {

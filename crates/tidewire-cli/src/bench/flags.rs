@@ -64,7 +64,7 @@ pub(crate) struct PlanFlags {
     /// For ping-latency: pings of each connection [default: 50, with --quick 20]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<u64>)]
     pub(crate) pings_per_connection: Option<u64>,
-    /// Where connection-limit ends its search, if open files do not end it before [default:
+    /// The number at which connection-limit ends its search, unless open files end it before [default:
     /// 1000000, with --quick 100]
     #[arg(long, value_name = "N", value_parser = numbers::positive::<usize>)]
     pub(crate) connections_max: Option<usize>,

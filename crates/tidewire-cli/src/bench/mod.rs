@@ -196,7 +196,7 @@ fn needs_echo(tests: &[TestKind]) -> Result<bool, Failure> {
 const DEFAULT: (Duration, Duration, u64) = (Duration::from_secs(2), Duration::from_secs(30), 50);
 const QUICK: (Duration, Duration, u64) = (Duration::from_millis(300), Duration::from_secs(1), 20);
 const QUICK_HOLD_PING_EVERY_MS: u64 = 200;
-/// Where the search for the largest number of connections ends, unless open files end it before.
+/// The default limit of the search for the largest number of connections.
 const LIMIT: usize = 1_000_000;
 const QUICK_LIMIT: usize = 100;
 

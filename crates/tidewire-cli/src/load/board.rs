@@ -90,7 +90,7 @@ impl Board {
         self.live.service.elapsed.as_secs() as usize
     }
 
-    /// How many lines it needs.
+    /// The number of lines that it needs.
     pub(crate) fn height(&self) -> u16 {
         // The title, the rows, statuses, errors, and the key that ends the load.
         self.rows().len() as u16 + 4

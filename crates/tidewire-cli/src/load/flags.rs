@@ -147,7 +147,7 @@ pub(crate) struct MessageFlags {
     /// A message that each connection sends first, such as a subscription; may be repeated
     #[arg(long, value_name = "TEXT")]
     pub(crate) subscribe: Vec<String>,
-    /// What confirms a message: the pong to a ping that was sent after it (pong), the next message
+    /// The confirmation of a message: the pong to a ping that was sent after it (pong), the next message
     /// from the server (order), or a message with the same value in a field (field:NAME) [default:
     /// pong]
     #[arg(long, value_name = "HOW", value_parser = message::matching)]

@@ -118,11 +118,6 @@ fn introduce(settings: &Settings, config: &Config, server: &Server) -> Result<()
         let next = introduction::next_steps(settings, config, addresses.operations);
         // A terminal that is gone is no reason not to serve.
         let _ = stderr.write_all((text + &next).as_bytes());
-    } else {
-        let app = settings.text("app").unwrap_or_default();
-        let (clients, has_auth) = (addresses.clients, config.auth.is_some());
-        let version = env!("CARGO_PKG_VERSION");
-        tracing::info!(version, app, %clients, tokens = has_auth, "the server has started");
     }
     print(&lines)
 }
@@ -195,6 +190,7 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
         }
         StartError::Access(_)
         | StartError::TopicRule { .. }
+        | StartError::Unshared { .. }
         | StartError::Auth(_)
         | StartError::System(_)
         | StartError::Useless(_) => {
@@ -207,5 +203,5 @@ fn explain(error: &StartError, ops_listen: Option<SocketAddr>) -> Failure {
 /// Connections for which there is room from the start; more make room by themselves.
 const ROOM_AT_START: usize = 65_536;
 
-/// How often the program looks whether it was told to stop.
+/// The interval at which the program checks for a signal to stop.
 const STOP_POLL: Duration = Duration::from_millis(50);

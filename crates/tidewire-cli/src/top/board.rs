@@ -142,7 +142,7 @@ impl Rates<'_> {
         short(self.sample.usage(name) as f64)
     }
 
-    /// How fast a counter grows, as text.
+    /// The rate of a counter, as text.
     fn rate(&self, name: &str) -> String {
         self.per_s(name).map_or("-".to_owned(), short)
     }

@@ -193,33 +193,8 @@ impl Session {
     fn handle_answer(&mut self, event: ClientEvent, moment: Moment, batch: &mut BatchBuilder) {
         let mut waiting = |cid: &Option<String>, kind| self.pending.answer(cid.as_deref()?, kind);
         match event {
-            ClientEvent::SubscriptionUpdate {
-                action: Some(Action::Unsubscribe),
-                mut success_topics,
-                correlation_id: None,
-                ..
-            } => {
-                // Nobody here asked for it: the server has taken them away.
-                success_topics.retain(|topic| self.subscriptions.options(topic).is_some());
-                self.lose(success_topics, batch);
-            }
-            ClientEvent::SubscriptionUpdate {
-                success_topics,
-                failed_topics,
-                failures,
-                recovery,
-                correlation_id,
-                ..
-            } => {
-                if let Some(waiting) = waiting(&correlation_id, RequestKind::Subscription) {
-                    let answer = Subscribed {
-                        topics: success_topics,
-                        failed: failed_topics,
-                        failures,
-                        positions: Vec::new(),
-                    };
-                    self.handle_subscribed(waiting, answer, &recovery, moment, batch);
-                }
+            event @ ClientEvent::SubscriptionUpdate { .. } => {
+                self.handle_subscriptions(event, moment, batch);
             }
             ClientEvent::PublishResponse {
                 topic,
@@ -263,6 +238,49 @@ impl Session {
                 }
             }
             event => self.handle_news(event, moment, batch),
+        }
+    }
+
+    /// What the server says about subscriptions, asked for or not.
+    fn handle_subscriptions(
+        &mut self,
+        event: ClientEvent,
+        moment: Moment,
+        batch: &mut BatchBuilder,
+    ) {
+        match event {
+            ClientEvent::SubscriptionUpdate {
+                action: Some(Action::Unsubscribe),
+                mut success_topics,
+                correlation_id: None,
+                ..
+            } => {
+                // Nobody here asked for it: the server has taken them away.
+                success_topics.retain(|topic| self.subscriptions.options(topic).is_some());
+                self.lose(success_topics, batch);
+            }
+            ClientEvent::SubscriptionUpdate {
+                success_topics,
+                failed_topics,
+                failures,
+                recovery,
+                correlation_id,
+                ..
+            } => {
+                let waiting = correlation_id
+                    .as_deref()
+                    .and_then(|cid| self.pending.answer(cid, RequestKind::Subscription));
+                if let Some(waiting) = waiting {
+                    let answer = Subscribed {
+                        topics: success_topics,
+                        failed: failed_topics,
+                        failures,
+                        positions: Vec::new(),
+                    };
+                    self.handle_subscribed(waiting, answer, &recovery, moment, batch);
+                }
+            }
+            _ => {}
         }
     }
 

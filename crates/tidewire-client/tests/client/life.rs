@@ -70,34 +70,40 @@ fn cases() -> Vec<Case> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_from_another_task_in_every_state() {
-    for case in cases() {
-        let mut tasks = JoinSet::new();
-        let url = match &case.server {
-            None => "ws://127.0.0.1:9/ws".to_owned(),
-            Some(script) => {
-                let scripts = vec![script.clone()];
-                let address = start_server(scripts, Seen::default(), &mut tasks).await;
-                format!("ws://{address}/ws")
-            }
-        };
-        let closed = Arc::new(AtomicUsize::new(0));
-        let mut running = JoinSet::new();
-        for round in 0..ROUNDS {
-            let (url, closed) = (url.clone(), closed.clone());
-            let (name, is_there) = (case.name, case.is_there);
-            running.spawn(async move {
-                one_life(name, url, is_there, round).await;
-                closed.fetch_add(1, Ordering::Relaxed);
-            });
-            if running.len() >= case.at_once {
-                running.join_next().await.unwrap().unwrap();
-            }
-        }
-        while let Some(ended) = running.join_next().await {
-            ended.unwrap();
-        }
-        assert_eq!(closed.load(Ordering::Relaxed), ROUNDS, "{}", case.name);
+    let mut running: JoinSet<()> = cases().into_iter().map(close_in).collect();
+    while let Some(ended) = running.join_next().await {
+        ended.unwrap();
     }
+}
+
+/// Closes clients in one state.
+async fn close_in(case: Case) {
+    let mut tasks = JoinSet::new();
+    let url = match &case.server {
+        None => "ws://127.0.0.1:9/ws".to_owned(),
+        Some(script) => {
+            let scripts = vec![script.clone()];
+            let address = start_server(scripts, Seen::default(), &mut tasks).await;
+            format!("ws://{address}/ws")
+        }
+    };
+    let closed = Arc::new(AtomicUsize::new(0));
+    let mut running = JoinSet::new();
+    for round in 0..ROUNDS {
+        let (url, closed) = (url.clone(), closed.clone());
+        let (name, is_there) = (case.name, case.is_there);
+        running.spawn(async move {
+            one_life(name, url, is_there, round).await;
+            closed.fetch_add(1, Ordering::Relaxed);
+        });
+        if running.len() >= case.at_once {
+            running.join_next().await.unwrap().unwrap();
+        }
+    }
+    while let Some(ended) = running.join_next().await {
+        ended.unwrap();
+    }
+    assert_eq!(closed.load(Ordering::Relaxed), ROUNDS, "{}", case.name);
 }
 
 async fn one_life(name: &str, url: String, is_there: fn(&Client) -> bool, round: usize) {

@@ -250,6 +250,12 @@ impl Exchange {
             }
             // Whoever waits has a time of its own.
             Event::Delayed { .. } => {}
+            // Nothing is watched or sent yet.
+            Event::Watching { .. }
+            | Event::PatternGap { .. }
+            | Event::Matched { .. }
+            | Event::Sent { .. }
+            | Event::Parcel { .. } => {}
             Event::Delivered {
                 topic,
                 position,

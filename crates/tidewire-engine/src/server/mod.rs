@@ -165,7 +165,23 @@ impl Server {
             let thread = threads::spawn(index, shard, server.handle())?;
             server.threads.push(thread);
         }
+        server.log_start();
         Ok(server)
+    }
+
+    /// Says in the log where the server listens, and whether everybody may connect.
+    fn log_start(&self) {
+        let config = &self.handle.shared.config;
+        let scheme = if config.tls.is_some() { "wss" } else { "ws" };
+        let path = config.paths.first().map_or("/", String::as_str);
+        tracing::info!(
+            version = env!("CARGO_PKG_VERSION"),
+            shards = config.shards,
+            tokens = config.auth.is_some(),
+            operations = self.ops_address().map(tracing::field::display),
+            "listening on {scheme}://{}{path}",
+            self.address,
+        );
     }
 
     /// Checks a configuration as [`start`](Self::start) does, but opens no socket: limits, rules of topics, keys and

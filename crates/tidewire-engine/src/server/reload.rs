@@ -168,8 +168,15 @@ fn merge_auth(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
     }
 }
 
-/// Rules of topics: who is present cannot begin or cease to be known.
+/// Rules of topics: who is present cannot begin or cease to be known. With a broker nothing changes, because the servers
+/// that share a topic have to agree about it.
 fn merge_rules(merged: &mut Config, new: &Config, reloaded: &mut Reloaded) {
+    if merged.broker.is_some() {
+        if merged.topics.rules != new.topics.rules {
+            reloaded.needs_restart.push("topic_rules");
+        }
+        return;
+    }
     let (old, new) = (&mut merged.topics.rules, &new.topics.rules);
     let presence = |rules: &[TopicRule]| -> Vec<String> {
         let present = rules.iter().filter(|rule| rule.presence);
@@ -291,6 +298,7 @@ plain! {
         group_waiting_bytes_max: topics.limits.group_waiting_bytes_max;
         groups_per_topic_max: topics.limits.groups_per_topic_max;
         group_overload: topics.limits.group_overload;
+        broker: broker;
     }
 }
 

@@ -1,12 +1,12 @@
 //! Options as they were given: by flags, variables, a file or keywords, the strongest source for each.
 
+use super::given_rule::GivenRule;
 use super::lookup::{names, nearest, option, spelled};
 use super::origin::{Origin, unusable};
 use super::spec::{Kind, OptionSpec, Way};
 use super::table::OPTIONS;
 use super::value::{self, Checked};
 use super::{SettingError, rules};
-use crate::topics::config::TopicRule;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,14 +18,6 @@ pub struct Settings {
     way: Way,
     given: BTreeMap<&'static str, Given>,
     rules: Vec<GivenRule>,
-}
-
-/// A rule of topics, and where it was given.
-#[derive(Debug, Clone)]
-pub(super) struct GivenRule {
-    pub(super) rule: TopicRule,
-    /// The rule where it stands, for errors.
-    pub(super) label: String,
 }
 
 #[derive(Debug, Clone)]
@@ -259,13 +251,6 @@ impl Settings {
         let spec = OPTIONS.iter().find(|option| option.name == name)?;
         let default = Value::String(spec.default?.to_owned());
         value::check(spec, &default, true).ok()
-    }
-}
-
-impl GivenRule {
-    pub(super) fn new(origin: &Origin, rule: TopicRule) -> Self {
-        let label = origin.label(&format!("the rule {}", rule.pattern));
-        Self { rule, label }
     }
 }
 

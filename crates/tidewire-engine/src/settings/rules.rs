@@ -1,7 +1,7 @@
 //! Rules of topics, key by key.
 
 use super::SettingError;
-use super::given::GivenRule;
+use super::given_rule::GivenRule;
 use super::lookup::nearest;
 use super::origin::{Origin, unusable};
 use super::spec::{Item, OptionSpec};

@@ -1,7 +1,8 @@
 //! Topics: who may use them, and what is kept of each.
 
 use super::SettingError;
-use super::given::{GivenRule, Settings};
+use super::given::Settings;
+use super::given_rule::GivenRule;
 use crate::topics::access::{AccessRules, Rules};
 use crate::topics::config::{GroupOverload, TopicRule, Topics};
 

@@ -1,11 +1,11 @@
-//! Why a response is not one.
+//! Errors of responses.
 
 use crate::chunked::ChunkError;
 
 /// A rule that a response breaks, or a limit. Always the server's fault, or that of something between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum ResponseError {
-    /// What arrived does not begin with a status line of HTTP.
+    /// The received bytes do not start with a status line of HTTP.
     #[error("the response does not begin with a status line of HTTP/1.1")]
     BadStatusLine,
     /// A version other than 1.0 and 1.1.

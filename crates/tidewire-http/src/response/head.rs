@@ -11,23 +11,23 @@ pub struct Head<'a> {
     pub status: u16,
     /// The version that the server says it speaks.
     pub version: Version,
-    /// How the end of the body is found.
+    /// The framing of the body.
     pub framing: Framing,
     raw: &'a [u8],
 }
 
-/// How the end of a body is found.
+/// The framing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.
     None,
-    /// So many bytes.
+    /// This number of bytes.
     Length(u64),
     /// Chunked transfer coding.
     Chunked,
     /// The body ends with the connection.
     UntilClose,
-    /// What follows is no HTTP.
+    /// The bytes after the head are not HTTP.
     Tunnel,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What a head says about the response's end, whatever the request was.
+/// The fields of a head that determine the end of the response, for any request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     pub(super) status: u16,

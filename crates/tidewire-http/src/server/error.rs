@@ -1,4 +1,4 @@
-//! Why a request is refused, and with which status.
+//! Errors of requests, and the status with which each is rejected.
 
 use crate::chunked::ChunkError;
 

@@ -76,7 +76,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What is in a head, apart from its bytes.
+/// The parsed fields of a head.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
     method_bytes: usize,
@@ -155,7 +155,7 @@ pub(super) fn parse(head: &[u8]) -> Result<Facts, RequestError> {
     })
 }
 
-/// What the headers say that matters here.
+/// The relevant headers.
 #[derive(Default)]
 struct Said {
     has_host: bool,

@@ -19,7 +19,7 @@ pub struct ResponseHead<'a> {
     pub closes: bool,
 }
 
-/// Why a response cannot be written. Always the caller's fault.
+/// The reason why a response cannot be written: the caller's fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Not a number of three digits.

@@ -131,7 +131,7 @@ impl<C: Send + 'static> Crew<C> {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(FleetError::Gone),
                 Err(RecvTimeoutError::Timeout) => {
-                    next_tick = (next_tick + tick).max(Instant::now())
+                    next_tick = (next_tick + tick).max(Instant::now());
                 }
             }
             let wish = watch();

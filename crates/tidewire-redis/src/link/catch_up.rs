@@ -9,96 +9,112 @@ use crate::link::state::{Progress, Round, Tag, TopicId};
 use crate::record::Mark;
 use crate::resp::Value;
 use crate::script::{
-    Fenced, PageCall, PageRange, PageReply, RenewCall, RenewReply, TAILS_MAX, TailReply, TailsCall,
+    Fence, Fenced, PageCall, PageRange, PageReply, RenewCall, RenewReply, TAILS_MAX, TailReply,
+    TailsCall,
 };
 
 impl Link {
     /// Sends what topics ask of Redis.
     pub(super) fn send_topic_reads(&mut self, now: Now) {
-        let deadline_ms = now.ms + self.options.command_ms;
         let Some(fence) = self
             .fencing
             .fence
-            .as_ref()
+            .clone()
             .filter(|_| self.fencing.is_fenced)
         else {
             return;
         };
-        let fence_key = &self.names.fence;
-        let Some(connection) = self.slots.ready(Slot::Read) else {
+        let deadline_ms = now.ms + self.options.command_ms;
+        while self.has_read_room() && !self.topics.to_sync.is_empty() {
+            self.send_tails(&fence, deadline_ms);
+        }
+        while self.has_read_room()
+            && let Some(round) = self.topics.to_catch_up.pop_front()
+        {
+            self.send_catch_up(round, &fence, deadline_ms);
+        }
+        while self.has_read_room()
+            && let Some((round, only_epoch)) = self.topics.to_renew.pop_front()
+        {
+            self.send_renewal(round, only_epoch, &fence, deadline_ms);
+        }
+    }
+
+    pub(super) fn has_read_room(&mut self) -> bool {
+        let read = self.slots.ready(Slot::Read);
+        read.is_some_and(|read| read.pending() < READS_IN_FLIGHT)
+    }
+
+    fn send_tails(&mut self, fence: &Fence, deadline_ms: u64) {
+        let (mut rounds, mut streams) = (Vec::new(), Vec::new());
+        while rounds.len() < TAILS_MAX
+            && let Some(round) = self.topics.to_sync.pop_front()
+        {
+            if let Some(topic) = self.topics.all.get(&round.topic)
+                && topic.round == round.round
+            {
+                let idle_ms = topic.history.map_or(0, |keep| keep.idle_ms);
+                let keep_ms = if idle_ms == 0 {
+                    0
+                } else {
+                    idle_ms.max(KEPT_MS_MIN)
+                };
+                streams.push((topic.stream.as_slice(), keep_ms));
+                rounds.push(round);
+            }
+        }
+        if rounds.is_empty() {
+            return;
+        }
+        let call = TailsCall {
+            fence_key: &self.names.fence,
+            fence,
+            streams: &streams,
+        };
+        if let Some(connection) = self.slots.ready(Slot::Read) {
+            let tag = Tag::Tails(rounds);
+            connection.send(tag, deadline_ms, |out| call.write(&self.hashes, out));
+        }
+    }
+
+    fn send_catch_up(&mut self, round: Round, fence: &Fence, deadline_ms: u64) {
+        let Some(topic) = self.topics.all.get_mut(&round.topic) else {
             return;
         };
-        let topics = &mut self.topics;
-        while connection.pending() < READS_IN_FLIGHT && !topics.to_sync.is_empty() {
-            let (mut rounds, mut streams) = (Vec::new(), Vec::new());
-            while rounds.len() < TAILS_MAX
-                && let Some(round) = topics.to_sync.pop_front()
-            {
-                if let Some(topic) = topics.all.get(&round.topic)
-                    && topic.round == round.round
-                {
-                    let idle_ms = topic.history.map_or(0, |keep| keep.idle_ms);
-                    let keep_ms = if idle_ms == 0 {
-                        0
-                    } else {
-                        idle_ms.max(KEPT_MS_MIN)
-                    };
-                    streams.push((topic.stream.as_slice(), keep_ms));
-                    rounds.push(round);
-                }
-            }
-            if rounds.is_empty() {
-                break;
-            }
-            let call = TailsCall {
-                fence_key,
-                fence,
-                streams: &streams,
-            };
-            connection.send(Tag::Tails(rounds), deadline_ms, |out| {
-                call.write(&self.hashes, out);
-            });
+        let (true, Some(head)) = (topic.round == round.round, topic.head) else {
+            return;
+        };
+        // What was dropped until now is in the stream by now.
+        topic.ahead.has_overflowed = false;
+        let call = PageCall {
+            fence_key: &self.names.fence,
+            fence,
+            stream: &topic.stream,
+            range: PageRange::From(head),
+            limit: PAGE_MAX,
+            creates_ms: None,
+        };
+        self.counters.catch_ups += 1;
+        if let Some(connection) = self.slots.ready(Slot::Read) {
+            let tag = Tag::CatchUp(round);
+            connection.send(tag, deadline_ms, |out| call.write(&self.hashes, out));
         }
-        while connection.pending() < READS_IN_FLIGHT
-            && let Some(round) = topics.to_catch_up.pop_front()
-        {
-            let Some(topic) = topics.all.get_mut(&round.topic) else {
-                continue;
-            };
-            let (true, Some(head)) = (topic.round == round.round, topic.head) else {
-                continue;
-            };
-            // What was dropped until now is in the stream by now.
-            topic.ahead.has_overflowed = false;
-            let call = PageCall {
-                fence_key,
-                fence,
-                stream: &topic.stream,
-                range: PageRange::From(head),
-                limit: PAGE_MAX,
-                creates_ms: None,
-            };
-            connection.send(Tag::CatchUp(round), deadline_ms, |out| {
-                call.write(&self.hashes, out);
-            });
-            self.counters.catch_ups += 1;
-        }
-        while connection.pending() < READS_IN_FLIGHT
-            && let Some((round, only_epoch)) = topics.to_renew.pop_front()
-        {
-            let Some(topic) = topics.all.get(&round.topic) else {
-                continue;
-            };
-            let call = RenewCall {
-                fence_key,
-                stream: &topic.stream,
-                fence,
-                only_epoch: Some(only_epoch),
-                greater_than: topic.head.map_or(0, |head| head.epoch),
-            };
-            connection.send(Tag::Renew(round), deadline_ms, |out| {
-                call.write(&self.hashes, out);
-            });
+    }
+
+    fn send_renewal(&mut self, round: Round, only_epoch: u32, fence: &Fence, deadline_ms: u64) {
+        let Some(topic) = self.topics.all.get(&round.topic) else {
+            return;
+        };
+        let call = RenewCall {
+            fence_key: &self.names.fence,
+            stream: &topic.stream,
+            fence,
+            only_epoch: Some(only_epoch),
+            greater_than: topic.head.map_or(0, |head| head.epoch),
+        };
+        if let Some(connection) = self.slots.ready(Slot::Read) {
+            let tag = Tag::Renew(round);
+            connection.send(tag, deadline_ms, |out| call.write(&self.hashes, out));
         }
     }
 
@@ -176,6 +192,7 @@ impl Link {
         let Some(head) = topic.head else {
             topic.head = Some(tail);
             topic.mark = mark;
+            self.begin_topic(id, tail);
             self.go_live(id);
             return;
         };
@@ -191,8 +208,17 @@ impl Link {
         }
         let is_other = mark.is_some() && topic.mark.is_some() && mark != topic.mark;
         if tail.epoch > head.epoch {
-            self.tell_gap(id, Some(tail));
-            self.go_live(id);
+            // What the new epoch has so far is delivered, too.
+            let head = Position {
+                epoch: tail.epoch,
+                offset: 0,
+            };
+            self.tell_gap(id, Some(head));
+            if tail == head {
+                self.go_live(id);
+            } else {
+                self.begin_catch_up(id);
+            }
         } else if tail < head || (tail == head && is_other) {
             // Redis has lost publications that this node has delivered.
             self.topics.to_renew.push_back((round, tail.epoch));
@@ -341,7 +367,7 @@ impl Link {
 }
 
 /// Commands without a reply on the connection for reads.
-pub(super) const READS_IN_FLIGHT: usize = 8;
+const READS_IN_FLIGHT: usize = 8;
 
 /// Publications of one read.
 const PAGE_MAX: usize = 256;

@@ -21,7 +21,7 @@ impl Ahead {
         self.records.push_back((position, record.into()));
     }
 
-    fn pop(&mut self) -> Option<(Position, Box<[u8]>)> {
+    pub(super) fn pop(&mut self) -> Option<(Position, Box<[u8]>)> {
         let (position, record) = self.records.pop_front()?;
         self.bytes -= record.len() + size_of::<(Position, Box<[u8]>)>();
         Some((position, record))
@@ -38,12 +38,20 @@ impl Link {
                 None => self.counters.malformed += 1,
             },
             (Some(b"subscribe"), Some(channel)) => self.handle_subscribed(channel),
+            (Some(b"psubscribe"), Some(glob)) => self.handle_watched(glob),
+            (Some(b"pmessage"), Some(_)) => match (next(), next()) {
+                (Some(channel), Some(message)) => self.handle_matched(channel, message),
+                _ => self.counters.malformed += 1,
+            },
             // `unsubscribe`, and pushes that nobody asked for.
             _ => {}
         }
     }
 
     fn handle_message(&mut self, channel: &[u8], message: &[u8], now: Now) {
+        if self.handle_parcel(channel, message) {
+            return;
+        }
         if channel == self.names.inbox {
             self.handle_inbox(message, now);
             return;
@@ -113,6 +121,14 @@ impl Link {
         topic.mark = Mark::of(&record);
         if topic.mark.is_none() {
             self.counters.malformed += 1;
+        }
+        // Whoever asked went away before the topic was live.
+        if !topic.is_told_live {
+            if !self.patterns.all.is_empty() {
+                let topic = Arc::clone(&topic.name);
+                self.tell_matched(topic, position, record);
+            }
+            return;
         }
         self.counters.delivered += 1;
         let topic = Arc::clone(&topic.name);

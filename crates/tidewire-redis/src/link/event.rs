@@ -1,6 +1,6 @@
 //! What goes into a link and what comes out of it.
 
-use crate::layout::Position;
+use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
 use crate::record::{Category, Excluded, Priority};
 use std::sync::Arc;
@@ -91,6 +91,26 @@ pub enum Event {
         /// Where the topic goes on; `None` without history.
         head: Option<Position>,
     },
+    /// A pattern that was [watched](super::Link::watch) is complete from here on.
+    Watching {
+        /// The pattern.
+        pattern: Arc<str>,
+    },
+    /// Publications that match a pattern may be lost.
+    PatternGap {
+        /// The pattern.
+        pattern: Arc<str>,
+    },
+    /// A publication on a topic that is not live, or from before it was, but may match a pattern. It comes once however
+    /// many patterns it matches.
+    Matched {
+        /// The topic.
+        topic: Arc<str>,
+        /// Its place; `None` without history.
+        position: Option<Position>,
+        /// A [`Record`](crate::Record).
+        record: Box<[u8]>,
+    },
     /// The end of [`Link::read`](super::Link::read), once for each number.
     Read {
         /// The caller's number.
@@ -105,6 +125,20 @@ pub enum Event {
         /// Where the topic stands now; `None` if there was nothing.
         outcome: Result<Option<Position>, Refusal>,
     },
+    /// The end of [`Link::send`](super::Link::send), once for each number.
+    Sent {
+        /// The caller's number.
+        number: u64,
+        /// How many nodes received it; with 0 a node is gone, or no node has a session of the user.
+        outcome: Result<u64, Refusal>,
+    },
+    /// A parcel of some node, this one among them.
+    Parcel {
+        /// To whom it was sent.
+        addressee: Addressee,
+        /// What was sent.
+        parcel: Box<[u8]>,
+    },
     /// The health has changed.
     Health(Health),
 }
@@ -116,6 +150,28 @@ pub struct Placed {
     pub position: Option<Position>,
     /// It repeats the id of an earlier one, whose place this is, and goes to nobody.
     pub is_duplicate: bool,
+}
+
+/// To whom a parcel is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Address<'a> {
+    /// One node.
+    Node(NodeId),
+    /// The nodes that have [sessions of a user](super::Link::add_user_interest).
+    User(&'a str),
+    /// All nodes, this one among them.
+    Everyone,
+}
+
+/// To whom a parcel was sent that arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Addressee {
+    /// This node.
+    Node,
+    /// A user with sessions on this node.
+    User(Arc<str>),
+    /// All nodes.
+    Everyone,
 }
 
 /// Why an operation failed.
@@ -188,6 +244,8 @@ pub struct Counters {
     pub repeated_batches: u64,
     /// Publications delivered.
     pub delivered: u64,
+    /// Publications told because they may match a pattern.
+    pub matched: u64,
     /// Publications that came again or late and were dropped.
     pub stale: u64,
     /// Gaps told.

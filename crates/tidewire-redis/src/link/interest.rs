@@ -40,6 +40,7 @@ impl Link {
             is_told_live: false,
             unwanted_ms: 0,
             head: None,
+            live_from: None,
             mark: None,
             ahead: Ahead::default(),
             round: 0,
@@ -185,12 +186,15 @@ impl Link {
             connection.send_unanswered(|out| command(out, &[b"SUBSCRIBE", inbox]));
             connection.send(Tag::Ping, deadline_ms, |out| command(out, &[b"PING"]));
         }
+        self.begin_patterns();
+        self.begin_users();
         self.topics.to_unsubscribe.clear();
         self.topics.to_subscribe = self.topics.all.keys().copied().collect();
     }
 
     pub(super) fn lose_subscriptions(&mut self) {
         self.clock.has_inbox = false;
+        self.lose_patterns();
         self.lose_probe();
         self.topics.to_subscribe.clear();
         self.topics.to_sync.clear();

@@ -2,6 +2,9 @@
 //!
 //! The first script of each connection that publishes is the fence. Until it is answered nothing is published and
 //! nothing is read, so that a process with other data is noticed before it is used.
+//!
+//! A new least epoch is the next quarter of a second, and is used when that has come. So no epoch is ever greater than
+//! the time of its use, and a process that has lost everything, which epochs there were included, begins another one.
 
 use crate::connection::{ErrorKind, ServerError, ServerInfo};
 use crate::link::Link;
@@ -17,6 +20,13 @@ impl Link {
 
     /// Sends the fence if the connection is new or another fence was found.
     pub(super) fn ask_fence(&mut self, now: Now) {
+        if let Some(begins_ms) = self.fencing.begins_ms {
+            if begins_ms <= now.ms {
+                self.fencing.begins_ms = None;
+                self.fencing.is_fenced = true;
+            }
+            return;
+        }
         if self.fencing.is_fenced || self.fencing.is_asking || !self.slots.is_ready(Slot::Command) {
             return;
         }
@@ -71,7 +81,10 @@ impl Link {
             least_epoch: reply.least_epoch,
         };
         self.clock.set_redis_ms(reply.redis_ms, now);
-        self.fencing.is_fenced = true;
+        match reply.early_ms() {
+            0 => self.fencing.is_fenced = true,
+            early_ms => self.fencing.begins_ms = Some(now.ms + early_ms),
+        }
         self.saw_epoch(fence.least_epoch);
         let before = self.fencing.fence.replace(fence);
         if before.is_some_and(|before| before.least_epoch != reply.least_epoch) {

@@ -128,9 +128,12 @@ impl Link {
         if items.is_empty() {
             return false;
         }
+        let before = self.publishing.flight.back().map(|batch| batch.number);
+        let after = before.unwrap_or(self.publishing.settled);
         self.publishing.last_batch = number;
         self.publishing.flight.push_back(Batch {
             number,
+            after,
             items,
             is_sent: false,
             is_doubtful: false,
@@ -162,18 +165,15 @@ impl Link {
         let Some(fence) = &self.fencing.fence else {
             return;
         };
-        let after = match index.checked_sub(1) {
-            Some(before) => publishing.flight[before].number,
-            None => publishing.settled,
-        };
         let call = PublishCall {
             fence_key: &self.names.fence,
             writer_key: &self.names.writer,
             fence,
             generation: self.fencing.generation,
             batch: batch.number,
-            after,
-            may_begin: !publishing.is_known,
+            after: batch.after,
+            // Those behind it need one before them.
+            may_begin: index == 0 && !publishing.is_known,
             id_memory_ms: self.options.id_memory_ms,
             items: &items,
         };
@@ -404,6 +404,7 @@ impl Link {
     pub(super) fn lose_commands(&mut self) {
         self.fencing.is_fenced = false;
         self.fencing.is_asking = false;
+        self.fencing.begins_ms = None;
         self.publishing.hold_until_ms = 0;
         for batch in &mut self.publishing.flight {
             if batch.is_sent {

@@ -3,7 +3,6 @@
 use crate::connection::ServerError;
 use crate::layout::Position;
 use crate::link::Link;
-use crate::link::catch_up::READS_IN_FLIGHT;
 use crate::link::event::{Entries, Event, PageQuery, Refusal};
 use crate::link::options::{Now, Slot};
 use crate::link::publishing::KEPT_MS_MIN;
@@ -174,12 +173,6 @@ impl Link {
         }
     }
 
-    fn has_read_room(&mut self) -> bool {
-        self.slots
-            .ready(Slot::Read)
-            .is_some_and(|read| read.pending() < READS_IN_FLIGHT)
-    }
-
     /// The waiting reads of a topic that one read of Redis can serve.
     fn next_reads(&mut self, topic: &Arc<str>) -> Vec<ReadOp> {
         let reading = &mut self.reading;
@@ -340,7 +333,7 @@ impl Link {
                 }
                 Tag::Tails(rounds) => rounds.into_iter().for_each(|round| self.sync_again(round)),
                 Tag::CatchUp(round) | Tag::Renew(round) => self.sync_again(round),
-                Tag::Fence | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
+                Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
             }
         }
     }

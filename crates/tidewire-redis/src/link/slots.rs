@@ -79,6 +79,7 @@ impl Link {
     ) {
         match tag {
             Tag::Fence => self.handle_fence(result, now),
+            Tag::Send(number) => self.handle_sent(number, result),
             Tag::Publish(number) => self.handle_published(number, result, now),
             Tag::Lease {
                 sent_unix_ms,
@@ -169,7 +170,10 @@ impl Link {
             _ => Vec::new(),
         };
         match slot {
-            Slot::Command => self.lose_commands(),
+            Slot::Command => {
+                self.lose_sends(&tags);
+                self.lose_commands();
+            }
             Slot::Subscribe => self.lose_subscriptions(),
             Slot::Read => self.lose_reads(tags),
         }
@@ -216,7 +220,8 @@ impl Link {
             Phase::Opening { deadline_ms } => Some(*deadline_ms),
             Phase::Up(connection) => connection.deadline_ms(),
         };
-        Slot::ALL.iter().filter_map(deadline).min()
+        let deadlines = Slot::ALL.iter().filter_map(deadline);
+        deadlines.chain(self.fencing.begins_ms).min()
     }
 
     pub(super) fn tick_health(&mut self) {

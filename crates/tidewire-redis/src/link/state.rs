@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(super) enum Tag {
     /// The fence.
     Fence,
+    /// A parcel, by the caller's number.
+    Send(u64),
     /// A batch, by its number.
     Publish(u64),
     /// The lease, and when it was sent.
@@ -114,6 +116,8 @@ pub(super) struct Fencing {
     pub(super) is_fenced: bool,
     /// A fence is on its way.
     pub(super) is_asking: bool,
+    /// The fence was answered, and its epoch begins then.
+    pub(super) begins_ms: Option<u64>,
     /// The greatest epoch that was seen.
     pub(super) known_epoch: u32,
     /// How many connections for commands there have been.
@@ -181,6 +185,9 @@ impl Item {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) number: u64,
+    /// What must have been done before it. It stays when the batch is sent again: if the one before it was not done
+    /// and waits again, this one must wait behind it.
+    pub(super) after: u64,
     pub(super) items: Vec<Item>,
     /// On the present connection.
     pub(super) is_sent: bool,
@@ -238,6 +245,8 @@ pub(super) struct Topic {
     pub(super) is_told_live: bool,
     pub(super) unwanted_ms: u64,
     pub(super) head: Option<Position>,
+    /// Where the topic stood at first: what comes after it is delivered.
+    pub(super) live_from: Option<Position>,
     /// Of the publication at the head, if it is known.
     pub(super) mark: Option<Mark>,
     pub(super) ahead: Ahead,
@@ -266,6 +275,56 @@ pub(super) struct Ahead {
     pub(super) bytes: usize,
     /// Some were dropped.
     pub(super) has_overflowed: bool,
+}
+
+/// The patterns that are watched.
+#[derive(Debug, Default)]
+pub(super) struct Patterns {
+    /// By their text, in an order that does not depend on chance.
+    pub(super) all: BTreeMap<Arc<str>, Pattern>,
+    pub(super) globs: BTreeMap<Vec<u8>, Glob>,
+    pub(super) to_subscribe: VecDeque<Vec<u8>>,
+    pub(super) to_unsubscribe: Vec<Vec<u8>>,
+    /// The publication that was told last.
+    pub(super) last: Option<Mark>,
+}
+
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) glob: Vec<u8>,
+    /// [`Event::Watching`](super::Event::Watching) was told.
+    pub(super) is_told: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Glob {
+    pub(super) names: BTreeSet<Arc<str>>,
+    /// On the present connection.
+    pub(super) is_confirmed: bool,
+}
+
+/// Parcels that wait, and users with sessions on this node.
+#[derive(Debug, Default)]
+pub(super) struct Sends {
+    pub(super) waiting: VecDeque<Parcel>,
+    pub(super) bytes: usize,
+    pub(super) users: BTreeSet<Arc<str>>,
+    /// Channels to be subscribed to (`true`) or not any more, in their order.
+    pub(super) changes: Vec<(bool, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) number: u64,
+    pub(super) channel: Vec<u8>,
+    pub(super) message: Vec<u8>,
+    pub(super) give_up_ms: u64,
+}
+
+impl Parcel {
+    pub(super) fn bytes(&self) -> usize {
+        self.message.len() + self.channel.len() + size_of::<Self>()
+    }
 }
 
 /// Reads for callers.

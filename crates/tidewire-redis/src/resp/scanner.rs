@@ -108,8 +108,7 @@ impl Scanner {
                 self.scanned += after;
                 return self.aggregate(*kind, text).map(Some);
             }
-            b'_' | b'#' | b',' | b'(' => return Err(RespError::Malformed),
-            other => return Err(RespError::Type(other)),
+            _ => return Err(RespError::Malformed),
         }
         self.scanned += after;
         Ok(Some(true))
@@ -119,16 +118,16 @@ impl Scanner {
     fn line<'a>(&mut self, rest: &'a [u8]) -> Result<Option<&'a [u8]>, RespError> {
         let found = memchr::memchr(b'\n', &rest[self.searched..]).map(|at| at + self.searched);
         let end = found.unwrap_or(rest.len());
+        // Before the line is whole: the rest of what is no RESP3 may never come.
+        if let Some(first) = rest.first()
+            && !KINDS.contains(first)
+        {
+            return Err(RespError::Type(*first));
+        }
         if end > LINE_BYTES_MAX {
             return Err(RespError::Large);
         }
         if found.is_none() {
-            // Not a first byte that can begin no value: it would be waited for in vain.
-            if let Some(first) = rest.first()
-                && !KINDS.contains(first)
-            {
-                return Err(RespError::Type(*first));
-            }
             self.searched = end;
             return Ok(None);
         }

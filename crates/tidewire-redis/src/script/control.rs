@@ -48,6 +48,16 @@ impl FenceCall<'_> {
 }
 
 impl FenceReply {
+    /// How long it takes until the least epoch may be used, in milliseconds: no epoch is used before its time, so that
+    /// a process that has lost everything can begin one that was never used. A clock that was set back is not waited
+    /// for.
+    #[must_use]
+    pub fn early_ms(&self) -> u64 {
+        let begins_ms = EPOCHS_BEGIN_MS + u64::from(self.least_epoch) * EPOCH_MS;
+        let early_ms = begins_ms.saturating_sub(self.redis_ms);
+        if early_ms > EARLY_MS_MAX { 0 } else { early_ms }
+    }
+
     /// Reads the reply.
     pub fn read(value: Value<'_>) -> Result<Self, UnknownReply> {
         let mut items = value.items();
@@ -187,3 +197,11 @@ fn time_ms(seconds: Option<Value<'_>>, micros: Option<Value<'_>>) -> Result<u64,
         .checked_add(unsigned(micros)? / 1_000)
         .ok_or(UnknownReply)
 }
+
+/// 2020-01-01, in milliseconds since 1970.
+pub(crate) const EPOCHS_BEGIN_MS: u64 = 1_577_836_800_000;
+
+/// The unit of epochs that begin. 32 bits of it are 34 years.
+pub(crate) const EPOCH_MS: u64 = 250;
+
+const EARLY_MS_MAX: u64 = 1_000;

@@ -1,8 +1,9 @@
 -- Functions that the other scripts begin with.
 
--- Seconds since 2020-01-01 by the clock of Redis.
-local function now_seconds()
-  return tonumber(redis.call('TIME')[1]) - 1577836800
+-- Quarters of a second since 2020-01-01 by the clock of Redis.
+local function now_quarters()
+  local time = redis.call('TIME')
+  return (tonumber(time[1]) - 1577836800) * 4 + math.floor(tonumber(time[2]) / 250000)
 end
 
 -- The epoch and the offset of the newest id of a stream; nothing without a stream.
@@ -22,7 +23,7 @@ end
 
 -- Begins a new epoch: an empty stream whose newest id is <epoch>-0.
 local function begin_epoch(key, least, greater_than)
-  local epoch = string.format('%.0f', math.max(least, now_seconds(), greater_than + 1))
+  local epoch = string.format('%.0f', math.max(least, now_quarters(), greater_than + 1))
   redis.call('XADD', key, 'MAXLEN', '0', epoch .. '-0', 'd', '')
   return epoch
 end

@@ -8,8 +8,9 @@ local is_same = fence[1] == ARGV[1]
 local stays = is_same or (fence[1] and fence[2] == '1' and ARGV[2] == '1')
 local least = tonumber(fence[3]) or 0
 if not stays then
-  -- One more than the time: epochs of this second may have been lost with the old process.
-  least = math.max(now_seconds() + 1, tonumber(ARGV[3]) + 1, least + 1)
+  -- One more than the time, because epochs of this moment may have been lost with the old process. Nobody uses it
+  -- before its time has come, so that the next process can say the same.
+  least = math.max(now_quarters() + 1, tonumber(ARGV[3]) + 1, least + 1)
 end
 local text = string.format('%.0f', least)
 -- A process is as durable as the least confident node says.

@@ -2,7 +2,9 @@
 
 use crate::peer::{KEPT, Peer};
 use crate::server::Server;
-use tidewire_redis::{Event, LinkOptions, PageQuery, Position};
+use tidewire_redis::{
+    Address, Addressee, Event, LinkOptions, NodeId, PageQuery, Position, Refusal,
+};
 
 #[test]
 fn publications_of_two_links_arrive_everywhere_in_one_order() {
@@ -220,6 +222,145 @@ fn to_forget_begins_a_new_epoch_that_everybody_is_told() {
     assert_eq!(next, Position { offset: 1, ..after });
     two.until("the next", |peer| peer.payloads("a") == ["1", "2"]);
     assert_eq!(two.gaps("a"), 1);
+}
+
+#[test]
+fn a_pattern_brings_topics_that_nobody_subscribed_to() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    for pattern in ["a.*", "a.>"] {
+        two.link.watch(&pattern.into());
+    }
+    let watching = |peer: &Peer| {
+        let events = peer.events.iter();
+        events
+            .filter(|event| matches!(event, Event::Watching { .. }))
+            .count()
+    };
+    two.until("watching", |peer| watching(peer) == 2);
+    two.want("a.live", KEPT);
+    for (topic, history) in [
+        ("a.live", KEPT),
+        ("a.kept", KEPT),
+        ("a.plain", None),
+        ("b", KEPT),
+    ] {
+        one.place(topic, history, topic);
+    }
+    let matched = |peer: &Peer| {
+        let topics = peer.events.iter().filter_map(|event| match event {
+            Event::Matched {
+                topic, position, ..
+            } => Some((topic.to_string(), position.is_some())),
+            _ => None,
+        });
+        topics.collect::<Vec<_>>()
+    };
+    two.until("the last", |peer| matched(peer).len() == 2);
+    assert_eq!(
+        matched(&two),
+        [("a.kept".to_owned(), true), ("a.plain".to_owned(), false)]
+    );
+    assert_eq!(two.payloads("a.live"), ["a.live"]);
+    // After a lost connection nobody knows what was missed.
+    let mut kill = redis::cmd("CLIENT");
+    let _: i64 = kill
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("pubsub")
+        .query(&mut server.witness())
+        .unwrap();
+    let gaps = |peer: &Peer| {
+        peer.events
+            .iter()
+            .filter(|event| matches!(event, Event::PatternGap { .. }))
+            .count()
+    };
+    two.until("the gaps", |peer| gaps(peer) == 2);
+    two.link.unwatch("a.*");
+    two.link.unwatch("a.>");
+    let mut witness = server.witness();
+    let mut patterns = || {
+        redis::cmd("PUBSUB")
+            .arg("NUMPAT")
+            .query::<i64>(&mut witness)
+            .unwrap()
+    };
+    two.until("no pattern", |_| patterns() == 0);
+}
+
+#[test]
+fn parcels_reach_a_node_a_user_and_everyone() {
+    let server = Server::start("");
+    let mut one = Peer::connect(&server.path(), LinkOptions::default());
+    let mut two = Peer::connect(&server.path(), LinkOptions::default());
+    two.link.add_user_interest(&"ann".into());
+    two.turn();
+    let mut witness = server.witness();
+    let mut subscribers = || {
+        let command = redis::cmd("PUBSUB")
+            .arg("NUMSUB")
+            .arg("tw:{0}:v:ann")
+            .to_owned();
+        command.query::<(String, i64)>(&mut witness).unwrap().1
+    };
+    two.until("subscribed", |_| subscribers() == 1);
+    let to_two = Address::Node(two.link.node());
+    let nobody = Address::Node(NodeId(1));
+    let addresses = [
+        (to_two, 1),
+        (Address::User("ann"), 1),
+        (Address::Everyone, 2),
+        (nobody, 0),
+        (Address::User("bob"), 0),
+    ];
+    for (number, (address, _)) in addresses.iter().enumerate() {
+        let now = one.now();
+        one.link.send(number as u64, *address, &[number as u8], now);
+    }
+    let expected = addresses
+        .iter()
+        .enumerate()
+        .map(|(number, (_, receivers))| Event::Sent {
+            number: number as u64,
+            outcome: Ok(*receivers),
+        });
+    for event in expected {
+        one.until("sent", |peer| peer.events.contains(&event));
+    }
+    let parcel = |addressee, byte: u8| Event::Parcel {
+        addressee,
+        parcel: [byte].into(),
+    };
+    let everyone = parcel(Addressee::Everyone, 2);
+    one.until("everyone", |peer| peer.events.contains(&everyone));
+    two.until("everyone", |peer| peer.events.contains(&everyone));
+    let ann = parcel(Addressee::User("ann".into()), 1);
+    for event in [parcel(Addressee::Node, 0), ann] {
+        assert!(two.events.contains(&event) && !one.events.contains(&event));
+    }
+    two.link.remove_user_interest("ann");
+    two.until("unsubscribed", |_| subscribers() == 0);
+}
+
+#[test]
+fn parcels_are_refused_while_the_broker_is_away() {
+    let server = Server::start("");
+    let options = LinkOptions {
+        broker_wait_ms: 50,
+        ..LinkOptions::default()
+    };
+    let mut peer = Peer::connect(&server.path(), options);
+    drop(server);
+    peer.until("noticed", |peer| !peer.link.health().is_connected);
+    let now = peer.now();
+    peer.link.send(1, Address::Everyone, b"x", now);
+    let refused = Event::Sent {
+        number: 1,
+        outcome: Err(Refusal::Unavailable),
+    };
+    peer.until("refused", |peer| peer.events.contains(&refused));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Links against a real `redis-server`.
 
 mod basics;
+mod faults;
 mod peer;
+mod proxy;
 mod server;

@@ -296,6 +296,11 @@ fn answers_to_the_client() {
         };
         assert_eq!(heard_by_client(&said), expected);
     }
+}
+
+#[test]
+fn the_answer_to_a_subscription() {
+    let correlation_id = || Some("3".to_owned());
     let recovery = vec![TopicRecovery {
         topic: "a".to_owned(),
         epoch: "0badcafe".to_owned(),

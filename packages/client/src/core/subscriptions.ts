@@ -283,7 +283,8 @@ export class Subscriptions {
     for (const name of names) {
       const topic = this.#topics.get(name as string);
       if (!topic || topic.state === "idle") continue;
-      if (this.#refuse(topic, `the server has taken ${name} away`, "SUBSCRIPTION_FAILED", undefined)) lost.push(topic.name);
+      if (this.#refuse(topic, `the server has taken ${name} away`, "SUBSCRIPTION_FAILED", undefined))
+        lost.push(topic.name);
     }
     if (lost.length) this.#host.lost(lost);
   }

@@ -57,6 +57,8 @@ interface Joining {
   left: number;
   readonly given: string[];
   readonly failed: string[];
+  /** Why, as the server's answer says it. */
+  readonly failures: unknown[];
   readonly recovery: Record<string, object>;
   readonly replay: Frame[];
   error: Envelope | undefined;
@@ -105,6 +107,7 @@ export class Topics {
       left: topics.length,
       given: [],
       failed: [],
+      failures: [],
       recovery: {},
       replay: [],
       error: undefined,
@@ -180,6 +183,7 @@ export class Topics {
       const given = new Set(!isError && Array.isArray(answer.success_topics) ? answer.success_topics : []);
       const found = isObject(answer.recovery) ? answer.recovery : {};
       if (isError) joining.error = answer;
+      else if (Array.isArray(answer.failures)) joining.failures.push(...answer.failures);
       for (const entry of fresh) {
         const isGiven = given.has(entry.name);
         const isWanted = this.#entries.get(entry.name) === entry;
@@ -317,12 +321,13 @@ export class Topics {
   /** One topic less of a request; the last one answers it. */
   #done(joining: Joining): void {
     if (--joining.left > 0) return;
-    const { tab, cid, given, failed, recovery, replay, error, p } = joining;
+    const { tab, cid, given, failed, failures, recovery, replay, error, p } = joining;
     if (error) {
       this.#leave(tab, given);
       tab.send(this.#host.encode({ c: "WSE", t: "error", cid, p: error }));
     } else {
-      const answer = { action: p.action, success_topics: given, failed_topics: failed, recovery };
+      const reasons = failures.length ? { failures } : {};
+      const answer = { action: p.action, success_topics: given, failed_topics: failed, ...reasons, recovery };
       tab.answer([this.#host.encode({ c: "WSE", t: "subscription_update", cid, p: answer }), ...replay]);
     }
     if (given.length) tab.release();

@@ -63,6 +63,20 @@ describe("opening", () => {
     expect(client.messages).toEqual(["here"]);
   });
 
+  test.each([
+    ["Bearer", ": a token is needed"],
+    ['Bearer error="invalid_token", error_description="the token has expired"', ": the token has expired"],
+    ['bearer error="invalid_token"', ""],
+    ['Basic realm="error_description="', ""],
+  ])("tells what the challenge %s says of the token", async (challenge, words) => {
+    const head = `HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: ${challenge}\r\nContent-Length: 0\r\n\r\n`;
+    const server = await serve((peer) => peer.stream.end(head));
+    const client = connect(server.url);
+    await until(() => client.closes.length > 0);
+    const reason = `the server refused the connection: 401 Unauthorized${words}`;
+    expect(client.closes).toEqual([{ code: 1006, reason, status: 401 }]);
+  });
+
   test("tells the status and how long to wait", async () => {
     const server = await serve((peer) =>
       peer.stream.end("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n"),

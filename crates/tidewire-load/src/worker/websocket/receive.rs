@@ -216,10 +216,10 @@ impl Core {
                 }
             }
             ServerMessage::Error if connection.state == ConnectionState::AwaitingKey => {
-                self.handle_key(io, connection, message)
+                self.handle_key(io, connection, message);
             }
             ServerMessage::Error if self.is_subscribing() => {
-                self.handle_subscription(io, connection, message)
+                self.handle_subscription(io, connection, message);
             }
             ServerMessage::Error => {
                 let (code, messages) = read_error(message);

@@ -1,0 +1,8 @@
+//! The model of Redis: compared with a real server, and used to simulate links.
+
+mod differential;
+mod log;
+#[path = "../real/server.rs"]
+mod server;
+mod simulation;
+mod world;
