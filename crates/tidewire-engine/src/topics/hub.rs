@@ -1,23 +1,20 @@
 //! The hub: which shards want which topics, and the delivery to their outlets. All shards share it.
 
+mod elsewhere;
 mod group_members;
+mod presence;
 
 use super::broker::memory::MemoryBroker;
-use super::broker::{
-    Answer, Audience, Broker, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order, PageQuery,
-    Prepare, Sending,
-};
-use super::broker::{PresenceView, Refusal, Sink, Tickets};
+use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
+use super::broker::{Refusal, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
 use super::name::check_topic;
 use super::outlet::{Delivery, Outlet, Target};
-use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
 use crate::live::Live;
-use crate::model::ConnectionKey;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
@@ -154,18 +151,6 @@ impl Hub {
         self.cluster.is_some()
     }
 
-    /// Has the broker tell all who wait for it that it answers no more.
-    pub(crate) fn stop_broker(&self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.stop();
-        }
-    }
-
-    /// Whether the broker that is shared with other servers answers; `None` without one.
-    pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
-        self.cluster.as_ref().map(|cluster| cluster.health())
-    }
-
     /// Whether what is asked about a topic may be answered later.
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
@@ -236,42 +221,6 @@ impl Hub {
         self.post(target, shard, &publication, origin);
         self.post_elsewhere(target, &Sending::Publication(draft, now_unix_ms));
         Ok(())
-    }
-
-    /// Sends to the sessions of a user, or to everybody, on the other servers.
-    pub(crate) fn post_elsewhere(&self, target: &Target, sending: &Sending<'_>) {
-        let Some(cluster) = &self.cluster else { return };
-        match target {
-            Target::User(user) => cluster.send(Audience::User(user), sending),
-            Target::Everyone => cluster.send(Audience::Everyone, sending),
-            Target::Topic | Target::Connection(_) | Target::Member(..) => {}
-        }
-    }
-
-    /// Tells the other servers what to do.
-    pub(crate) fn tell(
-        &self,
-        control: &Control,
-        tickets: Tickets<'_>,
-    ) -> Answer<Result<(), Refusal>> {
-        match &self.cluster {
-            Some(cluster) => cluster.tell(control, tickets),
-            None => Answer::Now(Ok(())),
-        }
-    }
-
-    /// A session of a user has begun.
-    pub(crate) fn add_user(&self, user: &Arc<str>) {
-        if let Some(cluster) = &self.cluster {
-            cluster.add_user(user);
-        }
-    }
-
-    /// A session of a user has ended.
-    pub(crate) fn remove_user(&self, user: &Arc<str>) {
-        if let Some(cluster) = &self.cluster {
-            cluster.remove_user(user);
-        }
     }
 
     /// Hands a publication that is no topic's to one shard or to all.
@@ -517,29 +466,6 @@ impl Hub {
                 cluster.sweep(now_ms, &limits_of);
             }
         }
-    }
-
-    pub(crate) fn join_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-        data: Option<Arc<str>>,
-    ) -> PresenceChange {
-        self.local.join(topic, who, connection, data)
-    }
-
-    pub(crate) fn leave_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-    ) -> PresenceChange {
-        self.local.leave(topic, who, connection)
-    }
-
-    pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        self.local.present(topic, limit)
     }
 
     pub(crate) fn usage(&self) -> BrokerUsage {
