@@ -6,7 +6,7 @@ mod presence;
 
 use super::broker::memory::MemoryBroker;
 use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
-use super::broker::{Refusal, Sink, Tickets};
+use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
