@@ -1,7 +1,7 @@
 //! The shards' side of a broker that several servers share.
 
 use crate::cluster::commands::{Command, Commands, OwnedOrder};
-use crate::cluster::mirror::{Mirrors, Waiting};
+use crate::cluster::mirror::{Mirrors, Waiting, refuse};
 use crate::cluster::parcel;
 use crate::model::ConnectionKey;
 use crate::topics::broker::{
@@ -27,6 +27,8 @@ pub(crate) struct ClusterBroker {
     users: Mutex<HashMap<Arc<str>, usize>>,
     /// This run of this server.
     node: NodeId,
+    /// Topics that may have a mirror.
+    topics_max: usize,
 }
 
 impl ClusterBroker {
@@ -34,6 +36,7 @@ impl ClusterBroker {
         Self {
             users: Mutex::default(),
             node,
+            topics_max: history_topics_max,
             commands: Commands::default(),
             mirrors: Mutex::new(Mirrors::new(history_bytes_max, history_topics_max)),
             health: Mutex::new(BrokerHealth {
@@ -82,7 +85,22 @@ impl Broker for ClusterBroker {
         let wanted = Prepare { newest, ..wanted };
         let mut mirrors = self.mirrors();
         if mirrors.is_ready(topic, wanted) {
+            let is_idle = mirrors
+                .topics
+                .get(topic)
+                .is_some_and(|mirror| mirror.idle_at_ms.is_some());
+            drop(mirrors);
+            if is_idle {
+                // It stays ready for those who asked now.
+                self.commands.push(Command::Prepare(Arc::clone(topic)));
+            }
             return Answer::Now(Ok(()));
+        }
+        if self.commands.is_stopped() {
+            return Answer::Now(Err(Refusal::Unavailable));
+        }
+        if mirrors.topics.len() >= self.topics_max && !mirrors.topics.contains_key(topic) {
+            return Answer::Now(Err(Refusal::Busy));
         }
         let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
         mirror.limits = rule.history;
@@ -220,6 +238,8 @@ impl Broker for ClusterBroker {
 
     fn stop(&self) {
         self.commands.stop();
+        let waiting = self.mirrors().take_all_waiting();
+        refuse(waiting, Refusal::Unavailable);
     }
 
     fn usage(&self) -> BrokerUsage {

@@ -1,5 +1,6 @@
 //! Commands: what the shards ask of the link.
 
+use crate::cluster::convert::UNIQUE;
 use crate::model::ConnectionKey;
 use crate::topics::broker::{Order, Ticket};
 use crate::topics::config::TopicRule;
@@ -78,7 +79,10 @@ impl OwnedOrder {
             ttl_ms: draft.ttl_ms,
             exclude: draft.exclude,
             t: draft.t.into(),
-            id: draft.id.map(Box::from),
+            id: match (draft.id, draft.unique) {
+                (Some(id), _) => Some(id.into()),
+                (None, unique) => unique.map(|unique| format!("{UNIQUE}{unique}").into()),
+            },
             key: draft.key.map(Box::from),
             payload: draft.payload.into(),
         }

@@ -43,7 +43,8 @@ pub(crate) struct Exchange {
     number: u64,
     publications: HashMap<u64, (Ticket, usize)>,
     forgotten: HashMap<u64, Ticket>,
-    reads: HashMap<u64, Arc<str>>,
+    /// The topic of each read, and which reading of its stream it is part of.
+    reads: HashMap<u64, (Arc<str>, u64)>,
     /// The topics that somebody waits for, in the order of their time.
     awaited: VecDeque<(u64, Arc<str>)>,
     /// Topics without interest, to be let go.
@@ -95,9 +96,12 @@ impl Exchange {
         for command in self.broker.commands.take() {
             self.obey(command, now);
         }
-        self.link.tick(now);
-        while let Some(event) = self.link.poll_event() {
-            self.hear(event, now);
+        // What is heard makes the exchange ask more, which is sent at once.
+        for _ in 0..TICKS_PER_TURN {
+            self.link.tick(now);
+            while let Some(event) = self.link.poll_event() {
+                self.hear(event, now);
+            }
         }
         self.end_waiting(now);
         self.let_go(now);
@@ -259,7 +263,6 @@ impl Exchange {
             let mut mirrors = self.broker.mirrors();
             let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
             mirror.limits = limits;
-            mirror.idle_at_ms = None;
             if mirror.is_live {
                 return;
             }
@@ -294,12 +297,16 @@ impl Exchange {
     fn let_go(&mut self, now: Now) {
         while let Some((at_ms, topic)) = self.idle.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
             let mut mirrors = self.broker.mirrors();
-            let is_over = mirrors.topics.get(&topic).is_some_and(|mirror| {
-                mirror.idle_at_ms == Some(at_ms)
-                    && !mirror.has_interest
-                    && mirror.waiting.is_empty()
-            });
-            if is_over {
+            let Some(mirror) = mirrors.topics.get_mut(&topic) else {
+                continue;
+            };
+            if mirror.idle_at_ms != Some(at_ms) || mirror.has_interest {
+                continue;
+            }
+            if !mirror.waiting.is_empty() {
+                mirror.idle_at_ms = Some(now.ms + IDLE_MS);
+                self.idle.push_back((now.ms + IDLE_MS, Arc::clone(&topic)));
+            } else {
                 mirrors.topics.remove(&topic);
                 drop(mirrors);
                 match is_pattern(&topic) {
@@ -374,8 +381,8 @@ impl Exchange {
             } => self.deliver(&topic, position, &record, now),
             Event::Gap { topic, head } => self.tell_gap(&topic, head, now),
             Event::Read { number, outcome } => {
-                if let Some(topic) = self.reads.remove(&number) {
-                    self.take_read(&topic, outcome, now);
+                if let Some((topic, filling)) = self.reads.remove(&number) {
+                    self.take_read(&topic, filling, outcome, now);
                 }
             }
             Event::Forgotten { number, outcome } => {
@@ -442,7 +449,11 @@ impl Exchange {
     fn deliver(&mut self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8], now: Now) {
         let to_unix_ms = |ms| self.link.to_unix_ms(ms);
         let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
-        let (Some(publication), Some(hub)) = (made, self.hub.upgrade()) else {
+        let Some(publication) = made else {
+            // It has been logged; its subscribers hear that something is missing.
+            return self.tell_gap(topic, at, now);
+        };
+        let Some(hub) = self.hub.upgrade() else {
             return;
         };
         let mut mirrors = self.broker.mirrors();
@@ -462,7 +473,7 @@ impl Exchange {
         if let (Some(publication), Some(hub)) = (made, self.hub.upgrade())
             && **topic != *CONTROL
         {
-            hub.deliver(topic, publication);
+            hub.deliver_matched(topic, publication);
         }
     }
 
@@ -497,20 +508,26 @@ impl Exchange {
             .topics
             .get(topic)
             .is_some_and(|mirror| mirror.is_live && !mirror.waiting.is_empty());
-        let begins = must_read && mirrors.begin_filling(topic);
+        let filling = must_read.then(|| mirrors.begin_filling(topic)).flatten();
         drop(mirrors);
         for ticket in ready {
             ticket.settle(Ok(Done::Prepared));
         }
-        if begins {
-            self.read_on(topic, None, now);
+        if let Some(filling) = filling {
+            self.read_on(topic, filling, None, now);
         }
     }
 
     /// Reads the stream of a topic after a position, from its oldest publication without one.
-    fn read_on(&mut self, topic: &Arc<str>, since: Option<redis::Position>, now: Now) {
+    fn read_on(
+        &mut self,
+        topic: &Arc<str>,
+        filling: u64,
+        since: Option<redis::Position>,
+        now: Now,
+    ) {
         let number = self.next_number();
-        self.reads.insert(number, Arc::clone(topic));
+        self.reads.insert(number, (Arc::clone(topic), filling));
         let query = PageQuery {
             since,
             limit: READ_AT_A_TIME,
@@ -523,6 +540,7 @@ impl Exchange {
     fn take_read(
         &mut self,
         topic: &Arc<str>,
+        filling: u64,
         outcome: Result<redis::Entries, redis::Refusal>,
         now: Now,
     ) {
@@ -530,9 +548,7 @@ impl Exchange {
             Ok(entries) => entries,
             Err(problem) => {
                 let mut mirrors = self.broker.mirrors();
-                if let Some(mirror) = mirrors.topics.get_mut(topic) {
-                    mirror.filling = None;
-                }
+                mirrors.end_filling(topic, filling);
                 let waiting = mirrors.take_overdue(topic, None);
                 drop(mirrors);
                 return refuse(waiting, convert::refusal(problem));
@@ -545,13 +561,14 @@ impl Exchange {
             Some((convert::position(*at), made))
         });
         let read: Vec<_> = read.collect();
+        let last = entries.entries.last().map(|(at, _)| *at);
         let mut mirrors = self.broker.mirrors();
-        let last = mirrors.fill(topic, entries.connects, read);
-        if entries.has_more
-            && let Some(last) = last
-        {
+        if !mirrors.fill(topic, filling, read) {
+            return;
+        }
+        if entries.has_more && last.is_some() {
             drop(mirrors);
-            return self.read_on(topic, Some(convert::link_position(last)), now);
+            return self.read_on(topic, filling, last, now);
         }
         mirrors.finish_filling(topic, now.unix_ms);
         drop(mirrors);
@@ -577,6 +594,9 @@ const CONTROL_HISTORY: redis::History = Some(Keep {
 
 /// How often the shards' side is told what was counted, in milliseconds.
 const TELL_MS: u64 = 1_000;
+
+/// How often in a turn the link is given what was asked of it.
+const TICKS_PER_TURN: usize = 2;
 
 /// How long the broker keeps a topic that nobody publishes to or subscribes to, in milliseconds: a
 /// day.

@@ -86,6 +86,7 @@ fn publication(body: &[u8]) -> Option<Publication> {
         key: record.key,
         exclude: None,
         ttl_ms: None,
+        unique: None,
     };
     let mut publication = draft.place(&Placed {
         topic: None,

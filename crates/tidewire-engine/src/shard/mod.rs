@@ -133,23 +133,21 @@ impl<A: Application> EngineShard<A> {
                 }
             }
             let Session { io, core, state } = &mut inbound.session;
+            if state.awaits_broker() {
+                progress = JobProgress::Broker;
+                break;
+            }
             if core.meter.is_spent() || core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
                 state.pauses.turn = true;
                 io.pause_reading(id);
                 self.yielding.push(id);
                 break;
             }
-            if core.backlog_is_full | core.awaits_broker {
+            if std::mem::take(&mut core.backlog_is_full) {
+                state.pauses.backlog = true;
+                core.counters.backlog_pauses.add(1);
                 io.pause_reading(id);
-                if std::mem::take(&mut core.awaits_broker) {
-                    state.pauses.broker = true;
-                    core.counters.broker_pauses.add(1);
-                }
-                if std::mem::take(&mut core.backlog_is_full) {
-                    state.pauses.backlog = true;
-                    core.counters.backlog_pauses.add(1);
-                    self.backlogged.push(id);
-                }
+                self.backlogged.push(id);
                 break;
             }
         }

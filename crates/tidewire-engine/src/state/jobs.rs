@@ -155,8 +155,6 @@ pub(crate) struct SubscriptionJob {
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
     pub(crate) answer: SubscriptionAnswer,
-    /// The broker has been asked to make the topics ready.
-    pub(crate) is_prepared: bool,
     /// The application subscribes the session, whatever its rights are.
     pub(crate) is_granted: bool,
     pub(crate) correlation_id: Option<String>,
@@ -223,7 +221,6 @@ impl SubscriptionJob {
                 window: request.window,
             }),
             answer: SubscriptionAnswer::default(),
-            is_prepared: false,
             is_granted: false,
             correlation_id,
         }
@@ -240,7 +237,6 @@ impl SubscriptionJob {
             wanted: Wanted::default(),
             group: None,
             answer: SubscriptionAnswer::default(),
-            is_prepared: false,
             is_granted: true,
             correlation_id: None,
         }

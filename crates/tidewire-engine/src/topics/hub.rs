@@ -10,7 +10,7 @@ use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
-use super::name::check_topic;
+use super::name::{check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
@@ -151,10 +151,12 @@ impl Hub {
         self.cluster.is_some()
     }
 
-    /// Whether what is asked about a topic may be answered later.
+    /// Whether what is asked about a topic or pattern may be answered later. A pattern may match
+    /// shared topics whatever its own text is.
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
-        self.cluster.is_some() && self.rules.of(topic).scope == Scope::Cluster
+        self.cluster.is_some()
+            && (is_pattern(topic) || self.rules.of(topic).scope == Scope::Cluster)
     }
 
     /// Publishes to a topic.
@@ -196,9 +198,9 @@ impl Hub {
         tickets: Tickets<'_>,
     ) -> Answer<Result<(), Refusal>> {
         let rule = self.rules.of(topic);
-        match self.cluster_of(rule) {
-            Some(cluster) => cluster.prepare(topic, rule, wanted, tickets),
-            None => Answer::Now(Ok(())),
+        match &self.cluster {
+            Some(cluster) if self.is_shared(topic) => cluster.prepare(topic, rule, wanted, tickets),
+            _ => Answer::Now(Ok(())),
         }
     }
 
@@ -364,8 +366,7 @@ impl Hub {
             .write()
             .unwrap_or_else(PoisonError::into_inner);
         let shards = patterns.insert(pattern);
-        if let (true, Some(cluster)) = (shards.is_empty(), self.cluster_of(self.rules.of(pattern)))
-        {
+        if let (true, Some(cluster)) = (shards.is_empty(), &self.cluster) {
             cluster.add_pattern(pattern);
         }
         shards.insert(shard);
@@ -383,7 +384,7 @@ impl Hub {
             shards.remove(shard);
             if shards.is_empty() {
                 patterns.remove(pattern);
-                if let Some(cluster) = self.cluster_of(self.rules.of(pattern)) {
+                if let Some(cluster) = &self.cluster {
                     cluster.remove_pattern(pattern);
                 }
             }
@@ -520,6 +521,23 @@ impl Hub {
                 publication: Arc::clone(&publication),
             };
             self.outlets[shard].push(delivery, origin.is(shard));
+        }
+    }
+
+    /// Hands a publication to the shards with patterns that match its topic, for the subscribers of
+    /// these patterns only.
+    pub(crate) fn deliver_matched(&self, topic: &Arc<str>, publication: Arc<Publication>) {
+        let mut stripe = self.stripe(topic);
+        stripe.seq += 1;
+        let seq = stripe.seq;
+        let shards = self.matching(&mut stripe, topic);
+        for shard in shards.iter() {
+            let delivery = Delivery {
+                seq,
+                target: Target::Patterns,
+                publication: Arc::clone(&publication),
+            };
+            self.outlets[shard].push(delivery, false);
         }
     }
 

@@ -12,7 +12,7 @@ impl Hub {
         match target {
             Target::User(user) => cluster.send(Audience::User(user), sending),
             Target::Everyone => cluster.send(Audience::Everyone, sending),
-            Target::Topic | Target::Connection(_) | Target::Member(..) => {}
+            Target::Topic | Target::Patterns | Target::Connection(_) | Target::Member(..) => {}
         }
     }
 
