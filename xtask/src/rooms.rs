@@ -233,6 +233,7 @@ const HOUSES: &[House] = &[
             "relay",
             "lab",
             "utilities",
+            "log",
             "json",
             "arguments",
             "decoded",
