@@ -56,8 +56,9 @@ deploy-check: ## The files of deploy/, with systemd and the proxies that are ins
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
-simulation: ## The engine on a simulated network, 100,000 seeds
+simulation: ## The engine on a simulated network, 100,000 seeds, and the link with a model of Redis, 3 times 10,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
+	TIDEWIRE_SEEDS=10000 cargo test --release --package tidewire-redis --test model simulation
 
 hostility: ## Attack the engine as a hostile client, measure how long others wait, write bench/HOSTILITY.md
 	cargo build --release --package tidewire-cli

@@ -4,7 +4,7 @@
 mod common;
 
 use common::topics::{next, open_topics, publish, subscribe, update};
-use common::{Client, connect_v1, start, wait_until};
+use common::{Client, Opening, SECRET, connect_v1, start, token, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tidewire_engine::apps::Sink;
@@ -306,4 +306,77 @@ fn without_redis_publications_are_refused_and_sessions_stay() {
     };
     assert_eq!(told["p"]["reason"], "broker", "{told}");
     publish_and_wait(&mut other, "h.a", 3);
+}
+
+#[test]
+fn a_pattern_matches_the_publications_of_every_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut watcher = connect_v1(&servers[1]);
+    subscribe(&mut watcher, json!(["h.>", "plain.*"]));
+    let mut publisher = connect_v1(&servers[0]);
+    for (number, topic) in ["h.a", "h.b.c", "plain.x", "other", "h.a"]
+        .iter()
+        .enumerate()
+    {
+        publish_and_wait(&mut publisher, topic, number as u64);
+    }
+    for (number, topic) in [(0, "h.a"), (1, "h.b.c"), (2, "plain.x"), (4, "h.a")] {
+        assert_eq!(next(&mut watcher), (topic.to_owned(), number));
+    }
+    // By name and by pattern it comes once.
+    subscribe(&mut watcher, json!(["h.a"]));
+    for number in 5..9 {
+        publish_and_wait(&mut publisher, "h.a", number);
+    }
+    for number in 5..9 {
+        assert_eq!(next(&mut watcher), ("h.a".to_owned(), number));
+    }
+}
+
+#[test]
+fn users_and_everybody_are_reached_on_every_server() {
+    let redis = RedisServer::start("");
+    let secured = || {
+        let mut config = config(&redis);
+        let key = tidewire_engine::auth::KeyMaterial::Hs256(SECRET.to_vec());
+        config.auth = Some(tidewire_engine::auth::AuthConfig::new(key));
+        server(config)
+    };
+    let servers = [secured(), secured()];
+    let ada = |server: &Server| {
+        let token = token(json!({"sub": "ada"}));
+        let bearer = format!("Bearer {token}");
+        let mut client = Opening::new(server.address())
+            .header("Authorization", bearer)
+            .open();
+        assert_eq!(client.next_json()["t"], "server_ready");
+        client
+    };
+    let mut clients = [ada(&servers[0]), ada(&servers[1])];
+    for client in &mut clients {
+        // Answered behind the user's own subscription on the same connection to Redis.
+        subscribe(client, json!(["plain"]));
+    }
+    let handle = servers[0].handle();
+    let publication = NewPublication::new("count", r#"{"n":1000}"#);
+    handle
+        .publish_to_user("ada", &publication)
+        .expect("a server");
+    let everybody = NewPublication::new("count", r#"{"n":2000}"#);
+    handle.publish_to_everyone(&everybody).expect("a server");
+    for client in &mut clients {
+        assert_eq!(client.next_json()["p"]["n"], 1_000);
+        assert_eq!(client.next_json()["p"]["n"], 2_000);
+    }
+    handle.subscribe_user("ada", "h.a").expect("a broker");
+    for client in &mut clients {
+        let update = client.next_json();
+        assert_eq!(update["p"]["success_topics"], json!(["h.a"]), "{update}");
+    }
+    let gone = tidewire_wire::close::CloseCode::POLICY_VIOLATION;
+    handle.close_user("ada", gone, "gone").expect("a broker");
+    for client in &mut clients {
+        client.assert_closed(gone);
+    }
 }

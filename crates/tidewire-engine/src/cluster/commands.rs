@@ -19,6 +19,14 @@ pub(crate) enum Command {
     AddInterest(Arc<str>),
     /// The last one has gone.
     RemoveInterest(Arc<str>),
+    /// The first session of a user has begun on this server.
+    AddUser(Arc<str>),
+    /// The last one has ended.
+    RemoveUser(Arc<str>),
+    /// Sends to a user, or without one to everybody, on the other servers.
+    Send(Option<Arc<str>>, Box<[u8]>),
+    /// Tells the other servers what to do, in JSON.
+    Tell(Box<[u8]>, Ticket),
     /// Forgets what is kept of a topic.
     Forget(Arc<str>, Ticket),
 }
@@ -82,6 +90,20 @@ impl OwnedOrder {
     }
 }
 
+impl Command {
+    /// What is charged until it is done, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Publish(order, _) => order.bytes(),
+            Self::Send(_, bytes) | Self::Tell(bytes, _) => bytes.len() + COMMAND_BYTES,
+            _ => 0,
+        }
+    }
+}
+
+/// What a command takes besides its text, in bytes.
+pub(crate) const COMMAND_BYTES: usize = 128;
+
 impl Commands {
     pub(crate) fn connect(&self, waker: Waker) {
         // There is one link.
@@ -95,9 +117,7 @@ impl Commands {
             if self.is_stopped() {
                 return;
             }
-            if let Command::Publish(order, _) = &command {
-                self.bytes.fetch_add(order.bytes(), Ordering::AcqRel);
-            }
+            self.bytes.fetch_add(command.bytes(), Ordering::AcqRel);
             queue.push(command);
             queue.len() == 1
         };

@@ -44,7 +44,7 @@ pub(super) fn link_category(category: Category) -> link::Category {
     }
 }
 
-fn category(category: link::Category) -> Category {
+pub(super) fn category(category: link::Category) -> Category {
     match category {
         link::Category::Snapshot => Category::Snapshot,
         link::Category::Update => Category::Update,
@@ -61,7 +61,7 @@ pub(super) fn link_priority(priority: Priority) -> link::Priority {
     }
 }
 
-fn priority(priority: link::Priority) -> Priority {
+pub(super) fn priority(priority: link::Priority) -> Priority {
     match priority {
         link::Priority::Background => Priority::Background,
         link::Priority::Low => Priority::Low,

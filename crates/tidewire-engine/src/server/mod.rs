@@ -157,7 +157,9 @@ impl Server {
             certificate,
         };
         if let Some(cluster) = cluster {
-            let link = cluster.into_link(Arc::downgrade(&server.handle.shared.hub));
+            let hub = Arc::downgrade(&server.handle.shared.hub);
+            let handle = server.handle();
+            let link = cluster.into_link(hub, move |control| handle.obey(control));
             let thread = threads::spawn_link(link, server.handle())?;
             server.link = Some(thread);
         }

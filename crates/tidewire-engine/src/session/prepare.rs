@@ -6,7 +6,6 @@ use crate::state::jobs::SubscriptionJob;
 use crate::state::operations::Operation;
 use crate::topics::broker::{Answer, Prepare, Refusal};
 use crate::topics::error::PublishError;
-use crate::topics::name::Kind;
 use std::sync::Arc;
 
 impl Session<'_> {
@@ -22,12 +21,7 @@ impl Session<'_> {
                 newest: job.wanted.replay,
             };
             let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
-            for (topic, _) in job
-                .allowed
-                .iter()
-                .filter(|(_, kind)| *kind == Kind::Exact)
-                .take(at_most)
-            {
+            for (topic, _) in job.allowed.iter().take(at_most) {
                 wanted.since = job.positions.get(topic).copied();
                 self.ask_for(&topic.as_str().into(), wanted);
             }

@@ -340,6 +340,7 @@ impl<A: Application> Handler for EngineShard<A> {
         session.end_calls();
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
+            self.core.shared.hub.remove_user(user);
         }
         let producer = connection.state.producer.as_deref();
         self.core.shared.producers.close(producer, io.now().unix_ms);

@@ -4,7 +4,7 @@ use crate::model::Position;
 use crate::state::topics::Wanted;
 use crate::topics::history::Page;
 use crate::topics::local::Slot;
-use crate::topics::name::Kind;
+use crate::topics::name::{Kind, is_pattern};
 use crate::topics::publication::Publication;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -234,7 +234,7 @@ impl SubscriptionJob {
         Self {
             action: Action::Subscribe,
             topics: Vec::new().into_iter(),
-            allowed: vec![(topic.to_owned(), Kind::Exact)],
+            allowed: vec![(topic.to_owned(), kind_of(topic))],
             positions: HashMap::new(),
             filter: None,
             wanted: Wanted::default(),
@@ -244,6 +244,13 @@ impl SubscriptionJob {
             is_granted: true,
             correlation_id: None,
         }
+    }
+}
+
+fn kind_of(topic: &str) -> Kind {
+    match is_pattern(topic) {
+        true => Kind::Pattern,
+        false => Kind::Exact,
     }
 }
 

@@ -1,22 +1,20 @@
 //! The hub: which shards want which topics, and the delivery to their outlets. All shards share it.
 
+mod elsewhere;
 mod group_members;
+mod presence;
 
 use super::broker::memory::MemoryBroker;
-use super::broker::{
-    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
-};
-use super::broker::{PresenceView, Refusal, Sink, Tickets};
+use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
+use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
 use super::name::check_topic;
 use super::outlet::{Delivery, Outlet, Target};
-use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
 use crate::live::Live;
-use crate::model::ConnectionKey;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
@@ -153,18 +151,6 @@ impl Hub {
         self.cluster.is_some()
     }
 
-    /// Has the broker tell all who wait for it that it answers no more.
-    pub(crate) fn stop_broker(&self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.stop();
-        }
-    }
-
-    /// Whether the broker that is shared with other servers answers; `None` without one.
-    pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
-        self.cluster.as_ref().map(|cluster| cluster.health())
-    }
-
     /// Whether what is asked about a topic may be answered later.
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
@@ -233,6 +219,7 @@ impl Hub {
             unix_ms: now_unix_ms,
         }));
         self.post(target, shard, &publication, origin);
+        self.post_elsewhere(target, &Sending::Publication(draft, now_unix_ms));
         Ok(())
     }
 
@@ -376,7 +363,12 @@ impl Hub {
             .patterns
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        patterns.insert(pattern).insert(shard);
+        let shards = patterns.insert(pattern);
+        if let (true, Some(cluster)) = (shards.is_empty(), self.cluster_of(self.rules.of(pattern)))
+        {
+            cluster.add_pattern(pattern);
+        }
+        shards.insert(shard);
         self.pattern_changes.fetch_add(1, Ordering::Release);
         self.has_patterns.store(true, Ordering::Release);
     }
@@ -391,6 +383,9 @@ impl Hub {
             shards.remove(shard);
             if shards.is_empty() {
                 patterns.remove(pattern);
+                if let Some(cluster) = self.cluster_of(self.rules.of(pattern)) {
+                    cluster.remove_pattern(pattern);
+                }
             }
         }
         self.pattern_changes.fetch_add(1, Ordering::Release);
@@ -471,29 +466,6 @@ impl Hub {
                 cluster.sweep(now_ms, &limits_of);
             }
         }
-    }
-
-    pub(crate) fn join_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-        data: Option<Arc<str>>,
-    ) -> PresenceChange {
-        self.local.join(topic, who, connection, data)
-    }
-
-    pub(crate) fn leave_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-    ) -> PresenceChange {
-        self.local.leave(topic, who, connection)
-    }
-
-    pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        self.local.present(topic, limit)
     }
 
     pub(crate) fn usage(&self) -> BrokerUsage {
