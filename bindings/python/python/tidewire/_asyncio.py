@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ._server_waker import ServerWaker
 from ._dispatch import Dispatcher
 from ._handlers import Function, Handlers, HandlerStatistics
 from ._native import ServerCore
+from ._server_waker import ServerWaker
 from .errors import BusyError, InvalidArgumentError, StoppedError, TidewireError, WrongTypeError
 
 if TYPE_CHECKING:

@@ -158,7 +158,9 @@ class QueueDepth:
     bytes: int = 0
 
 
-SubscribeAnswer = tuple[list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]]
+SubscribeAnswer = tuple[
+    list[str], list[str], dict[str, tuple[str, int, bool, int]], dict[str, tuple[str, str]]
+]
 """Topics, failed topics, for topics the epoch, the offset, whether they were recovered and the count, and for failed
 topics the code and the message."""
 

@@ -24,9 +24,9 @@ from ._watchdog import Watchdog
 from .errors import StoppedError
 
 if TYPE_CHECKING:
-    from ._server_waker import ServerWaker, Watch
     from ._handlers import Handler, Handlers
     from ._native import Connection, Message, ServerCore
+    from ._server_waker import ServerWaker, Watch
 
 logger = logging.getLogger("tidewire")
 
