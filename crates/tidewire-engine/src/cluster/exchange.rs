@@ -593,7 +593,7 @@ const CONTROL_HISTORY: redis::History = Some(Keep {
 });
 
 /// How often the shards' side is told what was counted, in milliseconds.
-const TELL_MS: u64 = 1_000;
+const TELL_MS: u64 = 100;
 
 /// How often in a turn the link is given what was asked of it.
 const TICKS_PER_TURN: usize = 2;
