@@ -1,6 +1,8 @@
 //! What goes on between the shards and the link, without sockets: commands in, deliveries and
 //! answers out.
 
+mod filling;
+
 use crate::cluster::broker::ClusterBroker;
 use crate::cluster::commands::{COMMAND_BYTES, Command, OwnedOrder};
 use crate::cluster::convert;
@@ -14,7 +16,7 @@ use crate::topics::publication::Publication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tidewire_redis as redis;
-use tidewire_redis::{Draft, Event, Health, Keep, Link, Now, PageQuery};
+use tidewire_redis::{Draft, Event, Health, Keep, Link, Now};
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::uuid_v7;
 
@@ -499,81 +501,6 @@ impl Exchange {
         let gap = Publication::event(Some(Arc::clone(topic)), json);
         hub.deliver(topic, Arc::new(gap));
     }
-
-    /// Answers those for whom a topic is ready; for the others its stream is read.
-    fn answer_ready(&mut self, topic: &Arc<str>, now: Now) {
-        let mut mirrors = self.broker.mirrors();
-        let ready = mirrors.take_ready(topic);
-        let must_read = mirrors
-            .topics
-            .get(topic)
-            .is_some_and(|mirror| mirror.is_live && !mirror.waiting.is_empty());
-        let filling = must_read.then(|| mirrors.begin_filling(topic)).flatten();
-        drop(mirrors);
-        for ticket in ready {
-            ticket.settle(Ok(Done::Prepared));
-        }
-        if let Some(filling) = filling {
-            self.read_on(topic, filling, None, now);
-        }
-    }
-
-    /// Reads the stream of a topic after a position, from its oldest publication without one.
-    fn read_on(
-        &mut self,
-        topic: &Arc<str>,
-        filling: u64,
-        since: Option<redis::Position>,
-        now: Now,
-    ) {
-        let number = self.next_number();
-        self.reads.insert(number, (Arc::clone(topic), filling));
-        let query = PageQuery {
-            since,
-            limit: READ_AT_A_TIME,
-            newest_first: false,
-            creates: None,
-        };
-        self.link.read(number, topic, query, now);
-    }
-
-    fn take_read(
-        &mut self,
-        topic: &Arc<str>,
-        filling: u64,
-        outcome: Result<redis::Entries, redis::Refusal>,
-        now: Now,
-    ) {
-        let entries = match outcome {
-            Ok(entries) => entries,
-            Err(problem) => {
-                let mut mirrors = self.broker.mirrors();
-                mirrors.end_filling(topic, filling);
-                let waiting = mirrors.take_overdue(topic, None);
-                drop(mirrors);
-                return refuse(waiting, convert::refusal(problem));
-            }
-        };
-        let (node, link) = (self.link.node(), &self.link);
-        let read = entries.entries.iter().filter_map(|(at, record)| {
-            let to_unix_ms = |ms| link.to_unix_ms(ms);
-            let made = convert::publication(node, topic, Some(*at), record, to_unix_ms)?;
-            Some((convert::position(*at), made))
-        });
-        let read: Vec<_> = read.collect();
-        let last = entries.entries.last().map(|(at, _)| *at);
-        let mut mirrors = self.broker.mirrors();
-        if !mirrors.fill(topic, filling, read) {
-            return;
-        }
-        if entries.has_more && last.is_some() {
-            drop(mirrors);
-            return self.read_on(topic, filling, last, now);
-        }
-        mirrors.finish_filling(topic, now.unix_ms);
-        drop(mirrors);
-        self.answer_ready(topic, now);
-    }
 }
 
 fn keep(publications_max: usize) -> Keep {
@@ -604,6 +531,3 @@ const TOPIC_IDLE_MS: u64 = 24 * 3_600_000;
 
 /// How long a topic without subscribers stays ready, in milliseconds.
 const IDLE_MS: u64 = 10_000;
-
-/// Publications that are read of a stream at a time.
-const READ_AT_A_TIME: usize = 1_000;

@@ -3,6 +3,11 @@
 mod elsewhere;
 mod group_members;
 mod presence;
+mod stripe;
+
+pub(crate) use self::stripe::SHARDS_MAX;
+
+use self::stripe::{Interest, ShardSet, Stripe};
 
 use super::broker::memory::MemoryBroker;
 use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
@@ -20,7 +25,6 @@ use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
 use crate::topics::publication::Published;
 use crate::topics::random::RandomNumbers;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -47,67 +51,6 @@ pub(crate) struct Hub {
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
     random: RandomNumbers,
-}
-
-/// Some of the topics, under one lock.
-#[derive(Debug, Default)]
-struct Stripe {
-    /// Numbers the deliveries of all its topics.
-    seq: u64,
-    interest: HashMap<Arc<str>, Interest>,
-    /// Topics of which a group has lost its last member.
-    idle_groups: Vec<Arc<str>>,
-    /// The shards with patterns that match a topic, as long as the patterns stay the same.
-    matching: HashMap<Arc<str>, ShardSet>,
-    /// Which patterns `matching` is about.
-    pattern_changes: u64,
-}
-
-/// Who wants a topic.
-#[derive(Debug, Default)]
-struct Interest {
-    shards: ShardSet,
-    groups: Option<Box<TopicGroups>>,
-}
-
-/// Shards, a bit for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ShardSet(u64);
-
-/// Shards that a server may have, so that a set of them is a number.
-pub(crate) const SHARDS_MAX: usize = 64;
-
-impl ShardSet {
-    fn insert(&mut self, shard: u32) {
-        self.0 |= 1 << shard;
-    }
-
-    fn remove(&mut self, shard: u32) {
-        self.0 &= !(1 << shard);
-    }
-
-    fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        (0..SHARDS_MAX).filter(move |shard| self.0 & (1 << shard) != 0)
-    }
-}
-
-impl Stripe {
-    /// Forgets a topic that neither a shard nor a group wants any more; whether it has.
-    fn forget_unwanted(&mut self, topic: &str) -> bool {
-        let Some(interest) = self.interest.get_mut(topic) else {
-            return false;
-        };
-        interest.groups.take_if(|groups| groups.is_empty());
-        let is_unwanted = interest.shards.is_empty() && interest.groups.is_none();
-        if is_unwanted {
-            self.interest.remove(topic);
-        }
-        is_unwanted
-    }
 }
 
 impl Hub {
