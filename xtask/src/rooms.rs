@@ -232,6 +232,7 @@ const HOUSES: &[House] = &[
             "client",
             "relay",
             "lab",
+            "log",
             "utilities",
             "log",
             "json",

@@ -336,6 +336,7 @@ impl Client {
                 .await?;
             all.topics.extend(part.topics);
             all.failed.extend(part.failed);
+            all.failures.extend(part.failures);
             all.positions.extend(part.positions);
         }
         Ok(all)

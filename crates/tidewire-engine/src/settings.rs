@@ -91,9 +91,7 @@ pub enum SettingError {
 pub fn config_from(keywords: &Map<String, Value>) -> Result<Config, SettingError> {
     let settings = Settings::from_keywords(keywords)?;
     let config = settings.config()?;
-    for warning in settings.warnings(&config) {
-        tracing::warn!("{warning}");
-    }
+    settings.log_warnings(&config);
     Ok(config)
 }
 

@@ -23,8 +23,10 @@ impl ServerOptions {
     pub fn from_keywords(keywords: &Map<String, Value>) -> Result<Self, SettingError> {
         let settings = Settings::from_keywords(keywords)?;
         let queue_bytes_max = settings.integer("queue_bytes_max").unwrap_or(u64::MAX);
+        let config = settings.config()?;
+        settings.log_warnings(&config);
         Ok(Self {
-            config: settings.config()?,
+            config,
             queue_bytes_max: usize::try_from(queue_bytes_max).unwrap_or(usize::MAX),
             snapshot_requests: settings.flag("snapshot_requests"),
         })

@@ -19,6 +19,13 @@ impl Settings {
         warnings.into_iter().map(spell).collect()
     }
 
+    /// Logs the [`warnings`](Self::warnings).
+    pub fn log_warnings(&self, config: &Config) {
+        for warning in self.warnings(config) {
+            tracing::warn!("{warning}");
+        }
+    }
+
     /// Everybody may connect, from anywhere.
     fn exposed(&self, config: &Config) -> Option<String> {
         if config.auth.is_some() || config.listen.ip().is_loopback() {
