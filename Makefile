@@ -4,7 +4,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 REPORT := target/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help bench bench-http bench-peers check conformance conformance-quick deploy-check fuzz-smoke hostility simulation snippets soak test
+.PHONY: help bench bench-http bench-peers bench-scale-out check conformance conformance-quick deploy-check fuzz-smoke hostility kill-test simulation snippets soak test
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,8 +56,12 @@ deploy-check: ## The files of deploy/, with systemd and the proxies that are ins
 fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 	fuzz/run 60
 
-simulation: ## The engine on a simulated network, 100,000 seeds
+kill-test: ## Kill Redis 1,000 times under two servers; no acknowledged publication may be lost
+	TIDEWIRE_KILLS=1000 cargo test --release --package tidewire-engine --test cluster nothing_is_lost -- --nocapture
+
+simulation: ## The engine on a simulated network, 100,000 seeds, and the link with a model of Redis, 3 times 10,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
+	TIDEWIRE_SEEDS=10000 cargo test --release --package tidewire-redis --test model simulation
 
 hostility: ## Attack the engine as a hostile client, measure how long others wait, write bench/HOSTILITY.md
 	cargo build --release --package tidewire-cli

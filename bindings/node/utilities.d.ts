@@ -46,7 +46,7 @@ export class Filter {
 // Queues.
 
 /** What became of one attempt to take tokens. */
-export interface Verdict {
+export interface RateVerdict {
   /** Whether the tokens were taken. */
   allowed: boolean;
   /** Less than a fifth is left. Said once, and again only after the bucket was half full in between. */
@@ -61,7 +61,7 @@ export interface Verdict {
 export class TokenBucket {
   constructor(capacity: number, refillPerS: number);
   /** Takes `n` tokens (1 by default), or none. `nowMs` is on any clock that does not go back; by default the bucket's own. */
-  take(n?: number, options?: { nowMs?: number }): Verdict;
+  take(n?: number, options?: { nowMs?: number }): RateVerdict;
   get capacity(): number;
   get refillPerS(): number;
 }

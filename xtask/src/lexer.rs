@@ -264,11 +264,17 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_text_ends_in_peace() {
+    fn unfinished_text_hides_the_rest_alone() {
         for source in [
             "\"a", "\"a\\", "r#\"a", "/* a", "'", "'\\", "b'", "r#", "'\\é", "\"\\é", "é'é",
         ] {
-            tokens(source);
+            let text = format!("fn {source}");
+            assert_eq!(tokens(&text)[0].kind, Kind::Word("fn"), "{source}");
+        }
+        for open in ["\"a", "\"a\\", "r#\"a", "/* a"] {
+            let text = format!("{open} lost");
+            let is_lost = |token: &Token<'_>| token.kind == Kind::Word("lost");
+            assert!(!tokens(&text).iter().any(is_lost), "{open} hides the rest");
         }
     }
 }

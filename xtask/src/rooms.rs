@@ -234,6 +234,7 @@ const HOUSES: &[House] = &[
             "lab",
             "log",
             "utilities",
+            "log",
             "json",
             "arguments",
             "decoded",

@@ -3,6 +3,7 @@
 // What is received. A batch is a block of numbers and bytes that src/server/inbox.rs has written; messages are objects
 // that are made when somebody looks at them, and decode only what is asked for.
 
+const { isAscii } = require("node:buffer");
 const { FAIL, REPLY, SEND_BINARY, SEND_TEXT } = require("./outbox.js");
 const { Connection } = require("./connection.js");
 const { InvalidArgumentError, InvalidMessageError, translated } = require("./errors.js");
@@ -28,8 +29,6 @@ const REASONS = ["peer", "server", "lost"];
 /** A type without a handler of its own. */
 const NO_HANDLER = 0xffffffff;
 
-const IS_ASCII = 1;
-
 /** The begin of a binary message that is MessagePack. */
 const MESSAGEPACK_PREFIX = Buffer.from("M:");
 
@@ -41,8 +40,9 @@ class Batch {
   #numbers;
   #rows;
   #bytes;
-  #messagesEnd = -1;
-  #isAscii;
+  #messagesEnd;
+  /** How many texts were decoded one by one; -1 if all are, since they are not ASCII. */
+  #decoded = 0;
   #ascii;
 
   /** For this package alone: `at` is where the batch begins in the buffer. */
@@ -55,7 +55,7 @@ class Batch {
     this.#numbers = numbers;
     this.#rows = head + HEAD_NUMBERS;
     this.#bytes = numbers[head + 1];
-    this.#isAscii = (numbers[head + 3] & IS_ASCII) !== 0;
+    this.#messagesEnd = numbers[head + 3];
     this.#connections = new Array(length);
     this.#meet(server.connectionsByPlace);
   }
@@ -119,27 +119,19 @@ class Batch {
     return this.#buffer.utf8Slice(this.#bytes + start, this.#bytes + end);
   }
 
-  /** Text that is soon forgotten: it may keep the text of the whole batch in memory. */
+  /** Text that is soon forgotten: it may keep the text of the whole batch in memory, which one decoding makes. */
   _fleetingText(start, end) {
-    if (!this.#isAscii || this.length === 1) return this._text(start, end);
     if (this.#ascii === undefined) {
-      if (this.#messagesEnd < 0) {
-        // The first is decoded by itself: perhaps nobody looks at another.
-        this.#messagesEnd = this.#findMessagesEnd();
+      // The first is decoded by itself: perhaps nobody looks at another.
+      if (this.#decoded < 0 || this.length === 1 || this.#decoded++ === 0) return this._text(start, end);
+      if (!isAscii(this._view(0, this.#messagesEnd))) {
+        this.#decoded = -1;
         return this._text(start, end);
       }
       this.#ascii = this.#buffer.latin1Slice(this.#bytes, this.#bytes + this.#messagesEnd);
     }
     if (end > this.#messagesEnd) return this._text(start, end);
     return this.#ascii.substring(start, end);
-  }
-
-  #findMessagesEnd() {
-    const numbers = this.#numbers;
-    for (let row = this.#rows + (this.length - 1) * ROW_NUMBERS; row >= this.#rows; row -= ROW_NUMBERS) {
-      if ((numbers[row] & 0xff) <= MESSAGEPACK) return numbers[row + 3];
-    }
-    return 0;
   }
 
   /** Adds the bytes of a message to an outbox. */

@@ -1,4 +1,4 @@
-//! What callers may give: bytes of any kind, text, numbers. A wrong type becomes an exception of the package.
+//! Arguments: bytes of any kind, text, numbers. A wrong type raises an exception of the package.
 
 use crate::errors::{Failure, argument, wrong_type};
 use pyo3::prelude::*;
@@ -186,7 +186,7 @@ impl Whole {
         Duration::from_millis(self.0)
     }
 
-    /// What is larger than any size of this machine is as large as that.
+    /// A number larger than any size of this machine counts as the largest size.
     pub(crate) fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -287,7 +287,7 @@ pub(crate) fn not_a(wanted: &str, object: Borrowed<'_, '_, PyAny>) -> PyErr {
     wrong_type(format!("{wanted} is needed, not {name}")).into()
 }
 
-/// What `Class[item]` is, for annotations.
+/// The value of `Class[item]`, for annotations.
 pub(crate) fn generic<'py>(
     class: &Bound<'py, PyType>,
     item: Bound<'py, PyAny>,

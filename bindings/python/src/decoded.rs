@@ -1,4 +1,4 @@
-//! What a message says as Python sees it: decoded when it is asked for, and once.
+//! The content of a message as Python values, decoded once on first use.
 
 use pyo3::intern;
 use pyo3::prelude::*;

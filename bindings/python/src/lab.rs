@@ -1,4 +1,4 @@
-//! What the load lab judges and writes, for `tidewire.bench`: the load itself is Python's.
+//! Verdicts and reports of the load lab, for `tidewire.bench`, whose load is written in Python.
 
 use crate::errors::{Failure, argument};
 use pyo3::exceptions::PyKeyboardInterrupt;
@@ -57,7 +57,7 @@ pub(crate) fn lab_machine() -> String {
     written(&resources::machine())
 }
 
-/// What limits so many connections to an address, in JSON. Raises the limit of open files.
+/// The limits for this number of connections to an address, in JSON. Raises the limit of open files.
 #[pyfunction]
 pub(crate) fn lab_preflight(connections: u64, address: Option<&str>) -> PyResult<String> {
     let address = address.map(ip).transpose()?;

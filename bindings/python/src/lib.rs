@@ -1,15 +1,15 @@
 //! The native module of the Python package `tidewire`: a translation layer, without rules of its own.
 //!
-//! - `arguments`: what callers may give
+//! - `arguments`: arguments of callers
 //! - `client`: the client
-//! - `decoded`: what a message says, decoded once
+//! - `decoded`: the content of a message, decoded once
 //! - `errors`: the one place where Rust errors become Python exceptions
 //! - `json`: Python values and JSON text
-//! - `lab`: what the load lab judges and writes
+//! - `lab`: verdicts and reports of the load lab
 //! - `log`: the engine's log, for Python's `logging`
-//! - `relay`: a client's side of a WebSocket connection, for ASGI
+//! - `relay`: the client's side of a WebSocket connection, for ASGI
 //! - `server`: the engine
-//! - `utilities`: what is useful without a server
+//! - `utilities`: utilities that need no server
 
 mod arguments;
 mod client;
@@ -24,7 +24,7 @@ mod utilities;
 
 use pyo3::prelude::*;
 
-/// What the package's Python files build on.
+/// The native base of the Python files of the package.
 #[pymodule]
 mod _native {
     use super::*;

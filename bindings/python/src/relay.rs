@@ -22,7 +22,7 @@ pub(crate) struct Relay {
     request: Vec<u8>,
     phase: Phase,
     websocket: Connection,
-    /// What was received and not yet read: part of a head or of a frame's header.
+    /// The unread bytes: a part of a head or of a frame's header.
     unread: Vec<u8>,
     /// Control frames that are to be sent.
     replies: Vec<u8>,
@@ -108,7 +108,7 @@ impl Relay {
         PyBytes::new(py, &self.request)
     }
 
-    /// What the bytes say, in order: events of the connection, texts and binary messages.
+    /// The content of the bytes, in order: events of the connection, texts and binary messages.
     fn receive(&mut self, py: Python<'_>, data: &[u8]) -> PyResult<Vec<Py<PyAny>>> {
         let mut bytes = std::mem::take(&mut self.unread);
         bytes.extend_from_slice(data);
@@ -264,7 +264,7 @@ fn masked<'a>(
     }
 }
 
-/// What to tell the one who asked: the engine's own words, if it has said some.
+/// The text for the caller: the text of the engine, if it sent one.
 fn refusal(error: ResponseError, bytes: &[u8]) -> RelayRefused {
     match error {
         ResponseError::Refused {

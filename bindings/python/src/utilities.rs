@@ -1,4 +1,4 @@
-//! What is useful without a server: the engine's and the protocol's own code, bound once.
+//! Utilities that need no server: bindings of the code of the engine and of the protocol.
 
 mod compression;
 mod encryption;

@@ -1,5 +1,7 @@
 //! The real engine on a simulated network, for tests.
 
+use crate::cluster::Cluster;
+use crate::cluster::exchange::Exchange;
 use crate::config::Config;
 use crate::handle::Handle;
 use crate::server::{StartError, assemble};
@@ -11,6 +13,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use tidewire_net::{Handler, Shard};
+use tidewire_redis::{Link, Now};
 
 /// The shards of a server for [`Driver::add`](tidewire_net::simulation::Driver::add). All that they
 /// draw comes from `seed`. Of the handle only what reads counters, histories and presence keeps a
@@ -48,6 +51,47 @@ pub fn shards_with_late_broker<A: Application>(
     broker.attach(hub);
     let random = StdRng::seed_from_u64(seed.rotate_left(17));
     Ok((shards, handle, LateAnswers { broker, random }))
+}
+
+/// [`shards`], with topics that are shared over the broker of the configuration. The test carries
+/// the bytes between the link and that broker.
+///
+/// # Errors
+/// As [`shards`].
+///
+/// # Panics
+/// The configuration has no broker.
+pub fn shards_with_link<A: Application>(
+    config: Config,
+    application: impl FnMut(usize) -> A,
+    seed: u64,
+) -> Result<(Vec<Shard<impl Handler>>, Handle, SimulatedLink), StartError> {
+    let broker = config.broker.as_ref().expect("a broker");
+    let (broker, mut exchange) = Cluster::simulated(broker, &config.topics.limits, seed);
+    let shared = broker as Arc<dyn Broker>;
+    let (shards, handle) = assemble(config, application, seeded(seed), Some(shared))?;
+    let control = handle.clone();
+    let obey = move |command| control.obey(command);
+    exchange.attach(Arc::downgrade(&handle.shared.hub), Box::new(obey));
+    Ok((shards, handle, SimulatedLink { exchange }))
+}
+
+/// The link of a simulated server.
+#[derive(Debug)]
+pub struct SimulatedLink {
+    exchange: Exchange,
+}
+
+impl SimulatedLink {
+    /// The link, to be told what happens to its connections and asked what it sends.
+    pub fn link(&mut self) -> &mut Link {
+        &mut self.exchange.link
+    }
+
+    /// One turn of its event loop, after everything else.
+    pub fn turn(&mut self, now: Now) {
+        self.exchange.turn(now);
+    }
 }
 
 fn seeded(seed: u64) -> impl Fn(usize) -> StdRng {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::topics::{next, open_topics, publish, subscribe, update};
-use common::{Client, connect_v1, start, wait_until};
+use common::{Client, Opening, SECRET, connect_v1, start, token, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tidewire_engine::apps::Sink;
@@ -51,6 +51,19 @@ fn server(config: Config) -> Server {
 
 fn cluster(redis: &RedisServer) -> [Server; 2] {
     [server(config(redis)), server(config(redis))]
+}
+
+/// What a server has counted of its link, as of a moment after this call.
+fn count(server: &Server, name: &str) -> u64 {
+    let handle = server.handle();
+    let counts = || {
+        let health = handle.broker_health().expect("a broker");
+        BTreeMap::from_iter(health.counts)
+    };
+    // Two probes, one each second: the first may have been counted before.
+    let probes = counts()["probes"];
+    wait_until("probes", || counts()["probes"] >= probes + 2);
+    counts()[name]
 }
 
 /// Publishes and waits for the answer's payload.
@@ -164,16 +177,13 @@ fn a_client_recovers_at_another_server() {
     publish_and_wait(&mut publisher, "h.a", 41);
     assert_eq!(next(&mut elsewhere).1, 41);
     // Somebody else there needs no question to the broker.
-    let reads = |server: &Server| {
-        let health = server.handle().broker_health().expect("a broker");
-        BTreeMap::from_iter(health.counts)["reads"]
-    };
-    let before = reads(&servers[1]);
+    let before = count(&servers[1], "reads");
+    assert_eq!(before, 1);
     for _ in 0..20 {
         let mut warm = connect_v1(&servers[1]);
         assert_eq!(recover(&mut warm, "h.a", &since)["count"], 40);
     }
-    assert_eq!(reads(&servers[1]), before);
+    assert_eq!(count(&servers[1], "reads"), before);
 }
 
 #[test]
@@ -236,10 +246,14 @@ fn nothing_is_lost_while_redis_is_killed_and_started_again() {
     let mut subscriber = connect_v1(&servers[1]);
     subscribe(&mut subscriber, json!(["h.a"]));
     let mut publisher = connect_v1(&servers[0]);
-    let mut number = 0;
-    for _ in 0..3 {
+    let (mut number, mut seen) = (0, 0);
+    // How often Redis is killed; `make kill-test` does it 1,000 times.
+    let kills = std::env::var("TIDEWIRE_KILLS");
+    let kills = kills.map_or(20, |kills| kills.parse().expect("a number"));
+    for _ in 0..kills {
         for _ in 0..20 {
-            publish_and_wait(&mut publisher, "h.a", number);
+            let answer = publish_and_wait(&mut publisher, "h.a", number);
+            assert_eq!(answer["offset"], number + 1, "{answer}");
             number += 1;
         }
         redis.kill();
@@ -249,11 +263,15 @@ fn nothing_is_lost_while_redis_is_killed_and_started_again() {
             number += 1;
         }
         redis.run();
-    }
-    for expected in 0..number {
-        let message = subscriber.next_json();
-        assert_eq!(message["p"]["n"], expected, "{message}");
-        assert_eq!(message["o"], expected + 1, "{message}");
+        // Every one arrives once and in its order, whatever was answered before the kill.
+        while seen < number {
+            let message = subscriber.next_json();
+            if message["t"] == "count" {
+                assert_eq!(message["p"]["n"], seen, "{message}");
+                assert_eq!(message["o"], seen + 1, "{message}");
+                seen += 1;
+            }
+        }
     }
 }
 
@@ -306,4 +324,214 @@ fn without_redis_publications_are_refused_and_sessions_stay() {
     };
     assert_eq!(told["p"]["reason"], "broker", "{told}");
     publish_and_wait(&mut other, "h.a", 3);
+}
+
+#[test]
+fn a_pattern_matches_the_publications_of_every_server() {
+    let redis = RedisServer::start("");
+    let servers = cluster(&redis);
+    let mut watcher = connect_v1(&servers[1]);
+    subscribe(&mut watcher, json!(["h.>", "plain.*"]));
+    let mut publisher = connect_v1(&servers[0]);
+    for (number, topic) in ["h.a", "h.b.c", "plain.x", "other", "h.a"]
+        .iter()
+        .enumerate()
+    {
+        publish_and_wait(&mut publisher, topic, number as u64);
+    }
+    for (number, topic) in [(0, "h.a"), (1, "h.b.c"), (2, "plain.x"), (4, "h.a")] {
+        assert_eq!(next(&mut watcher), (topic.to_owned(), number));
+    }
+    // By name and by pattern it comes once.
+    subscribe(&mut watcher, json!(["h.a"]));
+    for number in 5..9 {
+        publish_and_wait(&mut publisher, "h.a", number);
+    }
+    for number in 5..9 {
+        assert_eq!(next(&mut watcher), ("h.a".to_owned(), number));
+    }
+}
+
+#[test]
+fn users_and_everybody_are_reached_on_every_server() {
+    let redis = RedisServer::start("");
+    let secured = || {
+        let mut config = config(&redis);
+        let key = tidewire_engine::auth::KeyMaterial::Hs256(SECRET.to_vec());
+        config.auth = Some(tidewire_engine::auth::AuthConfig::new(key));
+        server(config)
+    };
+    let servers = [secured(), secured()];
+    let ada = |server: &Server| {
+        let token = token(json!({"sub": "ada"}));
+        let bearer = format!("Bearer {token}");
+        let mut client = Opening::new(server.address())
+            .header("Authorization", bearer)
+            .open();
+        assert_eq!(client.next_json()["t"], "server_ready");
+        client
+    };
+    let mut clients = [ada(&servers[0]), ada(&servers[1])];
+    for client in &mut clients {
+        // Answered behind the user's own subscription on the same connection to Redis.
+        subscribe(client, json!(["plain"]));
+    }
+    let handle = servers[0].handle();
+    let publication = NewPublication::new("count", r#"{"n":1000}"#);
+    handle
+        .publish_to_user("ada", &publication)
+        .expect("a server");
+    let everybody = NewPublication::new("count", r#"{"n":2000}"#);
+    handle.publish_to_everyone(&everybody).expect("a server");
+    for client in &mut clients {
+        assert_eq!(client.next_json()["p"]["n"], 1_000);
+        assert_eq!(client.next_json()["p"]["n"], 2_000);
+    }
+    handle.subscribe_user("ada", "h.a").expect("a broker");
+    for client in &mut clients {
+        let update = client.next_json();
+        assert_eq!(update["p"]["success_topics"], json!(["h.a"]), "{update}");
+    }
+    let gone = tidewire_wire::close::CloseCode::POLICY_VIOLATION;
+    handle.close_user("ada", gone, "gone").expect("a broker");
+    for client in &mut clients {
+        client.assert_closed(gone);
+    }
+}
+
+#[test]
+fn a_history_larger_than_its_mirror_is_read_once() {
+    let redis = RedisServer::start("");
+    let mut small = config(&redis);
+    small.topics.rules.insert(
+        0,
+        TopicRule {
+            history: Some(HistoryLimits {
+                publications_max: 1_000,
+                bytes_max: 20_000,
+                age_max_ms: 0,
+            }),
+            ..TopicRule::new("h.big")
+        },
+    );
+    let servers = [server(small.clone()), server(small)];
+    let publication = NewPublication::new("count", format!("{:?}", "x".repeat(1_000)));
+    for _ in 0..100 {
+        let published = servers[0].handle().publish("h.big", &publication);
+        published.expect("a broker");
+    }
+    let handle = servers[1].handle();
+    let query = HistoryQuery {
+        since: None,
+        limit: 1_000,
+        newest_first: true,
+    };
+    for _ in 0..3 {
+        let page = handle.history("h.big", query).expect("a broker");
+        let kept = page.expect("a history").publications;
+        assert!((5..20).contains(&kept.len()), "{}", kept.len());
+        assert_eq!(kept[0].position.offset, 100);
+    }
+    assert_eq!(count(&servers[1], "reads"), 1);
+}
+
+#[test]
+fn who_waits_for_the_broker_is_told_when_the_server_stops() {
+    let mut redis = RedisServer::start("");
+    let mut patient = config(&redis);
+    if let Some(broker) = &mut patient.broker {
+        broker.wait_ms = 3_600_000;
+    }
+    let server = server(patient);
+    redis.kill();
+    let query = HistoryQuery {
+        since: None,
+        limit: 1,
+        newest_first: true,
+    };
+    let (reader, publisher) = (server.handle(), server.handle());
+    let waiting = [
+        std::thread::spawn(move || reader.history("h.a", query).is_err()),
+        std::thread::spawn(move || {
+            let publication = NewPublication::new("count", "1");
+            publisher.publish("h.a", &publication).is_err()
+        }),
+    ];
+    // They may come before the stop or after it: both end.
+    let handle = server.handle();
+    server.stop();
+    for thread in waiting {
+        assert!(thread.join().expect("no panic"));
+    }
+    assert!(handle.history("h.a", query).is_err());
+}
+
+#[test]
+fn a_numbered_publication_is_placed_once_though_its_connection_broke() {
+    let redis = RedisServer::start("");
+    let server = server(config(&redis));
+    let mut subscriber = connect_v1(&server);
+    subscribe(&mut subscriber, json!(["h.a"]));
+    let signal = |name: &str| {
+        let id = redis.process_id().expect("it runs").to_string();
+        let status = std::process::Command::new("kill")
+            .args([name, &id])
+            .status();
+        assert!(status.expect("kill").success());
+    };
+    let produce = || {
+        let mut client = connect_v1(&server);
+        let hello = client.ask(&json!({"t": "client_hello", "p": {"producer": {"id": "p"}}}));
+        assert_eq!(hello["p"]["producer"]["last"], 0, "{hello}");
+        let payload = json!({"topic": "h.a", "type": "count", "payload": {"n": 1}});
+        client.send_text(
+            &json!({"t": "publish_request", "n": 1, "cid": "1", "p": payload}).to_string(),
+        );
+        client
+    };
+    signal("-STOP");
+    let handle = server.handle();
+    let pauses = handle.counters().broker_pauses;
+    let first = produce();
+    wait_until("the broker is asked", || {
+        handle.counters().broker_pauses == pauses + 1
+    });
+    drop(first);
+    wait_until("the connection is gone", || handle.connections() == 1);
+    let mut second = produce();
+    wait_until("the broker is asked again", || {
+        handle.counters().broker_pauses == pauses + 2
+    });
+    signal("-CONT");
+    let answer = loop {
+        let answer = second.next_json();
+        if answer["t"] == "publish_response" {
+            break answer;
+        }
+    };
+    assert_eq!(answer["p"]["duplicate"], true, "{answer}");
+    assert_eq!(next(&mut subscriber).1, 1);
+    publish_and_wait(&mut second, "h.a", 2);
+    let message = subscriber.next_json();
+    assert_eq!(
+        (&message["o"], message.get("id")),
+        (&json!(2), None),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_pattern_sees_shared_topics_also_where_its_own_rule_is_of_the_node() {
+    let redis = RedisServer::start("");
+    let mut mixed = config(&redis);
+    mixed.topics.rules.push(TopicRule {
+        scope: Scope::Node,
+        ..TopicRule::new(">")
+    });
+    let servers = [server(mixed.clone()), server(mixed)];
+    let mut watcher = connect_v1(&servers[1]);
+    subscribe(&mut watcher, json!([">"]));
+    let mut publisher = connect_v1(&servers[0]);
+    publish_and_wait(&mut publisher, "h.a", 1);
+    assert_eq!(next(&mut watcher), ("h.a".to_owned(), 1));
 }

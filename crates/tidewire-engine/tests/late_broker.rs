@@ -422,3 +422,36 @@ fn run_seed(seed: u64) {
         }
     }
 }
+
+#[test]
+fn a_connection_that_waits_for_the_broker_stops_nobody_else() {
+    let mut world = world(9);
+    let mut producer = world.open(0);
+    producer.send(&json!({"t": "client_hello", "p": {"producer": {"id": "p"}}}));
+    world.run();
+    producer.receive_json();
+    let messages: Vec<Value> = (1..=2)
+        .map(|number| {
+            let payload = json!({"topic": "h.a", "type": "x", "payload": {"n": number}});
+            json!({"t": "publish_request", "n": number, "cid": number.to_string(), "p": payload})
+        })
+        .collect();
+    producer.send(&json!({"t": "batch", "p": {"messages": messages}}));
+    for _ in 0..4 {
+        world.settle();
+    }
+    let said = producer.receive_json();
+    assert_eq!(of_type(&said, "publish_response").len(), 2, "{said:?}");
+    // Both of the shard's other connections are read, and so is this one.
+    let mut others = [world.open(0), world.open(0)];
+    for client in &others {
+        subscribe(client, "node.a", None);
+    }
+    world.run();
+    publish(&producer, "node.a", 7, "");
+    world.run();
+    for client in &mut others {
+        assert_eq!(numbers(&client.receive_json()), [7]);
+    }
+    assert_eq!(world.handle.counters().broker_pauses, 2);
+}

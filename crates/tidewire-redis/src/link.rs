@@ -60,6 +60,7 @@ pub struct Link {
     events: VecDeque<Event>,
     counters: Counters,
     health: Health,
+    told_health: Health,
 }
 
 /// The keys that do not depend on a topic.
@@ -101,6 +102,7 @@ impl Link {
             events: VecDeque::new(),
             counters: Counters::default(),
             health: Health::default(),
+            told_health: Health::default(),
         }
     }
 
@@ -272,6 +274,6 @@ impl Link {
     /// A time of Redis in milliseconds since 1970 as a time of this node, by what the probes have measured.
     #[must_use]
     pub fn to_unix_ms(&self, redis_ms: u64) -> u64 {
-        redis_ms.saturating_add_signed(-self.clock.ahead_ms)
+        redis_ms.saturating_add_signed(self.clock.ahead_ms.saturating_neg())
     }
 }

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-use tidewire_engine::rate::{RateLimit, RateVerdict, TokenBucket as Bucket};
+use tidewire_engine::rate::{RateLimit, RateVerdict as EngineVerdict, TokenBucket as Bucket};
 
 /// A limit and what is left of it. It begins full.
 pub struct TokenBucket {
@@ -18,7 +18,7 @@ pub struct TokenBucket {
 
 /// The result of one attempt to take tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Verdict {
+pub struct RateVerdict {
     /// Whether the tokens were taken.
     pub is_allowed: bool,
     /// Less than a fifth is left. Reported once, and again only after the bucket was half full in between.
@@ -66,7 +66,7 @@ impl TokenBucket {
     ///
     /// # Errors
     /// `n` is 0 or more than the capacity.
-    pub fn take(&self, n: u64, now_ms: Option<u64>) -> Result<Verdict, Failure> {
+    pub fn take(&self, n: u64, now_ms: Option<u64>) -> Result<RateVerdict, Failure> {
         let n = u32::try_from(n)
             .ok()
             .filter(|n| (1..=self.capacity).contains(n));
@@ -76,13 +76,13 @@ impl TokenBucket {
         let now_ms = now_ms.unwrap_or_else(|| self.started.elapsed().as_millis() as u64);
         let mut bucket = self.bucket();
         let verdict = bucket.take_many(&self.limit, n * self.parts, now_ms);
-        Ok(Verdict {
-            is_allowed: !matches!(verdict, RateVerdict::Refused { .. }),
-            is_low: verdict == RateVerdict::AllowedLow,
+        Ok(RateVerdict {
+            is_allowed: !matches!(verdict, EngineVerdict::Refused { .. }),
+            is_low: verdict == EngineVerdict::AllowedLow,
             remaining: bucket.remaining() as f64 / f64::from(self.parts),
             retry_after_ms: match verdict {
-                RateVerdict::Refused { retry_after_ms } => Some(retry_after_ms),
-                RateVerdict::Allowed | RateVerdict::AllowedLow => None,
+                EngineVerdict::Refused { retry_after_ms } => Some(retry_after_ms),
+                EngineVerdict::Allowed | EngineVerdict::AllowedLow => None,
             },
         })
     }

@@ -1,7 +1,7 @@
 //! Receiving: batches of the engine's queue, copied into a buffer of JavaScript.
 //!
-//! A batch takes one crossing. It is four numbers of 32 bits (rows, where the bytes begin in the buffer, where they end,
-//! flags), then the rows, then the bytes of all messages, texts and descriptions. A row has [`ROW_NUMBERS`] numbers:
+//! A batch takes one crossing. It is four numbers of 32 bits (rows, where the bytes begin in the buffer, where they end, how
+//! many of them are of messages), then the rows, then the bytes of all messages, texts and descriptions. A row has [`ROW_NUMBERS`] numbers:
 //!
 //! | kind | 1 | 2, 3 | 4 | 5 | 6 | 7 |
 //! |---|---|---|---|---|---|---|
@@ -256,12 +256,9 @@ impl Rows {
         if needed > room.len() {
             return Err(needed);
         }
-        let flags = match messages.is_ascii() {
-            true => IS_ASCII,
-            false => 0,
-        };
         let rows = (self.numbers.len() / ROW_NUMBERS) as u32;
-        let head = [rows, (at + rows_end) as u32, (at + end) as u32, flags];
+        let (start, end_number) = ((at + rows_end) as u32, (at + end) as u32);
+        let head = [rows, start, end_number, messages.len() as u32];
         let (head_room, rows_room) = room.as_chunks_mut::<4>().0.split_at_mut(HEAD_NUMBERS);
         copy_numbers(&head, head_room);
         copy_numbers(&self.numbers, rows_room);
@@ -296,6 +293,3 @@ const DISCONNECT: u32 = 6;
 
 /// A type without a handler of its own.
 const NO_HANDLER: u32 = u32::MAX;
-
-/// The flag of a batch whose messages are ASCII: one decoding serves all of them.
-const IS_ASCII: u32 = 1;

@@ -1,8 +1,7 @@
 """The engine's log in Python's `logging`, as the logger `tidewire`.
 
-The engine logs on threads that never wait for Python. A thread here receives the lines and gives them to the logger,
-so a line appears a moment after it was logged, with the time of the logger. Handlers, filters and levels of `logging`
-apply.
+The engine logs on threads that never wait for Python. A thread of this module passes the lines to the logger, so a line
+appears a moment after its event, with the time of the logger. Handlers, filters and levels of `logging` apply.
 """
 
 from __future__ import annotations

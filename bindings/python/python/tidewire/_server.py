@@ -41,9 +41,9 @@ class Server(AsyncServer):
         """See `ServerOptions` for every option.
 
         Args:
-            log_level: What the engine gives to the logger `tidewire` of `logging`, for all servers of the process:
-                `off`, `error`, `warn`, `info` (the default), `debug` or `trace`. The level of the logger applies as
-                well.
+            log_level: The lowest level of the lines for the logger `tidewire` of `logging`, for all servers of the
+                process: `off`, `error`, `warn`, `info` (the default), `debug` or `trace`. The level of the logger
+                applies as well.
         """
 
     def batches(self, *, max_messages: int = 4096, timeout_ms: int = 1000) -> Iterator[Batch]:

@@ -18,7 +18,7 @@ use tidewire_client::request::{PresenceAnswer, Subscribed};
 use tidewire_client::{Error, HistoryPage, Published};
 use tokio::task::AbortHandle;
 
-/// An answer on its way. Who drops it gives up: what it stands for is not done if it was not done yet.
+/// A pending answer. Dropping it cancels the request, unless that was already executed.
 #[pyclass(frozen, module = "tidewire._native")]
 pub(crate) struct Ticket {
     slot: Arc<Slot>,
@@ -27,7 +27,7 @@ pub(crate) struct Ticket {
     generation: u64,
 }
 
-/// Where the answer goes.
+/// The place for the answer.
 struct Slot {
     number: u64,
     state: Mutex<Fill>,
@@ -49,7 +49,7 @@ enum Fill {
     Dropped,
 }
 
-/// What was answered.
+/// An answer.
 pub(super) enum TicketAnswer {
     Nothing,
     Text(String),
@@ -155,7 +155,7 @@ impl Drop for Ticket {
 
 #[pymethods]
 impl Ticket {
-    /// Which ticket it is, as `finished` names it.
+    /// The number of the ticket, as in `finished`.
     #[getter]
     fn number(&self) -> u64 {
         self.slot.number

@@ -307,7 +307,7 @@ impl ClientMessage {
         }
     }
 
-    /// How long the server waits for the answer to a `request`, in milliseconds.
+    /// The time for which the server waits for the answer to a `request`, in milliseconds.
     #[getter]
     fn timeout_ms(&self) -> Option<u64> {
         match &self.content {

@@ -148,7 +148,7 @@ impl ClientCore {
         Ok(())
     }
 
-    /// What has happened, waited for at most so long; an empty batch if nothing has.
+    /// Waits at most `timeout_ms` for events; an empty batch if there are none.
     #[pyo3(signature = (timeout_ms = Whole(0)), text_signature = "($self, timeout_ms=0)")]
     fn receive(&self, py: Python<'_>, timeout_ms: Whole) -> PyResult<ClientBatch> {
         let client = self.client()?;
@@ -173,13 +173,13 @@ impl ClientCore {
         }
     }
 
-    /// What tells an event loop that there is something to receive, that a ticket is done, or that the client has ended.
+    /// The signal for an event loop: there are events to receive, a ticket is done, or the client has ended.
     #[getter]
     fn signal(&self) -> ClientSignal {
         self.signal.clone().into()
     }
 
-    /// Why the client has ended, an exception; `None` while it has not.
+    /// The reason for the end of the client, an exception; `None` before its end.
     fn reason(&self) -> Option<PyErr> {
         match self.client().ok()?.state() {
             ClientState::Closed(reason) => Some(Failure::from(reason).into()),
@@ -228,5 +228,5 @@ fn configuration(error: Error) -> Failure {
     Failure::new("ConfigurationError", "CONFIGURATION", Fault::Caller, error)
 }
 
-/// How long a waiting thread may leave Ctrl-C unheard.
+/// The interval at which a waiting thread checks for Ctrl-C.
 const SIGNALS_CHECKED: Duration = Duration::from_millis(100);

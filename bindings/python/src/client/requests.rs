@@ -1,4 +1,4 @@
-//! What a client sends and asks for.
+//! Messages and requests of a client.
 
 use super::answer::TicketAnswer;
 use super::message::ClientMessage;
@@ -200,7 +200,7 @@ impl ClientCore {
         })?)
     }
 
-    /// Tells that deliveries to a member of a queue group are done.
+    /// Acknowledges deliveries to a member of a queue group.
     fn acknowledge(&self, messages: &Bound<'_, PyAny>) -> PyResult<Ticket> {
         let wrong = || wrong_type("a list of messages that were received is needed");
         let each = messages.try_iter().map_err(|_| wrong())?;

@@ -10,7 +10,7 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 static RUNTIME: Mutex<Option<(u64, Handle)>> = Mutex::new(None);
 
-/// Which process this is, counted in forks.
+/// The number of forks up to this process.
 pub(super) fn generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
 }

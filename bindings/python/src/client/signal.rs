@@ -1,4 +1,4 @@
-//! What tells an event loop that something happened to a client.
+//! Signal: notifies an event loop of the events of a client.
 
 use pyo3::prelude::*;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! What crosses to Python at once: events of the engine, looked at where they are.
+//! Batches: events of the engine that Python receives together, without a copy.
 
 use super::core::Core;
 use super::message::Message;

@@ -35,7 +35,7 @@ impl Connection {
 
 #[pymethods]
 impl Connection {
-    /// What names it as long as the server runs.
+    /// Its id, valid while the server runs.
     #[getter]
     fn id(&self) -> String {
         self.peer.connection.to_string()

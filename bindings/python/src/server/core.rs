@@ -14,7 +14,7 @@ use tidewire_bindings::server::{ServerLifecycle, ServerOptions};
 use tidewire_engine::Handle;
 use tidewire_engine::queue::{Finished, Receiver};
 
-/// What all objects of one server share.
+/// The shared state of all objects of one server.
 pub(crate) struct Core {
     pub(super) server: ServerLifecycle,
     receiving: OnceLock<Receiving>,
@@ -26,7 +26,7 @@ struct Receiving {
     wake_reader: UnixStream,
 }
 
-/// What waits to be received.
+/// The events that wait to be received.
 struct Inbox {
     /// `None` in a process that was forked from that of the server.
     receiver: Option<Receiver>,

@@ -1,4 +1,4 @@
-//! What the application asks of the running server.
+//! Queries of the application to the running server.
 
 use super::ServerCore;
 use crate::arguments::{Flag, Str, Whole, Word};
@@ -11,7 +11,7 @@ use tidewire_engine::{HistoryQuery, TopicQuery};
 
 #[pymethods]
 impl ServerCore {
-    /// How many connections there are.
+    /// The number of connections.
     #[getter]
     fn connections(&self) -> PyResult<usize> {
         Ok(self.0.handle()?.connections())
@@ -60,7 +60,7 @@ impl ServerCore {
         python(py, &listed.map_err(Failure::from)?)
     }
 
-    /// What a topic keeps: where it stands, and some of its publications.
+    /// The history of a topic: its position, and some of its publications.
     #[pyo3(signature = (topic, *, since = None, limit = Whole(100), newest_first = Flag(false)), text_signature = "($self, topic, *, since=None, limit=100, newest_first=False)")]
     fn history<'py>(
         &self,
@@ -87,7 +87,7 @@ impl ServerCore {
         Ok(forgotten.map_err(Failure::from)?)
     }
 
-    /// Who is on a topic: how many, and some of them.
+    /// The presence of a topic: the counts, and some of its users.
     #[pyo3(signature = (topic, *, limit = Whole(1000)), text_signature = "($self, topic, *, limit=1000)")]
     fn presence<'py>(
         &self,

@@ -145,7 +145,7 @@ impl Message {
         }
     }
 
-    /// What was received, not copied again; empty for other kinds than `message`.
+    /// The received bytes, without another copy; empty for other kinds than `message`.
     #[getter]
     fn data<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyMemoryView>> {
         let range = self.stored.batch.message_range(self.index).unwrap_or(0..0);
@@ -164,14 +164,14 @@ impl Message {
         self.decoded.whole(py, || self.decode(py))
     }
 
-    /// What it carries: its `p`, or `payload`; `None` if there is nothing.
+    /// The payload (`p`, or `payload`); `None` if there is none.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.decoded
             .payload(py, || self.decode_payload(py), || self.decode(py))
     }
 
-    /// What it is about, such as `chat`; `None` for a connection's start and end.
+    /// The type, such as `chat`; `None` for the start and the end of a connection.
     #[getter]
     fn r#type(&self) -> PyResult<Option<String>> {
         Ok(match self.event() {
@@ -234,7 +234,7 @@ impl Message {
         }
     }
 
-    /// Why a connection ended: `peer`, `server` or `lost`; `None` for other kinds.
+    /// The reason for the end of a connection: `peer`, `server` or `lost`; `None` for other kinds.
     #[getter]
     fn reason(&self) -> Option<&'static str> {
         match self.event() {
@@ -255,7 +255,7 @@ impl Message {
         }
     }
 
-    /// How long the client waits for the answer to a `request`, in milliseconds.
+    /// The time for which the client waits for the answer to a `request`, in milliseconds.
     #[getter]
     fn timeout_ms(&self) -> Option<u64> {
         match self.event() {

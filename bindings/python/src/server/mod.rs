@@ -71,7 +71,7 @@ impl ServerCore {
         py.detach(|| self.0.server.drain(timeout_ms.ms()))
     }
 
-    /// Lets newcomers in, or turns them away for a while, with 503 and `Retry-After`.
+    /// Accepts new connections, or rejects them for some time with 503 and `Retry-After`.
     fn admit(&self, admitting: Flag) {
         self.0.server.set_admitting(admitting.0);
     }
@@ -109,7 +109,7 @@ impl ServerCore {
         Ok(self.0.server.url().map_err(Failure::from)?)
     }
 
-    /// What has happened, waited for at most so long: at most so many messages, perhaps none.
+    /// Waits at most `timeout_ms` for messages. Returns at most `max_messages` of them, or none.
     #[pyo3(signature = (max_messages = Whole(4096), timeout_ms = Whole(0)), text_signature = "($self, max_messages=4096, timeout_ms=0)")]
     fn receive(&self, py: Python<'_>, max_messages: Whole, timeout_ms: Whole) -> PyResult<Batch> {
         let deadline = Instant::now().checked_add(timeout_ms.ms());
@@ -150,7 +150,7 @@ pub(crate) fn nearest_name(name: Str, known: Names) -> Option<String> {
     nearest(&name, known).map(str::to_owned)
 }
 
-/// How long a waiting thread may leave Ctrl-C unheard.
+/// The interval at which a waiting thread checks for Ctrl-C.
 const SIGNALS_CHECKED: Duration = Duration::from_millis(100);
 
 /// For `?` in functions that return a [`PyResult`].

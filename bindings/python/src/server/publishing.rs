@@ -1,4 +1,4 @@
-//! What goes from the application to clients.
+//! Messages and publications of the application to clients.
 
 use super::ServerCore;
 use super::connection::{Connection, close_code, outgoing};
@@ -13,7 +13,7 @@ use tidewire_engine::{
     ConnectionKey, Handle, NewPublication, Priority, PublishError, Published as Place, SendError,
 };
 
-/// What became of a publication.
+/// The result of a publication.
 #[pyclass(frozen, get_all, module = "tidewire")]
 pub(crate) struct Published {
     /// Its number in its topic, from 1; `None` if the topic keeps no history.
@@ -259,7 +259,7 @@ fn publish_in_turn(
     Ok(())
 }
 
-/// Why something can be tried again.
+/// The reason why a call can be retried.
 pub(super) trait MayBeBusy: Into<Failure> {
     fn is_busy(&self) -> bool;
 }

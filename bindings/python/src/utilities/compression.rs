@@ -34,7 +34,7 @@ pub(crate) fn compress<'py>(
     })
 }
 
-/// What a zlib stream holds, with or without `C:` before it, up to `bytes_max` bytes.
+/// The decompressed data of a zlib stream, with or without `C:` before it, at most `bytes_max` bytes.
 #[pyfunction]
 #[pyo3(signature = (data, *, bytes_max = Whole(INFLATED_BYTES_DEFAULT_MAX)), text_signature = "(data, *, bytes_max=16777216)")]
 pub(crate) fn decompress<'py>(
@@ -66,5 +66,5 @@ pub(crate) fn msgpack_to_json<'py>(py: Python<'py>, data: Bytes) -> PyResult<Bou
     built(py, data.len(), |scratch| scratch.msgpack_to_json(&data))
 }
 
-/// What a byte of a stream makes, roughly.
+/// The typical size of decompressed data for each byte of a stream.
 const INFLATED_PER_BYTE: usize = 4;

@@ -20,7 +20,7 @@ impl KeyPair {
         Ok(Self { pair })
     }
 
-    /// What the other side needs: an uncompressed point, 65 bytes.
+    /// The public key for the other side: an uncompressed point, 65 bytes.
     #[getter]
     fn public_key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.pair.public_key())
@@ -84,7 +84,7 @@ impl IdentityKey {
         Ok(Self { key })
     }
 
-    /// What the other side pins: an uncompressed point, 65 bytes.
+    /// The public key that the other side pins: an uncompressed point, 65 bytes.
     #[getter]
     fn public_key<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.key.public_key())
@@ -95,7 +95,7 @@ impl IdentityKey {
     }
 }
 
-/// What both sides seal and open with once they agreed.
+/// The encryption of both sides after a key exchange.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct SessionCipher {
     cipher: encryption::SessionCipher,
@@ -109,7 +109,7 @@ impl SessionCipher {
         Ok(PyBytes::new(py, &sealed.map_err(Failure::from)?))
     }
 
-    /// What a sealed message of the other side holds.
+    /// The content of a sealed message of the other side.
     fn open<'py>(&self, py: Python<'py>, message: Bytes) -> PyResult<Bound<'py, PyBytes>> {
         let opened = unlocked(py, message.len(), || self.cipher.open(&message));
         Ok(PyBytes::new(py, &opened.map_err(Failure::from)?))
@@ -121,7 +121,7 @@ impl SessionCipher {
         self.cipher.version()
     }
 
-    /// What `finish` takes as `proof`, if `accept` was given an identity.
+    /// The `proof` for `finish`, if `accept` had an identity.
     #[getter]
     fn proof<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.cipher.proof().map(|proof| PyBytes::new(py, proof))

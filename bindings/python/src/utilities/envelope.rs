@@ -33,7 +33,7 @@ impl Envelope {
         self.envelope.category()
     }
 
-    /// What the message is, such as `order_created`.
+    /// The type of the message, such as `order_created`.
     #[getter]
     fn r#type(&self) -> &str {
         &self.envelope.head().t
@@ -45,7 +45,7 @@ impl Envelope {
         self.envelope.head().id.as_deref()
     }
 
-    /// When the message was made, in UTC.
+    /// The time of the message, in UTC.
     #[getter]
     fn time<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let unix_ms = self.envelope.unix_ms().map_err(Failure::from)?;
@@ -64,7 +64,7 @@ impl Envelope {
         self.envelope.priority()
     }
 
-    /// What an answer has in common with its request.
+    /// The correlation id, which an answer shares with its request.
     #[getter]
     fn correlation_id(&self) -> Option<&str> {
         self.envelope.head().correlation_id.as_deref()
@@ -82,7 +82,7 @@ impl Envelope {
         self.envelope.head().topic.as_deref()
     }
 
-    /// Where the message stands in its topic's history: epoch and offset.
+    /// The position of the message in the history of its topic: epoch and offset.
     #[getter]
     fn position(&self) -> Option<(&str, u64)> {
         self.envelope.position()

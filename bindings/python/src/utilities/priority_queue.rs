@@ -1,4 +1,4 @@
-//! What waits, the most urgent first.
+//! Priority queue.
 
 use crate::arguments::{Whole, generic, is_text};
 use crate::errors::{Failure, argument};
@@ -71,7 +71,7 @@ impl PriorityQueue {
         Some((priority.number(), item.clone_ref(py)))
     }
 
-    /// What the items count for.
+    /// The counted size of all items.
     #[getter]
     fn bytes(&self) -> usize {
         self.core().bytes()

@@ -80,7 +80,7 @@ impl Sequencer {
         Ok((outcome.clone(), listed(py, out)?))
     }
 
-    /// Takes note that everything up to `position` has been seen.
+    /// Records that everything up to `position` is known.
     #[pyo3(signature = (topic, position, *, now = None))]
     fn advance<'py>(
         &self,
@@ -95,7 +95,7 @@ impl Sequencer {
         listed(py, out)
     }
 
-    /// Takes note that the messages from `first` to `last` will not come.
+    /// Records that the messages from `first` to `last` are missing.
     #[pyo3(signature = (topic, epoch, first, last, *, now = None))]
     fn skip<'py>(
         &self,
@@ -135,20 +135,20 @@ impl Sequencer {
         Some((epoch_text(position.epoch), position.offset))
     }
 
-    /// When `expire` wants to be called, in seconds on the clock of `now`.
+    /// The time of the next call of `expire`, in seconds on the clock of `now`.
     #[getter]
     fn deadline(&self) -> Option<f64> {
         let deadline_ms = self.core().poll_deadline_ms()?;
         Some(deadline_ms as f64 / 1000.0)
     }
 
-    /// How many topics are known.
+    /// The number of known topics.
     #[getter]
     fn topics(&self) -> usize {
         self.core().topics()
     }
 
-    /// How many messages are held.
+    /// The number of held messages.
     #[getter]
     fn held(&self) -> usize {
         self.core().held()

@@ -111,7 +111,7 @@ impl Signer {
         Ok(signed(py, &self.signer, &message, version, now)?)
     }
 
-    /// What a `Verifier` takes, if the key is not a secret: 65 bytes.
+    /// The key for a `Verifier`, if this key is not a secret: 65 bytes.
     #[getter]
     fn public_key<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         let key = self.signer.public_key();
@@ -176,7 +176,7 @@ impl Verifier {
         Ok(self.accept(py, &message, now)?)
     }
 
-    /// How many signatures are remembered.
+    /// The number of stored signatures.
     #[getter]
     fn nonces(&self) -> usize {
         self.verifier.nonces()

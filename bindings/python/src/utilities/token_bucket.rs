@@ -11,7 +11,7 @@ pub(crate) struct TokenBucket {
     bucket: Bucket,
 }
 
-/// What became of one try.
+/// The result of one request.
 #[pyclass(frozen, module = "tidewire")]
 pub(crate) struct RateVerdict {
     #[pyo3(get)]

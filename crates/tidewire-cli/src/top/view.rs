@@ -152,9 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_is_no_trouble() {
+    fn a_small_terminal_still_shows_how_to_end() {
         for (width, height) in [(1, 1), (10, 3), (300, 2)] {
-            drawn(width, height, None);
+            let screen = drawn(width, height, None);
+            assert_eq!(screen.lines().count(), usize::from(height));
+            // The backend quotes each line.
+            let last = screen.lines().last().unwrap().trim_start_matches('"');
+            let shown = &"q ends"[..usize::from(width).min(6)];
+            assert!(last.starts_with(shown), "{width} x {height}: {last}");
         }
     }
 

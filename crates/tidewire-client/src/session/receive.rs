@@ -18,7 +18,8 @@ use tidewire_wire::envelope::{SystemType, correlation_id};
 use tidewire_wire::format::Format;
 use tidewire_wire::message;
 use tidewire_wire::session::{
-    self as wire, Action, ClientEvent, ClientHello, Features, HelloEncryption, ProducerState,
+    self as wire, Action, CallResult, ClientEvent, ClientHello, Features, HelloEncryption,
+    ProducerState,
 };
 
 impl Session {
@@ -229,13 +230,7 @@ impl Session {
                 correlation_id,
             } => {
                 let waiting = waiting(&Some(correlation_id), RequestKind::Call);
-                if let Some(Waiting::Call { reply }) = waiting {
-                    let _ = reply.send(result.map_err(|error| Error::Refused {
-                        code: error.code,
-                        message: error.message,
-                        retry_after: None,
-                    }));
-                }
+                handle_call_result(waiting, result);
             }
             event => self.handle_news(event, moment, batch),
         }
@@ -499,6 +494,17 @@ impl Session {
             .map_err(|error| Ending::ours(CloseCode::POLICY_VIOLATION, error.to_string()))?;
         link.codec.encrypt(cipher);
         Ok(())
+    }
+}
+
+/// Answers a waiting call.
+fn handle_call_result(waiting: Option<Waiting>, result: CallResult) {
+    if let Some(Waiting::Call { reply }) = waiting {
+        let _ = reply.send(result.map_err(|error| Error::Refused {
+            code: error.code,
+            message: error.message,
+            retry_after: None,
+        }));
     }
 }
 

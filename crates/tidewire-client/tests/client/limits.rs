@@ -98,7 +98,10 @@ async fn requests_heed_the_rate_limit() {
         payloads(&mut events, 300).await,
         (0..300).collect::<Vec<_>>()
     );
-    assert_eq!(server.handle().counters().messages_refused_rate, 0);
+    // Where the machine stalls, the server receives several moments together and may refuse some. A client that does not
+    // heed the limit would have at least 250 refused.
+    let refused = server.handle().counters().messages_refused_rate;
+    assert!(refused < 100, "{refused}");
 }
 
 #[tokio::test]

@@ -1,17 +1,20 @@
 //! The shards' side of a broker that several servers share.
 
 use crate::cluster::commands::{Command, Commands, OwnedOrder};
-use crate::cluster::mirror::{Mirrors, Waiting};
+use crate::cluster::mirror::{Mirrors, Waiting, refuse};
+use crate::cluster::parcel;
 use crate::model::ConnectionKey;
 use crate::topics::broker::{
-    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
-    PresenceView, Refusal, Sink, Tickets,
+    Answer, Audience, Broker, BrokerHealth, BrokerUsage, Control, Missed, Moment, Order, PageQuery,
+    Prepare, PresenceView, Refusal, Sending, Sink, Tickets,
 };
 use crate::topics::config::TopicRule;
 use crate::topics::history::{HistoryLimits, Page, Recovery};
 use crate::topics::presence::PresenceChange;
 use crate::topics::publication::{Publication, Published};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tidewire_redis::NodeId;
 
 /// Asks the link, and answers from the mirrors what they have.
 #[derive(Debug)]
@@ -20,11 +23,20 @@ pub(crate) struct ClusterBroker {
     mirrors: Mutex<Mirrors>,
     /// As the link has told last.
     health: Mutex<BrokerHealth>,
+    /// How many sessions each user has on this server.
+    users: Mutex<HashMap<Arc<str>, usize>>,
+    /// This run of this server.
+    node: NodeId,
+    /// Topics that may have a mirror.
+    topics_max: usize,
 }
 
 impl ClusterBroker {
-    pub(crate) fn new(history_bytes_max: usize, history_topics_max: usize) -> Self {
+    pub(crate) fn new(node: NodeId, history_bytes_max: usize, history_topics_max: usize) -> Self {
         Self {
+            users: Mutex::default(),
+            node,
+            topics_max: history_topics_max,
             commands: Commands::default(),
             mirrors: Mutex::new(Mirrors::new(history_bytes_max, history_topics_max)),
             health: Mutex::new(BrokerHealth {
@@ -73,7 +85,22 @@ impl Broker for ClusterBroker {
         let wanted = Prepare { newest, ..wanted };
         let mut mirrors = self.mirrors();
         if mirrors.is_ready(topic, wanted) {
+            let is_idle = mirrors
+                .topics
+                .get(topic)
+                .is_some_and(|mirror| mirror.idle_at_ms.is_some());
+            drop(mirrors);
+            if is_idle {
+                // It stays ready for those who asked now.
+                self.commands.push(Command::Prepare(Arc::clone(topic)));
+            }
             return Answer::Now(Ok(()));
+        }
+        if self.commands.is_stopped() {
+            return Answer::Now(Err(Refusal::Unavailable));
+        }
+        if mirrors.topics.len() >= self.topics_max && !mirrors.topics.contains_key(topic) {
+            return Answer::Now(Err(Refusal::Busy));
         }
         let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
         mirror.limits = rule.history;
@@ -148,6 +175,58 @@ impl Broker for ClusterBroker {
         PresenceView::default()
     }
 
+    fn add_pattern(&self, pattern: &str) {
+        self.commands.push(Command::AddInterest(pattern.into()));
+    }
+
+    fn remove_pattern(&self, pattern: &str) {
+        self.commands.push(Command::RemoveInterest(pattern.into()));
+    }
+
+    fn add_user(&self, user: &Arc<str>) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = users.entry(Arc::clone(user)).or_default();
+        *sessions += 1;
+        if *sessions == 1 {
+            self.commands.push(Command::AddUser(Arc::clone(user)));
+        }
+    }
+
+    fn remove_user(&self, user: &Arc<str>) {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sessions) = users.get_mut(user) {
+            *sessions -= 1;
+            if *sessions == 0 {
+                users.remove(user);
+                self.commands.push(Command::RemoveUser(Arc::clone(user)));
+            }
+        }
+    }
+
+    fn send(&self, audience: Audience<'_>, sending: &Sending<'_>) {
+        let user = match audience {
+            Audience::User(user) => Some(Arc::clone(user)),
+            Audience::Everyone => None,
+        };
+        if self.commands.bytes() > WAITING_BYTES_MAX {
+            return tracing::warn!("a message to the other servers is lost: too much waits");
+        }
+        if let Some(parcel) = parcel::write(self.node, sending) {
+            self.commands.push(Command::Send(user, parcel));
+        }
+    }
+
+    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> Answer<Result<(), Refusal>> {
+        match serde_json::to_vec(control) {
+            Ok(json) => self.commands.push(Command::Tell(json.into(), tickets())),
+            Err(error) => {
+                tracing::error!(%error, "a command to the other servers cannot be written");
+                return Answer::Now(Err(Refusal::Unavailable));
+            }
+        }
+        Answer::Later
+    }
+
     fn is_busy(&self) -> bool {
         self.commands.bytes() > BUSY_BYTES
     }
@@ -159,6 +238,8 @@ impl Broker for ClusterBroker {
 
     fn stop(&self) {
         self.commands.stop();
+        let waiting = self.mirrors().take_all_waiting();
+        refuse(waiting, Refusal::Unavailable);
     }
 
     fn usage(&self) -> BrokerUsage {

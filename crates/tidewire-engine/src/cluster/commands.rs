@@ -1,5 +1,6 @@
 //! Commands: what the shards ask of the link.
 
+use crate::cluster::convert::UNIQUE;
 use crate::model::ConnectionKey;
 use crate::topics::broker::{Order, Ticket};
 use crate::topics::config::TopicRule;
@@ -19,6 +20,14 @@ pub(crate) enum Command {
     AddInterest(Arc<str>),
     /// The last one has gone.
     RemoveInterest(Arc<str>),
+    /// The first session of a user has begun on this server.
+    AddUser(Arc<str>),
+    /// The last one has ended.
+    RemoveUser(Arc<str>),
+    /// Sends to a user, or without one to everybody, on the other servers.
+    Send(Option<Arc<str>>, Box<[u8]>),
+    /// Tells the other servers what to do, in JSON.
+    Tell(Box<[u8]>, Ticket),
     /// Forgets what is kept of a topic.
     Forget(Arc<str>, Ticket),
 }
@@ -70,7 +79,10 @@ impl OwnedOrder {
             ttl_ms: draft.ttl_ms,
             exclude: draft.exclude,
             t: draft.t.into(),
-            id: draft.id.map(Box::from),
+            id: match (draft.id, draft.unique) {
+                (Some(id), _) => Some(id.into()),
+                (None, unique) => unique.map(|unique| format!("{UNIQUE}{unique}").into()),
+            },
             key: draft.key.map(Box::from),
             payload: draft.payload.into(),
         }
@@ -81,6 +93,20 @@ impl OwnedOrder {
         size_of::<Self>() + self.payload.len() + self.topic.len()
     }
 }
+
+impl Command {
+    /// What is charged until it is done, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Publish(order, _) => order.bytes(),
+            Self::Send(_, bytes) | Self::Tell(bytes, _) => bytes.len() + COMMAND_BYTES,
+            _ => 0,
+        }
+    }
+}
+
+/// What a command takes besides its text, in bytes.
+pub(crate) const COMMAND_BYTES: usize = 128;
 
 impl Commands {
     pub(crate) fn connect(&self, waker: Waker) {
@@ -95,9 +121,7 @@ impl Commands {
             if self.is_stopped() {
                 return;
             }
-            if let Command::Publish(order, _) = &command {
-                self.bytes.fetch_add(order.bytes(), Ordering::AcqRel);
-            }
+            self.bytes.fetch_add(command.bytes(), Ordering::AcqRel);
             queue.push(command);
             queue.len() == 1
         };

@@ -15,13 +15,6 @@ pub(super) fn position(position: link::Position) -> Position {
     }
 }
 
-pub(super) fn link_position(position: Position) -> link::Position {
-    link::Position {
-        epoch: position.epoch,
-        offset: position.offset,
-    }
-}
-
 pub(super) fn published(placed: link::Placed) -> Published {
     Published {
         position: placed.position.map(position),
@@ -44,7 +37,7 @@ pub(super) fn link_category(category: Category) -> link::Category {
     }
 }
 
-fn category(category: link::Category) -> Category {
+pub(super) fn category(category: link::Category) -> Category {
     match category {
         link::Category::Snapshot => Category::Snapshot,
         link::Category::Update => Category::Update,
@@ -61,7 +54,7 @@ pub(super) fn link_priority(priority: Priority) -> link::Priority {
     }
 }
 
-fn priority(priority: link::Priority) -> Priority {
+pub(super) fn priority(priority: link::Priority) -> Priority {
     match priority {
         link::Priority::Background => Priority::Background,
         link::Priority::Low => Priority::Low,
@@ -78,6 +71,9 @@ pub(super) fn excluded(node: link::NodeId, key: ConnectionKey) -> link::Excluded
         number: key.id.to_u64(),
     }
 }
+
+/// What begins the id of a publication whose publisher gave none. Nobody gets it.
+pub(super) const UNIQUE: char = '\u{1}';
 
 /// The publication of a record, as the node `own` sends it. `to_unix_ms` takes a time of the broker
 /// to this server's clock. `None` if the record cannot be read.
@@ -100,7 +96,7 @@ pub(super) fn publication(
         payload: record.payload,
         category: category(record.category),
         priority: None,
-        id: record.id,
+        id: record.id.filter(|id| !id.starts_with(UNIQUE)),
         key: record.key,
         exclude: record
             .excluded
@@ -110,6 +106,7 @@ pub(super) fn publication(
                 id: ConnectionId::from_u64(excluded.number),
             }),
         ttl_ms: None,
+        unique: None,
     };
     let mut publication = draft.place(&Placed {
         topic: Some(topic),

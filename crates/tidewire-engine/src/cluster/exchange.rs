@@ -1,20 +1,33 @@
 //! What goes on between the shards and the link, without sockets: commands in, deliveries and
 //! answers out.
 
+mod filling;
+
 use crate::cluster::broker::ClusterBroker;
-use crate::cluster::commands::{Command, OwnedOrder};
+use crate::cluster::commands::{COMMAND_BYTES, Command, OwnedOrder};
 use crate::cluster::convert;
 use crate::cluster::mirror::refuse;
-use crate::topics::broker::{BrokerHealth, Done, Refusal, Sink, Ticket};
-use crate::topics::config::RuleSet;
+use crate::cluster::parcel;
+use crate::topics::broker::{BrokerHealth, Control, Done, Refusal, Sink, Ticket};
 use crate::topics::hub::Hub;
+use crate::topics::name::is_pattern;
+use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::Publication;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use tidewire_redis as redis;
-use tidewire_redis::{Draft, Event, Health, Keep, Link, Now, PageQuery};
+use tidewire_redis::{Draft, Event, Health, Keep, Link, Now};
 use tidewire_wire::session::{GapReason, PublicationGap, write_gap_event};
 use tidewire_wire::uuid::uuid_v7;
+
+/// What is done with a command of another server.
+struct Apply(Box<dyn Fn(Control) + Send>);
+
+impl std::fmt::Debug for Apply {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Apply(..)")
+    }
+}
 
 /// The link of this server and what waits for it.
 #[derive(Debug)]
@@ -22,11 +35,18 @@ pub(crate) struct Exchange {
     pub(crate) link: Link,
     broker: Arc<ClusterBroker>,
     hub: Weak<Hub>,
+    /// Does what other servers tell.
+    apply: Apply,
+    /// The topic of commands to all servers is subscribed to.
+    hears_control: bool,
+    /// Commands of this server that are not acknowledged.
+    told: HashMap<u64, (Ticket, usize)>,
     /// Of the last operation.
     number: u64,
     publications: HashMap<u64, (Ticket, usize)>,
     forgotten: HashMap<u64, Ticket>,
-    reads: HashMap<u64, Arc<str>>,
+    /// The topic of each read, and which reading of its stream it is part of.
+    reads: HashMap<u64, (Arc<str>, u64)>,
     /// The topics that somebody waits for, in the order of their time.
     awaited: VecDeque<(u64, Arc<str>)>,
     /// Topics without interest, to be let go.
@@ -43,6 +63,9 @@ impl Exchange {
             link,
             broker,
             hub: Weak::new(),
+            apply: Apply(Box::new(drop)),
+            hears_control: false,
+            told: HashMap::new(),
             number: 0,
             publications: HashMap::new(),
             forgotten: HashMap::new(),
@@ -55,9 +78,10 @@ impl Exchange {
         }
     }
 
-    /// Delivers to this hub from now on.
-    pub(crate) fn attach(&mut self, hub: Weak<Hub>) {
+    /// Delivers to this hub from now on, and does with `apply` what other servers tell.
+    pub(crate) fn attach(&mut self, hub: Weak<Hub>, apply: Box<dyn Fn(Control) + Send>) {
         self.hub = hub;
+        self.apply = Apply(apply);
     }
 
     /// Whether the link is to end.
@@ -68,12 +92,18 @@ impl Exchange {
     /// Does what the shards have asked, and what is due; delivers and answers what the broker has
     /// said. Once in a turn, after everything else.
     pub(crate) fn turn(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.hears_control, true) {
+            self.link.want(&CONTROL.into(), CONTROL_HISTORY, now);
+        }
         for command in self.broker.commands.take() {
             self.obey(command, now);
         }
-        self.link.tick(now);
-        while let Some(event) = self.link.poll_event() {
-            self.hear(event, now);
+        // What is heard makes the exchange ask more, which is sent at once.
+        for _ in 0..TICKS_PER_TURN {
+            self.link.tick(now);
+            while let Some(event) = self.link.poll_event() {
+                self.hear(event, now);
+            }
         }
         self.end_waiting(now);
         self.let_go(now);
@@ -98,7 +128,6 @@ impl Exchange {
 
     /// Whether the shards have more to deliver than they should.
     pub(crate) fn are_shards_busy(&self) -> bool {
-        use crate::topics::outlet::Origin;
         let hub = self.hub.upgrade();
         hub.is_some_and(|hub| hub.is_busy(Origin::Outside))
     }
@@ -120,6 +149,19 @@ impl Exchange {
                 self.set_interest(&topic, false);
                 self.idle_from(topic, now);
             }
+            Command::AddUser(user) => self.link.add_user_interest(&user),
+            Command::RemoveUser(user) => self.link.remove_user_interest(&user),
+            Command::Send(user, parcel) => {
+                self.broker.commands.settle(parcel.len() + COMMAND_BYTES);
+                let address = match &user {
+                    Some(user) => redis::Address::User(user),
+                    None => redis::Address::Everyone,
+                };
+                // At most once: nobody waits for it.
+                let number = self.next_number();
+                self.link.send(number, address, &parcel, now);
+            }
+            Command::Tell(json, ticket) => self.tell(&json, ticket, now),
             Command::Forget(topic, ticket) => {
                 let number = self.next_number();
                 self.forgotten.insert(number, ticket);
@@ -147,6 +189,53 @@ impl Exchange {
             .publish(number, &order.topic, history, &draft, now);
     }
 
+    /// Tells the other servers what to do.
+    fn tell(&mut self, json: &[u8], ticket: Ticket, now: Now) {
+        let number = self.next_number();
+        self.told
+            .insert(number, (ticket, json.len() + COMMAND_BYTES));
+        let draft = Draft {
+            category: redis::Category::Update,
+            priority: redis::Priority::Normal,
+            ttl_ms: None,
+            excluded: None,
+            t: "control",
+            id: None,
+            key: None,
+            payload: json,
+        };
+        self.link
+            .publish(number, &CONTROL.into(), CONTROL_HISTORY, &draft, now);
+    }
+
+    /// Does what another server tells all to do.
+    fn obey_control(&self, record: &[u8]) {
+        let Ok(record) = redis::Record::decode(record) else {
+            return tracing::error!("a command of another server cannot be read");
+        };
+        if record.mark.node == self.link.node() {
+            return;
+        }
+        match serde_json::from_slice(record.payload) {
+            Ok(control) => (self.apply.0)(control),
+            Err(error) => tracing::error!(%error, "a command of another server cannot be read"),
+        }
+    }
+
+    /// Hands what another server has sent to the sessions it is for.
+    fn hand_out(&self, addressee: &redis::Addressee, parcel: &[u8]) {
+        let target = match addressee {
+            redis::Addressee::User(user) => Target::User(Arc::clone(user)),
+            redis::Addressee::Everyone => Target::Everyone,
+            redis::Addressee::Node => return,
+        };
+        if let (Some(publication), Some(hub)) =
+            (parcel::read(self.link.node(), parcel), self.hub.upgrade())
+        {
+            hub.post(&target, None, &publication, Origin::Outside);
+        }
+    }
+
     /// Somebody waits for a topic: it is made live, and read if it is.
     fn prepare(&mut self, topic: &Arc<str>, now: Now) {
         let until_ms = now.ms + self.wait_ms;
@@ -165,19 +254,23 @@ impl Exchange {
         self.idle_from(Arc::clone(topic), now);
     }
 
+    /// Asks the link for a topic or pattern, unless it is live.
     fn want(&mut self, topic: &Arc<str>, now: Now) {
         let Some(hub) = self.hub.upgrade() else {
             return;
         };
-        let limits = rule_limits(&hub.rules, topic);
+        let is_pattern = is_pattern(topic);
+        let limits = hub.rules.of(topic).history.filter(|_| !is_pattern);
         {
             let mut mirrors = self.broker.mirrors();
             let mirror = mirrors.topics.entry(Arc::clone(topic)).or_default();
             mirror.limits = limits;
-            mirror.idle_at_ms = None;
             if mirror.is_live {
                 return;
             }
+        }
+        if is_pattern {
+            return self.link.watch(topic);
         }
         let history = limits.map(|limits| keep(limits.publications_max));
         self.link.want(topic, history, now);
@@ -206,15 +299,22 @@ impl Exchange {
     fn let_go(&mut self, now: Now) {
         while let Some((at_ms, topic)) = self.idle.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
             let mut mirrors = self.broker.mirrors();
-            let is_over = mirrors.topics.get(&topic).is_some_and(|mirror| {
-                mirror.idle_at_ms == Some(at_ms)
-                    && !mirror.has_interest
-                    && mirror.waiting.is_empty()
-            });
-            if is_over {
+            let Some(mirror) = mirrors.topics.get_mut(&topic) else {
+                continue;
+            };
+            if mirror.idle_at_ms != Some(at_ms) || mirror.has_interest {
+                continue;
+            }
+            if !mirror.waiting.is_empty() {
+                mirror.idle_at_ms = Some(now.ms + IDLE_MS);
+                self.idle.push_back((now.ms + IDLE_MS, Arc::clone(&topic)));
+            } else {
                 mirrors.topics.remove(&topic);
                 drop(mirrors);
-                self.link.unwant(&topic, now);
+                match is_pattern(&topic) {
+                    true => self.link.unwatch(&topic),
+                    false => self.link.unwant(&topic, now),
+                }
             }
         }
     }
@@ -230,12 +330,38 @@ impl Exchange {
     fn hear(&mut self, event: Event, now: Now) {
         match event {
             Event::Published { number, outcome } => {
+                if let Some((ticket, bytes)) = self.told.remove(&number) {
+                    self.broker.commands.settle(bytes);
+                    ticket.settle(outcome.map(|_| Done::Told).map_err(convert::refusal));
+                }
                 if let Some((ticket, bytes)) = self.publications.remove(&number) {
                     self.broker.commands.settle(bytes);
                     let done = outcome.map(|placed| Done::Published(convert::published(placed)));
                     ticket.settle(done.map_err(convert::refusal));
                 }
             }
+            Event::Live { topic, .. } if *topic == *CONTROL => {}
+            Event::Delivered { topic, record, .. } if *topic == *CONTROL => {
+                self.obey_control(&record);
+            }
+            Event::Gap { topic, .. } if *topic == *CONTROL => {
+                tracing::warn!("commands of other servers may be lost: the broker lost its data");
+            }
+            Event::Watching { pattern } => {
+                if let Some(mirror) = self.broker.mirrors().topics.get_mut(&pattern) {
+                    mirror.is_live = true;
+                }
+                self.answer_ready(&pattern, now);
+            }
+            Event::PatternGap { pattern } => self.tell_gap(&pattern, None, now),
+            Event::Matched {
+                topic,
+                position,
+                record,
+            } => self.deliver_matched(&topic, position, &record),
+            // Nobody waits for it.
+            Event::Sent { .. } => {}
+            Event::Parcel { addressee, parcel } => self.hand_out(&addressee, &parcel),
             Event::Live { topic, head } => {
                 {
                     let mut mirrors = self.broker.mirrors();
@@ -250,12 +376,6 @@ impl Exchange {
             }
             // Whoever waits has a time of its own.
             Event::Delayed { .. } => {}
-            // Nothing is watched or sent yet.
-            Event::Watching { .. }
-            | Event::PatternGap { .. }
-            | Event::Matched { .. }
-            | Event::Sent { .. }
-            | Event::Parcel { .. } => {}
             Event::Delivered {
                 topic,
                 position,
@@ -263,8 +383,8 @@ impl Exchange {
             } => self.deliver(&topic, position, &record, now),
             Event::Gap { topic, head } => self.tell_gap(&topic, head, now),
             Event::Read { number, outcome } => {
-                if let Some(topic) = self.reads.remove(&number) {
-                    self.take_read(&topic, outcome, now);
+                if let Some((topic, filling)) = self.reads.remove(&number) {
+                    self.take_read(&topic, filling, outcome, now);
                 }
             }
             Event::Forgotten { number, outcome } => {
@@ -331,7 +451,11 @@ impl Exchange {
     fn deliver(&mut self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8], now: Now) {
         let to_unix_ms = |ms| self.link.to_unix_ms(ms);
         let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
-        let (Some(publication), Some(hub)) = (made, self.hub.upgrade()) else {
+        let Some(publication) = made else {
+            // It has been logged; its subscribers hear that something is missing.
+            return self.tell_gap(topic, at, now);
+        };
+        let Some(hub) = self.hub.upgrade() else {
             return;
         };
         let mut mirrors = self.broker.mirrors();
@@ -342,6 +466,17 @@ impl Exchange {
         }
         // While the mirror is locked, so that a recovery and what is delivered meet.
         hub.deliver(topic, publication);
+    }
+
+    /// Delivers a publication of a topic that nobody here subscribes to by name.
+    fn deliver_matched(&self, topic: &Arc<str>, at: Option<redis::Position>, record: &[u8]) {
+        let to_unix_ms = |ms| self.link.to_unix_ms(ms);
+        let made = convert::publication(self.link.node(), topic, at, record, to_unix_ms);
+        if let (Some(publication), Some(hub)) = (made, self.hub.upgrade())
+            && **topic != *CONTROL
+        {
+            hub.deliver_matched(topic, publication);
+        }
     }
 
     /// Tells the subscribers of a topic that publications may be missing.
@@ -366,79 +501,6 @@ impl Exchange {
         let gap = Publication::event(Some(Arc::clone(topic)), json);
         hub.deliver(topic, Arc::new(gap));
     }
-
-    /// Answers those for whom a topic is ready; for the others its stream is read.
-    fn answer_ready(&mut self, topic: &Arc<str>, now: Now) {
-        let mut mirrors = self.broker.mirrors();
-        let ready = mirrors.take_ready(topic);
-        let must_read = mirrors
-            .topics
-            .get(topic)
-            .is_some_and(|mirror| mirror.is_live && !mirror.waiting.is_empty());
-        let begins = must_read && mirrors.begin_filling(topic);
-        drop(mirrors);
-        for ticket in ready {
-            ticket.settle(Ok(Done::Prepared));
-        }
-        if begins {
-            self.read_on(topic, None, now);
-        }
-    }
-
-    /// Reads the stream of a topic after a position, from its oldest publication without one.
-    fn read_on(&mut self, topic: &Arc<str>, since: Option<redis::Position>, now: Now) {
-        let number = self.next_number();
-        self.reads.insert(number, Arc::clone(topic));
-        let query = PageQuery {
-            since,
-            limit: READ_AT_A_TIME,
-            newest_first: false,
-            creates: None,
-        };
-        self.link.read(number, topic, query, now);
-    }
-
-    fn take_read(
-        &mut self,
-        topic: &Arc<str>,
-        outcome: Result<redis::Entries, redis::Refusal>,
-        now: Now,
-    ) {
-        let entries = match outcome {
-            Ok(entries) => entries,
-            Err(problem) => {
-                let mut mirrors = self.broker.mirrors();
-                if let Some(mirror) = mirrors.topics.get_mut(topic) {
-                    mirror.filling = None;
-                }
-                let waiting = mirrors.take_overdue(topic, None);
-                drop(mirrors);
-                return refuse(waiting, convert::refusal(problem));
-            }
-        };
-        let (node, link) = (self.link.node(), &self.link);
-        let read = entries.entries.iter().filter_map(|(at, record)| {
-            let to_unix_ms = |ms| link.to_unix_ms(ms);
-            let made = convert::publication(node, topic, Some(*at), record, to_unix_ms)?;
-            Some((convert::position(*at), made))
-        });
-        let read: Vec<_> = read.collect();
-        let mut mirrors = self.broker.mirrors();
-        let last = mirrors.fill(topic, entries.connects, read);
-        if entries.has_more
-            && let Some(last) = last
-        {
-            drop(mirrors);
-            return self.read_on(topic, Some(convert::link_position(last)), now);
-        }
-        mirrors.finish_filling(topic, now.unix_ms);
-        drop(mirrors);
-        self.answer_ready(topic, now);
-    }
-}
-
-fn rule_limits(rules: &RuleSet, topic: &str) -> Option<crate::topics::history::HistoryLimits> {
-    rules.of(topic).history
 }
 
 fn keep(publications_max: usize) -> Keep {
@@ -448,8 +510,20 @@ fn keep(publications_max: usize) -> Keep {
     }
 }
 
+/// The topic of commands to all servers; no client's topic has such a name.
+const CONTROL: &str = "\u{1}control";
+
+/// What is kept of it: what a server has missed while its link was down.
+const CONTROL_HISTORY: redis::History = Some(Keep {
+    publications_max: 10_000,
+    idle_ms: TOPIC_IDLE_MS,
+});
+
 /// How often the shards' side is told what was counted, in milliseconds.
-const TELL_MS: u64 = 1_000;
+const TELL_MS: u64 = 100;
+
+/// How often in a turn the link is given what was asked of it.
+const TICKS_PER_TURN: usize = 2;
 
 /// How long the broker keeps a topic that nobody publishes to or subscribes to, in milliseconds: a
 /// day.
@@ -457,6 +531,3 @@ const TOPIC_IDLE_MS: u64 = 24 * 3_600_000;
 
 /// How long a topic without subscribers stays ready, in milliseconds.
 const IDLE_MS: u64 = 10_000;
-
-/// Publications that are read of a stream at a time.
-const READ_AT_A_TIME: usize = 1_000;

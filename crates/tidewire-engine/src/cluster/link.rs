@@ -15,8 +15,10 @@ pub(crate) struct LinkHandler {
     connections: [Option<ConnectionId>; 3],
     /// Connections that were opened so far.
     attempts: usize,
-    /// The subscriptions are not read, because the shards have too much to deliver.
+    /// The shards have too much to deliver.
     is_paused: bool,
+    /// The connection of subscriptions that is not read because of that.
+    paused: Option<ConnectionId>,
     /// When the next turn is due.
     deadline: Option<Instant>,
 }
@@ -29,6 +31,7 @@ impl LinkHandler {
             connections: [None; 3],
             attempts: 0,
             is_paused: false,
+            paused: None,
             // The first turn opens the connections.
             deadline: Some(Instant::now()),
         }
@@ -78,16 +81,20 @@ impl LinkHandler {
         let id = self.connections[Slot::Subscribe.index()];
         if is_busy && !self.is_paused {
             self.exchange.link.pause();
-            if let Some(id) = id {
-                io.pause_reading(id);
-            }
         } else if !is_busy && self.is_paused {
             self.exchange.link.resume(now(io));
-            if let Some(id) = id {
-                io.resume_reading(id);
-            }
         }
         self.is_paused = is_busy;
+        // Another connection may have taken the place of the one that was paused.
+        let wanted = id.filter(|_| is_busy);
+        if wanted != self.paused {
+            if let Some(id) = wanted {
+                io.pause_reading(id);
+            } else if let Some(id) = id {
+                io.resume_reading(id);
+            }
+            self.paused = wanted;
+        }
     }
 }
 

@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(crate) struct Mirrors {
     pub(crate) topics: HashMap<Arc<str>, Mirror>,
     store: HistoryStore<Arc<Publication>>,
+    /// Readings of streams so far.
+    fillings: u64,
 }
 
 /// What is known of one topic.
@@ -50,10 +52,12 @@ pub(crate) struct Waiting {
 }
 
 /// A stream that is being read from its oldest publication on.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Filling {
+    /// Which reading it is: answers to an earlier one are of no use.
+    number: u64,
     /// What was read so far.
-    pub(crate) entries: Vec<(Position, Arc<Publication>)>,
+    entries: Vec<(Position, Arc<Publication>)>,
 }
 
 impl Mirrors {
@@ -61,6 +65,7 @@ impl Mirrors {
         Self {
             topics: HashMap::new(),
             store: HistoryStore::new(history_bytes_max, history_topics_max),
+            fillings: 0,
         }
     }
 
@@ -128,31 +133,51 @@ impl Mirrors {
         is_next
     }
 
-    /// Begins to read the stream of a topic; false if it is being read.
-    pub(crate) fn begin_filling(&mut self, topic: &str) -> bool {
-        let Some(mirror) = self.topics.get_mut(topic) else {
-            return false;
-        };
+    /// Begins to read the stream of a topic, and gives the number of this reading; `None` if the
+    /// stream is being read.
+    pub(crate) fn begin_filling(&mut self, topic: &str) -> Option<u64> {
+        let mirror = self.topics.get_mut(topic)?;
         if mirror.filling.is_some() {
-            return false;
+            return None;
         }
-        mirror.filling = Some(Filling::default());
-        true
+        self.fillings += 1;
+        mirror.filling = Some(Filling {
+            number: self.fillings,
+            entries: Vec::new(),
+        });
+        Some(self.fillings)
     }
 
-    /// Adds what was read of a stream. `connects` says that nothing is missing before it.
+    /// Adds what was read of a stream; whether this reading still counts. Of entries that do not
+    /// follow each other only the last ones are of use.
     pub(crate) fn fill(
         &mut self,
         topic: &str,
-        connects: bool,
+        number: u64,
         read: Vec<(Position, Arc<Publication>)>,
-    ) -> Option<Position> {
-        let filling = self.topics.get_mut(topic)?.filling.as_mut()?;
-        if !connects {
-            filling.entries.clear();
+    ) -> bool {
+        let mirror = self.topics.get_mut(topic);
+        let filling = mirror.and_then(|mirror| mirror.filling.as_mut());
+        let Some(filling) = filling.filter(|filling| filling.number == number) else {
+            return false;
+        };
+        for (position, publication) in read {
+            let follows = filling.entries.last().is_none_or(|(last, _)| {
+                last.epoch == position.epoch && last.offset + 1 == position.offset
+            });
+            if !follows {
+                filling.entries.clear();
+            }
+            filling.entries.push((position, publication));
         }
-        filling.entries.extend(read);
-        filling.entries.last().map(|(position, _)| *position)
+        true
+    }
+
+    /// A reading has failed.
+    pub(crate) fn end_filling(&mut self, topic: &str, number: u64) {
+        if let Some(mirror) = self.topics.get_mut(topic) {
+            mirror.filling.take_if(|filling| filling.number == number);
+        }
     }
 
     /// The stream of a topic has been read to its end: what is older than the mirror goes in front.
@@ -174,19 +199,16 @@ impl Mirrors {
         let older: Vec<_> = older.collect();
         // What was read ends where the mirror begins, or it is of no use.
         let joins = older.last().map_or(own_from, |(last, _)| last.offset) == own_from;
-        mirror.floor = match older.first() {
-            Some((first, _)) if joins => first.offset - 1,
-            _ => own_from,
-        };
-        if !joins {
-            return;
+        if joins {
+            let older = older.into_iter().map(|(_, publication)| publication);
+            let all = older.chain(own).map(|publication| {
+                let bytes = kept_bytes(topic, &publication);
+                (publication, bytes)
+            });
+            self.store.restore(topic, head, all, &limits, now_ms);
         }
-        let older = older.into_iter().map(|(_, publication)| publication);
-        let all = older.chain(own).map(|publication| {
-            let bytes = kept_bytes(topic, &publication);
-            (publication, bytes)
-        });
-        self.store.restore(topic, head, all, &limits, now_ms);
+        // Reading again would bring no more, also if there was no room for all.
+        mirror.floor = self.store.before_oldest(topic, head);
     }
 
     /// Who need not wait for a topic any more, because it is ready.
@@ -202,6 +224,13 @@ impl Mirrors {
             mirror.waiting = waiting;
         }
         ready.into_iter().map(|waiting| waiting.ticket).collect()
+    }
+
+    /// Everybody who waits for any topic.
+    pub(crate) fn take_all_waiting(&mut self) -> Vec<Ticket> {
+        let waiting = self.topics.values_mut();
+        let waiting = waiting.flat_map(|mirror| std::mem::take(&mut mirror.waiting));
+        waiting.map(|waiting| waiting.ticket).collect()
     }
 
     /// Who has waited for a topic long enough, and with `None` everybody who waits for it.

@@ -1,9 +1,10 @@
 mod broker;
 mod commands;
 mod convert;
-mod exchange;
+pub(crate) mod exchange;
 mod link;
 mod mirror;
+mod parcel;
 mod resolve;
 
 use self::broker::ClusterBroker;
@@ -11,7 +12,7 @@ use self::exchange::Exchange;
 use self::link::LinkHandler;
 use self::resolve::Route;
 use crate::config::broker::BrokerConfig;
-use crate::topics::broker::Broker;
+use crate::topics::broker::{Broker, Control};
 use crate::topics::config::TopicLimits;
 use crate::topics::hub::Hub;
 use rand::rngs::StdRng;
@@ -39,26 +40,7 @@ pub(crate) enum ClusterError {
 
 impl Cluster {
     pub(crate) fn new(config: &BrokerConfig, limits: &TopicLimits) -> Result<Self, ClusterError> {
-        let broker = Arc::new(ClusterBroker::new(
-            limits.history_bytes_max,
-            limits.history_topics_max,
-        ));
-        let options = LinkOptions {
-            prefix: config.prefix.clone(),
-            user: config.address.user.clone(),
-            password: config.address.password.clone(),
-            database: config.address.database,
-            lineage: match config.is_durable {
-                true => Lineage::Single,
-                false => Lineage::Replaced,
-            },
-            broker_wait_ms: config.wait_ms,
-            linger_ms: LINGER_MS,
-            ..LinkOptions::default()
-        };
-        let mut random = StdRng::from_os_rng();
-        let link = Link::new(options, NodeId(random.random()), random.random());
-        let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
+        let (broker, exchange) = exchange(config, limits, &mut StdRng::from_os_rng());
         let route = Route {
             address: config.address.clone(),
             tls: match config.address.is_tls() {
@@ -80,11 +62,57 @@ impl Cluster {
         Arc::clone(&self.broker) as Arc<dyn Broker>
     }
 
-    /// The link, to be run on a thread of its own. It delivers to `hub`.
-    pub(crate) fn into_link(mut self, hub: Weak<Hub>) -> Shard<LinkHandler> {
-        self.link.handler_mut().exchange.attach(hub);
+    /// The exchange without sockets, for a simulation.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn simulated(
+        config: &BrokerConfig,
+        limits: &TopicLimits,
+        seed: u64,
+    ) -> (Arc<ClusterBroker>, Exchange) {
+        exchange(config, limits, &mut StdRng::seed_from_u64(seed))
+    }
+
+    /// The link, to be run on a thread of its own. It delivers to `hub`, and does with `apply` what
+    /// other servers tell all to do.
+    pub(crate) fn into_link(
+        mut self,
+        hub: Weak<Hub>,
+        apply: impl Fn(Control) + Send + 'static,
+    ) -> Shard<LinkHandler> {
+        let exchange = &mut self.link.handler_mut().exchange;
+        exchange.attach(hub, Box::new(apply));
         self.link
     }
+}
+
+/// Both sides of a server's part of a cluster; `random` draws its name.
+fn exchange(
+    config: &BrokerConfig,
+    limits: &TopicLimits,
+    random: &mut StdRng,
+) -> (Arc<ClusterBroker>, Exchange) {
+    let node = NodeId(random.random());
+    let broker = Arc::new(ClusterBroker::new(
+        node,
+        limits.history_bytes_max,
+        limits.history_topics_max,
+    ));
+    let options = LinkOptions {
+        prefix: config.prefix.clone(),
+        user: config.address.user.clone(),
+        password: config.address.password.clone(),
+        database: config.address.database,
+        lineage: match config.is_durable {
+            true => Lineage::Single,
+            false => Lineage::Replaced,
+        },
+        broker_wait_ms: config.wait_ms,
+        linger_ms: LINGER_MS,
+        ..LinkOptions::default()
+    };
+    let link = Link::new(options, node, random.random());
+    let exchange = Exchange::new(link, Arc::clone(&broker), config.wait_ms);
+    (broker, exchange)
 }
 
 /// How long the link stays subscribed to a topic that the exchange has let go, in milliseconds.

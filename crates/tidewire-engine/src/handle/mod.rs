@@ -12,6 +12,7 @@ use crate::counters::Snapshot;
 use crate::model::{ConnectionKey, Outgoing, SendError};
 use crate::shard::mailbox::Mail;
 use crate::state::shared::Shared;
+use crate::topics::broker::Sending;
 use crate::topics::outlet::{Origin, Target};
 use crate::topics::publication::Publication;
 use std::sync::Arc;
@@ -48,6 +49,7 @@ impl Handle {
         if hub.is_busy(Origin::Outside) {
             return Err(SendError::Busy);
         }
+        hub.post_elsewhere(&Target::Everyone, &Sending::Verbatim(&message));
         let publication = Arc::new(Publication::verbatim(message));
         hub.post(&Target::Everyone, None, &publication, Origin::Outside);
         Ok(())

@@ -143,6 +143,6 @@ impl Handle {
 fn published(outcome: Outcome) -> Result<Published, PublishError> {
     match outcome? {
         Done::Published(published) => Ok(published),
-        Done::Prepared | Done::Forgotten(_) => Err(PublishError::Unknown),
+        Done::Prepared | Done::Told | Done::Forgotten(_) => Err(PublishError::Unknown),
     }
 }

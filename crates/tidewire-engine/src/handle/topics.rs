@@ -7,7 +7,7 @@ use crate::model::queries::{HistoryPage, HistoryQuery, Kept, PresentMember, Topi
 use crate::model::{ConnectionKey, SendError};
 use crate::shard::mailbox::{ChangeKind, ChangedSessions, Mail, SessionChange};
 use crate::topics::access::AccessRules;
-use crate::topics::broker::{PageQuery, Prepare};
+use crate::topics::broker::{Control, PageQuery, Prepare};
 use crate::topics::error::{BrokerUnavailable, ManageError};
 use crate::topics::hub::NotReady;
 use crate::topics::name::check_topic_or_pattern;
@@ -58,7 +58,11 @@ impl Handle {
     pub fn subscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
-        Ok(self.change_user(user, &what)?)
+        self.change_user(user, &what)?;
+        Ok(self.tell(&Control::Subscribe {
+            user: user.to_owned(),
+            topic: topic.to_owned(),
+        })?)
     }
 
     /// [`unsubscribe`](Self::unsubscribe) for all sessions that a user has now.
@@ -68,7 +72,11 @@ impl Handle {
     pub fn unsubscribe_user(&self, user: &str, topic: &str) -> Result<(), ManageError> {
         check_topic_or_pattern(topic)?;
         let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
-        Ok(self.change_user(user, &what)?)
+        self.change_user(user, &what)?;
+        Ok(self.tell(&Control::Unsubscribe {
+            user: user.to_owned(),
+            topic: topic.to_owned(),
+        })?)
     }
 
     /// Ends all sessions that a user has now, with a code and a reason of at most 123 bytes.
@@ -76,7 +84,39 @@ impl Handle {
     /// # Errors
     /// [`SendError`]; the sessions of some shards may have been ended.
     pub fn close_user(&self, user: &str, code: CloseCode, reason: &str) -> Result<(), SendError> {
-        self.change_user(user, &ChangeKind::End(code, reason.into()))
+        self.change_user(user, &ChangeKind::End(code, reason.into()))?;
+        self.tell(&Control::Close {
+            user: user.to_owned(),
+            code: code.value(),
+            reason: reason.to_owned(),
+        })
+    }
+
+    /// Has the other servers do what was done here, and waits until their broker has it.
+    fn tell(&self, control: &Control) -> Result<(), SendError> {
+        let hub = &self.shared.hub;
+        wait(|tickets| hub.tell(control, tickets)).map_err(|_| SendError::Busy)
+    }
+
+    /// Does what another server tells all to do.
+    pub(crate) fn obey(&self, control: Control) {
+        let (user, what) = match control {
+            Control::Close { user, code, reason } => {
+                let code = CloseCode::from_wire(code).unwrap_or(CloseCode::POLICY_VIOLATION);
+                (user, ChangeKind::End(code, reason.into()))
+            }
+            Control::Subscribe { user, topic } => {
+                let what = ChangeKind::Subscription(Action::Subscribe, topic.into());
+                (user, what)
+            }
+            Control::Unsubscribe { user, topic } => {
+                let what = ChangeKind::Subscription(Action::Unsubscribe, topic.into());
+                (user, what)
+            }
+        };
+        if let Err(error) = self.change_user(&user, &what) {
+            tracing::error!(user, %error, "a command of another server is lost");
+        }
     }
 
     /// Some of what is kept of a topic; `None` for a topic that keeps no history. On a topic that is

@@ -29,7 +29,7 @@ impl FromDone for bool {
 
 impl FromDone for () {
     fn from_done(done: Done) -> Option<Self> {
-        (done == Done::Prepared).then_some(())
+        matches!(done, Done::Prepared | Done::Told).then_some(())
     }
 }
 

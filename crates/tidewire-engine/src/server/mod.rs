@@ -157,7 +157,9 @@ impl Server {
             certificate,
         };
         if let Some(cluster) = cluster {
-            let link = cluster.into_link(Arc::downgrade(&server.handle.shared.hub));
+            let hub = Arc::downgrade(&server.handle.shared.hub);
+            let handle = server.handle();
+            let link = cluster.into_link(hub, move |control| handle.obey(control));
             let thread = threads::spawn_link(link, server.handle())?;
             server.link = Some(thread);
         }
@@ -413,14 +415,16 @@ fn join_cluster(config: &Config) -> Result<Option<Cluster>, StartError> {
         return Ok(None);
     };
     let rules = &config.topics.rules;
-    let unshared = rules
-        .iter()
-        .find(|rule| rule.presence && rule.scope == Scope::Cluster);
-    if let Some(rule) = unshared {
-        return Err(StartError::Unshared {
-            pattern: rule.pattern.clone(),
-            what: "presence",
-        });
+    for rule in rules.iter().filter(|rule| rule.scope == Scope::Cluster) {
+        let has_age = rule.history.is_some_and(|history| history.age_max_ms > 0);
+        let unshared = [
+            (rule.presence, "presence"),
+            (has_age, "an age of histories"),
+        ];
+        if let Some((_, what)) = unshared.into_iter().find(|(is_wanted, _)| *is_wanted) {
+            let pattern = rule.pattern.clone();
+            return Err(StartError::Unshared { pattern, what });
+        }
     }
     match Cluster::new(broker, &config.topics.limits) {
         Ok(cluster) => Ok(Some(cluster)),

@@ -8,7 +8,7 @@ use crate::state::jobs::{Job, Recheck, SubscriptionAnswer, SubscriptionJob};
 use crate::state::topics::Wanted;
 use crate::topics::access::{Access, AccessRules};
 use crate::topics::error::ManageError;
-use crate::topics::name::{check_topic_or_pattern, is_pattern};
+use crate::topics::name::check_topic_or_pattern;
 use std::sync::Arc;
 use tidewire_wire::session::{Action, Reply};
 
@@ -108,7 +108,7 @@ impl Session<'_> {
         if !self.state.can_subscribe() {
             return Err("the session has ended or is not encrypted yet");
         }
-        if !is_pattern(topic) && self.core.shared.hub.is_shared(topic) {
+        if self.core.shared.hub.is_shared(topic) {
             let job = SubscriptionJob::granted(topic);
             self.state.jobs.push(Job::Subscription(Box::new(job)));
             return Ok(());

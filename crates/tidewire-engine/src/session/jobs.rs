@@ -36,7 +36,7 @@ impl<A: Application> Inbound<'_, A> {
     }
 
     fn obstacle(&mut self) -> Option<JobProgress> {
-        if std::mem::take(&mut self.session.core.awaits_broker) {
+        if self.session.state.awaits_broker() {
             return Some(JobProgress::Broker);
         }
         if std::mem::take(&mut self.session.core.backlog_is_full) {

@@ -26,12 +26,6 @@ impl Session<'_> {
         answer: &mut SubscriptionAnswer,
     ) -> Result<(), &'static str> {
         let is_pattern = is_pattern(name);
-        if is_pattern && self.core.shared.hub.is_shared(name) {
-            let words =
-                "patterns of topics that servers share over a broker cannot be subscribed to";
-            answer.fail(name.to_string(), ErrorCode::InvalidSubscription, words);
-            return Err(words);
-        }
         let (slot, is_new) = self.core.topics.enter(name, is_pattern);
         let is_member = self.core.topics.is_member(slot, self.state.key.id);
         let changes = !is_member || wanted.filter.is_some() || wanted.overload.is_some();

@@ -6,55 +6,60 @@ use crate::state::jobs::SubscriptionJob;
 use crate::state::operations::Operation;
 use crate::topics::broker::{Answer, Prepare, Refusal};
 use crate::topics::error::PublishError;
-use crate::topics::name::Kind;
 use std::sync::Arc;
 
 impl Session<'_> {
-    /// Whether the topics of a request are ready to be entered. If not, the job has to wait. Those
-    /// that the broker refuses are failed in the answer.
+    /// Whether the topics of a request are ready to be entered, all at this moment. If not, the job
+    /// has to wait, and asks again. Those that the broker refuses are failed in the answer.
     pub(crate) fn prepare_subscription(&mut self, job: &mut SubscriptionJob) -> bool {
         if !self.core.shared.hub.has_cluster() {
             return true;
         }
-        if !std::mem::replace(&mut job.is_prepared, true) {
-            let mut wanted = Prepare {
-                since: None,
-                newest: job.wanted.replay,
-            };
-            let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
-            for (topic, _) in job
-                .allowed
-                .iter()
-                .filter(|(_, kind)| *kind == Kind::Exact)
-                .take(at_most)
-            {
-                wanted.since = job.positions.get(topic).copied();
-                self.ask_for(&topic.as_str().into(), wanted);
-            }
+        self.fail_refused(job);
+        let mut wanted = Prepare {
+            since: None,
+            newest: job.wanted.replay,
+        };
+        let at_most = self.core.shared.hub.limits.subscriptions_per_connection_max;
+        for (topic, _) in job.allowed.iter().take(at_most) {
+            wanted.since = job.positions.get(topic).copied();
+            self.ask_for(&topic.as_str().into(), wanted);
         }
-        if self.is_waiting_for_topics() {
+        if self.state.awaits_broker() {
             return false;
         }
-        for (topic, refusal) in self.take_refused() {
-            job.allowed.retain(|(allowed, _)| **allowed != *topic);
-            let error = PublishError::from(refusal);
-            job.answer.fail(topic.to_string(), error.code(), &error);
-        }
+        self.fail_refused(job);
         true
+    }
+
+    /// Takes the topics that the broker has refused out of a request.
+    fn fail_refused(&mut self, job: &mut SubscriptionJob) {
+        for (topic, refusal) in self.take_refused() {
+            let before = job.allowed.len();
+            job.allowed.retain(|(allowed, _)| **allowed != *topic);
+            // Another request that waited for it has gone meanwhile.
+            if job.allowed.len() < before {
+                let error = PublishError::from(refusal);
+                job.answer.fail(topic.to_string(), error.code(), &error);
+            }
+        }
     }
 
     /// Whether a topic can be read now; if not, the job has to wait, or ends with the error.
     pub(crate) fn is_ready(&mut self, topic: &Arc<str>, wanted: Prepare) -> Result<bool, Refusal> {
-        if let Some((_, refusal)) = self.take_refused().pop() {
-            return Err(refusal);
-        }
+        self.check_refused(topic)?;
         self.ask_for(topic, wanted);
-        if self.is_waiting_for_topics() {
+        if self.state.awaits_broker() {
             return Ok(false);
         }
-        match self.take_refused().pop() {
+        self.check_refused(topic).map(|()| true)
+    }
+
+    fn check_refused(&mut self, topic: &str) -> Result<(), Refusal> {
+        let mut refused = self.take_refused().into_iter();
+        match refused.find(|(refused, _)| **refused == *topic) {
             Some((_, refusal)) => Err(refusal),
-            None => Ok(true),
+            None => Ok(()),
         }
     }
 
@@ -75,13 +80,6 @@ impl Session<'_> {
                 self.core.operations.open(operation);
             }
         }
-    }
-
-    fn is_waiting_for_topics(&mut self) -> bool {
-        let operations = self.state.operations.as_ref();
-        let waits = operations.is_some_and(|operations| operations.preparing > 0);
-        self.core.awaits_broker |= waits;
-        waits
     }
 
     fn take_refused(&mut self) -> Vec<(Arc<str>, Refusal)> {

@@ -41,7 +41,8 @@ impl Session<'_> {
             Err(refusal) => return self.refuse_publication(refusal),
         };
         let correlation_id = correlation_id.map(|id| id.into_owned());
-        let refusal = match self.publish_for(&request) {
+        let unique = numbered.and_then(|(_, number)| self.unique(number));
+        let refusal = match self.publish_for(&request, unique.as_deref()) {
             Ok((topic, Answer::Now(published))) => {
                 self.answer_publication(&topic, published, correlation_id);
                 return Handled::Done;
@@ -71,7 +72,6 @@ impl Session<'_> {
         operations.publications += 1;
         operations.bytes += publication.bytes;
         operations.is_numbered |= publication.numbered.is_some();
-        self.core.awaits_broker |= operations.is_full();
         let operation = Operation::Publication(self.state.key.id, publication);
         self.core.operations.open(operation);
     }
@@ -161,6 +161,7 @@ impl Session<'_> {
     fn publish_for(
         &mut self,
         request: &PublishRequest<'_>,
+        unique: Option<&str>,
     ) -> Result<(Arc<str>, Answer<Published>), (ErrorCode, String)> {
         let topic = self.topic_to_publish(&request.topic)?;
         let draft = Draft {
@@ -172,6 +173,7 @@ impl Session<'_> {
             key: request.key.as_deref(),
             exclude: request.exclude_self.then_some(self.state.key),
             ttl_ms: request.ttl_ms,
+            unique,
         };
         let answer = self
             .core
@@ -181,6 +183,18 @@ impl Session<'_> {
             self.count_published(published);
         }
         Ok((topic, answer))
+    }
+
+    /// What tells a numbered publication from all others, on every server: so that it is published
+    /// once although its connection was lost before the broker has answered.
+    fn unique(&mut self, number: u64) -> Option<String> {
+        if !self.core.shared.hub.has_cluster() {
+            return None;
+        }
+        let user = self.state.user.as_deref().unwrap_or_default();
+        let producer = self.state.producer.as_ref()?.producer.as_ref()?;
+        let (id, epoch) = (&producer.id, producer.epoch);
+        Some(format!("{user}\u{0}{id}\u{0}{epoch}\u{0}{number}"))
     }
 
     fn count_published(&mut self, published: Published) {

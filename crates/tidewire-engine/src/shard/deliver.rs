@@ -75,7 +75,8 @@ impl<A: Application> EngineShard<A> {
             publication,
         } = delivery;
         match target {
-            Target::Topic => self.gather(io, seq, publication, budget),
+            Target::Topic => self.gather(io, seq, publication, budget, true),
+            Target::Patterns => self.gather(io, seq, publication, budget, false),
             Target::Everyone => {
                 for index in 0..self.connections.len() {
                     let session = self.connections[index].as_ref();
@@ -106,19 +107,22 @@ impl<A: Application> EngineShard<A> {
         }
     }
 
+    /// Puts a publication into the batches of those who subscribe to its topic, by name or only by
+    /// pattern.
     fn gather(
         &mut self,
         io: &mut Io,
         seq: u64,
         publication: Arc<Publication>,
         budget: &mut Budget,
+        by_name: bool,
     ) -> usize {
         let Some(topic) = &publication.topic else {
             return 0;
         };
         let mut slots = std::mem::take(&mut self.slots);
         slots.clear();
-        self.core.topics.find(topic, &mut slots);
+        self.core.topics.find(topic, by_name, &mut slots);
         slots.retain(|slot| self.core.topics.is_due(*slot, seq));
         budget.spend(slots.len() as u64 * cost::MATCH);
         let mark = (slots.len() > 1).then(|| self.core.topics.mark(&slots));

@@ -179,6 +179,7 @@ impl<A: Application> EngineShard<A> {
         state.owner = self.core.shared.owners.of(user.as_deref(), address);
         if let Some(user) = &state.user {
             self.core.users.add(user, id);
+            self.core.shared.hub.add_user(user);
         }
         let peer = Peer {
             connection: state.key,

@@ -57,7 +57,9 @@ impl<A: Application> EngineShard<A> {
                 .unwrap_or(JobProgress::Done);
             if let Some(connection) = self.connection(id) {
                 connection.state.pauses.turn = false;
-                if progress == JobProgress::Done {
+                if connection.state.awaits_broker() {
+                    self.suspend(io, id, JobProgress::Broker);
+                } else if progress == JobProgress::Done {
                     self.go_on(io, id);
                 } else {
                     self.suspend(io, id, progress);

@@ -133,23 +133,21 @@ impl<A: Application> EngineShard<A> {
                 }
             }
             let Session { io, core, state } = &mut inbound.session;
+            if state.awaits_broker() {
+                progress = JobProgress::Broker;
+                break;
+            }
             if core.meter.is_spent() || core.fanout_bytes > PUBLISH_BYTES_PER_TURN {
                 state.pauses.turn = true;
                 io.pause_reading(id);
                 self.yielding.push(id);
                 break;
             }
-            if core.backlog_is_full | core.awaits_broker {
+            if std::mem::take(&mut core.backlog_is_full) {
+                state.pauses.backlog = true;
+                core.counters.backlog_pauses.add(1);
                 io.pause_reading(id);
-                if std::mem::take(&mut core.awaits_broker) {
-                    state.pauses.broker = true;
-                    core.counters.broker_pauses.add(1);
-                }
-                if std::mem::take(&mut core.backlog_is_full) {
-                    state.pauses.backlog = true;
-                    core.counters.backlog_pauses.add(1);
-                    self.backlogged.push(id);
-                }
+                self.backlogged.push(id);
                 break;
             }
         }
@@ -340,6 +338,7 @@ impl<A: Application> Handler for EngineShard<A> {
         session.end_calls();
         if let Some(user) = &connection.state.user {
             self.core.users.remove(user, id);
+            self.core.shared.hub.remove_user(user);
         }
         let producer = connection.state.producer.as_deref();
         self.core.shared.producers.close(producer, io.now().unix_ms);

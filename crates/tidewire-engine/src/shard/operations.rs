@@ -48,9 +48,7 @@ impl<A: Application> EngineShard<A> {
             return;
         };
         let state = &mut connection.state;
-        let operations = state.operations.as_ref();
-        let must_wait = operations.is_some_and(|operations| operations.is_full());
-        if state.pauses.broker && !must_wait {
+        if state.pauses.broker && !state.awaits_broker() {
             state.pauses.broker = false;
             self.go_on(io, id);
         }

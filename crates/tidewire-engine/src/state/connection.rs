@@ -182,6 +182,14 @@ impl ConnectionState {
         }
     }
 
+    /// Whether the broker has to answer before more is read of it.
+    #[inline]
+    pub(crate) fn awaits_broker(&self) -> bool {
+        self.operations
+            .as_ref()
+            .is_some_and(|operations| operations.is_full())
+    }
+
     /// Whether messages go both ways.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {

@@ -51,8 +51,6 @@ pub(crate) struct Core {
     pub(crate) fanout_bytes: usize,
     /// A publication made in this call has left more to be delivered than there should be.
     pub(crate) backlog_is_full: bool,
-    /// The connection of this call has to wait for the broker.
-    pub(crate) awaits_broker: bool,
 }
 
 impl Core {
@@ -80,7 +78,6 @@ impl Core {
             meter: Meter::new(shared.config.limits.owner_work_ms_per_s),
             fanout_bytes: 0,
             backlog_is_full: false,
-            awaits_broker: false,
         }
     }
 

@@ -4,7 +4,7 @@ use crate::model::Position;
 use crate::state::topics::Wanted;
 use crate::topics::history::Page;
 use crate::topics::local::Slot;
-use crate::topics::name::Kind;
+use crate::topics::name::{Kind, is_pattern};
 use crate::topics::publication::Publication;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -155,8 +155,6 @@ pub(crate) struct SubscriptionJob {
     pub(crate) wanted: Wanted,
     pub(crate) group: Option<GroupWish>,
     pub(crate) answer: SubscriptionAnswer,
-    /// The broker has been asked to make the topics ready.
-    pub(crate) is_prepared: bool,
     /// The application subscribes the session, whatever its rights are.
     pub(crate) is_granted: bool,
     pub(crate) correlation_id: Option<String>,
@@ -223,7 +221,6 @@ impl SubscriptionJob {
                 window: request.window,
             }),
             answer: SubscriptionAnswer::default(),
-            is_prepared: false,
             is_granted: false,
             correlation_id,
         }
@@ -234,16 +231,22 @@ impl SubscriptionJob {
         Self {
             action: Action::Subscribe,
             topics: Vec::new().into_iter(),
-            allowed: vec![(topic.to_owned(), Kind::Exact)],
+            allowed: vec![(topic.to_owned(), kind_of(topic))],
             positions: HashMap::new(),
             filter: None,
             wanted: Wanted::default(),
             group: None,
             answer: SubscriptionAnswer::default(),
-            is_prepared: false,
             is_granted: true,
             correlation_id: None,
         }
+    }
+}
+
+fn kind_of(topic: &str) -> Kind {
+    match is_pattern(topic) {
+        true => Kind::Pattern,
+        false => Kind::Exact,
     }
 }
 

@@ -24,7 +24,7 @@ use super::history::{HistoryLimits, Page, Recovery};
 use super::presence::{MemberView, PresenceChange};
 use super::publication::{Draft, Placed, Publication, Published};
 use crate::limits::owner::OwnerId;
-use crate::model::{ConnectionKey, Position};
+use crate::model::{ConnectionKey, Outgoing, Position};
 use std::sync::Arc;
 
 /// Takes what a broker has accepted to the subscribers.
@@ -103,6 +103,37 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
     /// Who is there: users, connections, and up to `limit` of them.
     fn present(&self, topic: &str, limit: usize) -> PresenceView;
 
+    /// This server has its first subscriber of a pattern. Called under the lock of patterns.
+    fn add_pattern(&self, pattern: &str) {
+        let _ = pattern;
+    }
+
+    /// This server has lost its last subscriber of a pattern. Called under the lock of patterns.
+    fn remove_pattern(&self, pattern: &str) {
+        let _ = pattern;
+    }
+
+    /// A session of a user has begun on this server.
+    fn add_user(&self, user: &Arc<str>) {
+        let _ = user;
+    }
+
+    /// A session of a user has ended on this server.
+    fn remove_user(&self, user: &Arc<str>) {
+        let _ = user;
+    }
+
+    /// Sends to sessions on the other servers, at most once.
+    fn send(&self, audience: Audience<'_>, sending: &Sending<'_>) {
+        let (_, _) = (audience, sending);
+    }
+
+    /// Tells the other servers what to do. It survives an outage of the broker.
+    fn tell(&self, control: &Control, tickets: Tickets<'_>) -> Answer<Result<(), Refusal>> {
+        let (_, _) = (control, tickets);
+        Answer::Now(Ok(()))
+    }
+
     /// Whether it has more to do than it should: publishers wait.
     fn is_busy(&self) -> bool;
 
@@ -116,6 +147,41 @@ pub(crate) trait Broker: Send + Sync + std::fmt::Debug {
 
     /// What it holds now.
     fn usage(&self) -> BrokerUsage;
+}
+
+/// Who gets something on the other servers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Audience<'a> {
+    User(&'a Arc<str>),
+    Everyone,
+}
+
+/// What they get.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Sending<'a> {
+    /// A publication of no topic, and the time in milliseconds since 1970.
+    Publication(&'a Draft<'a>, u64),
+    /// A message as it is.
+    Verbatim(&'a Outgoing),
+}
+
+/// What all servers are to do with the sessions of a user.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case", tag = "do")]
+pub(crate) enum Control {
+    Close {
+        user: String,
+        code: u16,
+        reason: String,
+    },
+    Subscribe {
+        user: String,
+        topic: String,
+    },
+    Unsubscribe {
+        user: String,
+        topic: String,
+    },
 }
 
 /// A publication to be placed.

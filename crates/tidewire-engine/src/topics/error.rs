@@ -2,7 +2,6 @@
 
 use crate::model::SendError;
 use crate::topics::access::InvalidRules;
-use crate::topics::broker::Refusal;
 use crate::topics::name::InvalidTopic;
 use tidewire_wire::codes::ErrorCode;
 
@@ -71,16 +70,6 @@ impl PublishError {
             Self::Unavailable => ErrorCode::BrokerUnavailable,
             Self::Unknown => ErrorCode::PublishUnknown,
             Self::Stopped => ErrorCode::ServerError,
-        }
-    }
-}
-
-impl From<Refusal> for PublishError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::Busy => Self::Busy,
-            Refusal::Unavailable => Self::Unavailable,
-            Refusal::Unknown => Self::Unknown,
         }
     }
 }

@@ -1,28 +1,30 @@
 //! The hub: which shards want which topics, and the delivery to their outlets. All shards share it.
 
+mod elsewhere;
 mod group_members;
+mod presence;
+mod stripe;
+
+pub(crate) use self::stripe::SHARDS_MAX;
+
+use self::stripe::{Interest, ShardSet, Stripe};
 
 use super::broker::memory::MemoryBroker;
-use super::broker::{
-    Answer, Broker, BrokerHealth, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare,
-};
-use super::broker::{PresenceView, Refusal, Sink, Tickets};
+use super::broker::{Answer, Broker, BrokerUsage, Missed, Moment, Order, PageQuery, Prepare};
+use super::broker::{Refusal, Sending, Sink, Tickets};
 use super::config::{RuleSet, Scope, TopicLimits, TopicRule};
 use super::groups::{GroupCounters, TopicGroups};
 use super::history::{HistoryLimits, Page, Recovery};
-use super::name::check_topic;
+use super::name::{check_topic, is_pattern};
 use super::outlet::{Delivery, Outlet, Target};
-use super::presence::PresenceChange;
 use super::publication::{Draft, Placed, Publication};
 use super::trie::PatternTrie;
 use crate::live::Live;
-use crate::model::ConnectionKey;
 use crate::topics::error::PublishError;
 use crate::topics::groups::GroupServer;
 use crate::topics::outlet::Origin;
 use crate::topics::publication::Published;
 use crate::topics::random::RandomNumbers;
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -49,67 +51,6 @@ pub(crate) struct Hub {
     has_groups: AtomicBool,
     pub(crate) groups: GroupCounters,
     random: RandomNumbers,
-}
-
-/// Some of the topics, under one lock.
-#[derive(Debug, Default)]
-struct Stripe {
-    /// Numbers the deliveries of all its topics.
-    seq: u64,
-    interest: HashMap<Arc<str>, Interest>,
-    /// Topics of which a group has lost its last member.
-    idle_groups: Vec<Arc<str>>,
-    /// The shards with patterns that match a topic, as long as the patterns stay the same.
-    matching: HashMap<Arc<str>, ShardSet>,
-    /// Which patterns `matching` is about.
-    pattern_changes: u64,
-}
-
-/// Who wants a topic.
-#[derive(Debug, Default)]
-struct Interest {
-    shards: ShardSet,
-    groups: Option<Box<TopicGroups>>,
-}
-
-/// Shards, a bit for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ShardSet(u64);
-
-/// Shards that a server may have, so that a set of them is a number.
-pub(crate) const SHARDS_MAX: usize = 64;
-
-impl ShardSet {
-    fn insert(&mut self, shard: u32) {
-        self.0 |= 1 << shard;
-    }
-
-    fn remove(&mut self, shard: u32) {
-        self.0 &= !(1 << shard);
-    }
-
-    fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn iter(self) -> impl Iterator<Item = usize> {
-        (0..SHARDS_MAX).filter(move |shard| self.0 & (1 << shard) != 0)
-    }
-}
-
-impl Stripe {
-    /// Forgets a topic that neither a shard nor a group wants any more; whether it has.
-    fn forget_unwanted(&mut self, topic: &str) -> bool {
-        let Some(interest) = self.interest.get_mut(topic) else {
-            return false;
-        };
-        interest.groups.take_if(|groups| groups.is_empty());
-        let is_unwanted = interest.shards.is_empty() && interest.groups.is_none();
-        if is_unwanted {
-            self.interest.remove(topic);
-        }
-        is_unwanted
-    }
 }
 
 impl Hub {
@@ -153,22 +94,12 @@ impl Hub {
         self.cluster.is_some()
     }
 
-    /// Has the broker tell all who wait for it that it answers no more.
-    pub(crate) fn stop_broker(&self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.stop();
-        }
-    }
-
-    /// Whether the broker that is shared with other servers answers; `None` without one.
-    pub(crate) fn broker_health(&self) -> Option<BrokerHealth> {
-        self.cluster.as_ref().map(|cluster| cluster.health())
-    }
-
-    /// Whether what is asked about a topic may be answered later.
+    /// Whether what is asked about a topic or pattern may be answered later. A pattern may match
+    /// shared topics whatever its own text is.
     #[inline]
     pub(crate) fn is_shared(&self, topic: &str) -> bool {
-        self.cluster.is_some() && self.rules.of(topic).scope == Scope::Cluster
+        self.cluster.is_some()
+            && (is_pattern(topic) || self.rules.of(topic).scope == Scope::Cluster)
     }
 
     /// Publishes to a topic.
@@ -210,9 +141,9 @@ impl Hub {
         tickets: Tickets<'_>,
     ) -> Answer<Result<(), Refusal>> {
         let rule = self.rules.of(topic);
-        match self.cluster_of(rule) {
-            Some(cluster) => cluster.prepare(topic, rule, wanted, tickets),
-            None => Answer::Now(Ok(())),
+        match &self.cluster {
+            Some(cluster) if self.is_shared(topic) => cluster.prepare(topic, rule, wanted, tickets),
+            _ => Answer::Now(Ok(())),
         }
     }
 
@@ -233,6 +164,7 @@ impl Hub {
             unix_ms: now_unix_ms,
         }));
         self.post(target, shard, &publication, origin);
+        self.post_elsewhere(target, &Sending::Publication(draft, now_unix_ms));
         Ok(())
     }
 
@@ -376,7 +308,11 @@ impl Hub {
             .patterns
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        patterns.insert(pattern).insert(shard);
+        let shards = patterns.insert(pattern);
+        if let (true, Some(cluster)) = (shards.is_empty(), &self.cluster) {
+            cluster.add_pattern(pattern);
+        }
+        shards.insert(shard);
         self.pattern_changes.fetch_add(1, Ordering::Release);
         self.has_patterns.store(true, Ordering::Release);
     }
@@ -391,6 +327,9 @@ impl Hub {
             shards.remove(shard);
             if shards.is_empty() {
                 patterns.remove(pattern);
+                if let Some(cluster) = &self.cluster {
+                    cluster.remove_pattern(pattern);
+                }
             }
         }
         self.pattern_changes.fetch_add(1, Ordering::Release);
@@ -473,29 +412,6 @@ impl Hub {
         }
     }
 
-    pub(crate) fn join_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-        data: Option<Arc<str>>,
-    ) -> PresenceChange {
-        self.local.join(topic, who, connection, data)
-    }
-
-    pub(crate) fn leave_presence(
-        &self,
-        topic: &Arc<str>,
-        who: &Arc<str>,
-        connection: ConnectionKey,
-    ) -> PresenceChange {
-        self.local.leave(topic, who, connection)
-    }
-
-    pub(crate) fn present(&self, topic: &str, limit: usize) -> PresenceView {
-        self.local.present(topic, limit)
-    }
-
     pub(crate) fn usage(&self) -> BrokerUsage {
         let local = self.local.usage();
         match &self.cluster {
@@ -548,6 +464,23 @@ impl Hub {
                 publication: Arc::clone(&publication),
             };
             self.outlets[shard].push(delivery, origin.is(shard));
+        }
+    }
+
+    /// Hands a publication to the shards with patterns that match its topic, for the subscribers of
+    /// these patterns only.
+    pub(crate) fn deliver_matched(&self, topic: &Arc<str>, publication: Arc<Publication>) {
+        let mut stripe = self.stripe(topic);
+        stripe.seq += 1;
+        let seq = stripe.seq;
+        let shards = self.matching(&mut stripe, topic);
+        for shard in shards.iter() {
+            let delivery = Delivery {
+                seq,
+                target: Target::Patterns,
+                publication: Arc::clone(&publication),
+            };
+            self.outlets[shard].push(delivery, false);
         }
     }
 

@@ -344,9 +344,10 @@ impl LocalTopics {
         self.filters.by_number(number)
     }
 
-    /// The topics and patterns that a publication goes to, appended to `slots`.
-    pub(crate) fn find(&mut self, topic: &Arc<str>, slots: &mut Vec<Slot>) {
-        slots.extend(self.by_name.get(topic));
+    /// The topics, if wanted `by_name`, and the patterns that a publication goes to, appended to
+    /// `slots`.
+    pub(crate) fn find(&mut self, topic: &Arc<str>, by_name: bool, slots: &mut Vec<Slot>) {
+        slots.extend(self.by_name.get(topic).filter(|_| by_name));
         slots.extend(self.found(topic));
     }
 

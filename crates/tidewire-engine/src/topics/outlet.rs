@@ -21,6 +21,8 @@ pub(crate) struct Delivery {
 pub(crate) enum Target {
     /// The subscribers of its topic, and of the patterns that match it.
     Topic,
+    /// Only the subscribers of the patterns that match its topic.
+    Patterns,
     /// Every session.
     Everyone,
     /// The sessions of a user.

@@ -155,6 +155,8 @@ pub(crate) struct Draft<'a> {
     pub(crate) key: Option<&'a str>,
     pub(crate) exclude: Option<ConnectionKey>,
     pub(crate) ttl_ms: Option<u64>,
+    /// Tells a repetition from a new publication where there is no `id`; nobody gets it.
+    pub(crate) unique: Option<&'a str>,
 }
 
 impl NewPublication {
@@ -178,6 +180,7 @@ impl NewPublication {
             key: self.key.as_deref(),
             exclude: self.exclude,
             ttl_ms: self.ttl_ms,
+            unique: None,
         }
     }
 }

@@ -323,11 +323,11 @@ impl Link {
         let Some(head) = head.filter(|head| position > *head) else {
             return;
         };
-        if position.offset != head.offset + 1 {
+        if position.offset != head.offset.saturating_add(1) {
             self.tell_gap(
                 id,
                 Some(Position {
-                    offset: position.offset - 1,
+                    offset: position.offset.saturating_sub(1),
                     ..position
                 }),
             );
@@ -345,7 +345,7 @@ impl Link {
         let first = waiting
             .map(|(position, _)| *position)
             .filter(|first| *first <= tail);
-        let offset = first.map_or(tail.offset, |first| first.offset - 1);
+        let offset = first.map_or(tail.offset, |first| first.offset.saturating_sub(1));
         if offset > head.offset {
             self.tell_gap(id, Some(Position { offset, ..tail }));
         }

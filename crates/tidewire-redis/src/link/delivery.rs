@@ -104,7 +104,7 @@ impl Link {
         };
         if position.epoch < head.epoch || position.offset <= head.offset {
             self.counters.stale += 1;
-        } else if position.offset == head.offset + 1 {
+        } else if position.offset == head.offset.saturating_add(1) {
             self.deliver(id, Some(position), record.into());
         } else {
             topic.ahead.push(position, record, bytes_max);
@@ -176,7 +176,7 @@ impl Link {
                 continue;
             }
             let is_old = position.epoch < head.epoch || position.offset <= head.offset;
-            if !is_old && position.offset != head.offset + 1 {
+            if !is_old && position.offset != head.offset.saturating_add(1) {
                 return false;
             }
             let Some((_, record)) = topic.ahead.pop() else {

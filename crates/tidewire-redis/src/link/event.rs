@@ -139,7 +139,7 @@ pub enum Event {
         /// What was sent.
         parcel: Box<[u8]>,
     },
-    /// The health has changed.
+    /// The health has changed, or its reason.
     Health(Health),
 }
 
@@ -221,7 +221,7 @@ pub struct Health {
     pub version: Option<String>,
     /// Whether epochs outlive a restart of this server.
     pub is_durable: bool,
-    /// The last thing that went wrong while it is not connected: what, whose fault, what to do.
+    /// The last thing that went wrong and has not gone right since: what, whose fault, what to do.
     pub reason: Option<String>,
     /// What an operator should change although it works.
     pub warning: Option<String>,

@@ -277,6 +277,9 @@ impl Link {
             return;
         };
         self.publishing.settled = self.publishing.settled.max(batch.number);
+        if self.health.is_connected {
+            self.health.reason = None;
+        }
         for (item, place) in batch.items.into_iter().zip(places) {
             let outcome = match *place {
                 PlaceReply::Placed(position, is_duplicate) => {

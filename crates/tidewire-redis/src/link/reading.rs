@@ -267,7 +267,7 @@ impl Link {
                 };
                 // One after `since`, or nothing at all.
                 oldest.map_or(since == head, |(oldest, _)| {
-                    oldest.offset == since.offset + 1
+                    oldest.offset == since.offset.saturating_add(1)
                 })
             }
             _ => false,

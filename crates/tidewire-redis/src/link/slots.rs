@@ -233,6 +233,9 @@ impl Link {
                 self.health.reason = None;
                 self.forgive_failures();
             }
+        }
+        if self.health != self.told_health {
+            self.told_health = self.health.clone();
             self.events.push_back(Event::Health(self.health.clone()));
         }
     }

@@ -4,7 +4,7 @@ use crate::peer::{KEPT, Peer};
 use crate::proxy::Proxy;
 use crate::server::{Server, wait_for};
 use std::collections::BTreeMap;
-use tidewire_redis::{Lineage, LinkOptions, Position, Refusal};
+use tidewire_redis::{Event, Lineage, LinkOptions, Position, Refusal};
 
 const DURABLE: &str = "--appendonly yes --appendfsync always";
 
@@ -318,6 +318,11 @@ fn a_wrong_password_and_a_replica_say_what_to_do() {
         let mut peer = Peer::new(&server.path(), options);
         peer.until("a reason", |peer| peer.link.health().reason.is_some());
         assert!(!peer.link.health().is_connected);
+        let told = peer.events.iter().any(|event| match event {
+            Event::Health(health) => health.reason.is_some(),
+            _ => false,
+        });
+        assert!(told, "the owner is told");
         peer.link.health().reason.clone().unwrap()
     };
     let with = |password: Option<&str>| LinkOptions {
@@ -370,6 +375,7 @@ fn a_full_redis_refuses_and_nothing_is_lost_when_it_has_room_again() {
     set("0");
     one.until("answers", |peer| peer.published.len() == 19);
     assert!(one.published.values().all(Result::is_ok));
+    assert_eq!(one.link.health().reason, None);
     let expected: Vec<String> = (0..10).map(|number| number.to_string()).collect();
     two.until("delivered", |peer| peer.payloads("a") == expected);
     two.until("delivered", |peer| peer.payloads("b") == expected[1..]);

@@ -1,6 +1,7 @@
 //! Answers that come later: tickets, and what settles them.
 
 use crate::model::inbox::Inbox;
+use crate::topics::error::PublishError;
 use crate::topics::publication::Published;
 use std::fmt;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) enum Done {
     Published(Published),
     /// The topic is ready: asked again, the broker answers at once.
     Prepared,
+    /// The other servers do it, or will.
+    Told,
     /// Whether there was anything to forget.
     Forgotten(bool),
 }
@@ -88,6 +91,16 @@ impl Drop for Ticket {
 impl fmt::Debug for Ticket {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Ticket(..)")
+    }
+}
+
+impl From<Refusal> for PublishError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy => Self::Busy,
+            Refusal::Unavailable => Self::Unavailable,
+            Refusal::Unknown => Self::Unknown,
+        }
     }
 }
 

@@ -1,0 +1,137 @@
+//! Parcels: what goes to the sessions of a user, or to everybody, on the other servers.
+
+use crate::cluster::convert;
+use crate::model::Outgoing;
+use crate::topics::broker::Sending;
+use crate::topics::publication::{Draft, Placed, Publication};
+use std::sync::Arc;
+use tidewire_redis as link;
+
+/// The bytes of a parcel: its kind, the node that sends it, and the rest. `None` for what is too
+/// large.
+pub(super) fn write(node: link::NodeId, sending: &Sending<'_>) -> Option<Box<[u8]>> {
+    let kind = match sending {
+        Sending::Publication(..) => PUBLICATION,
+        Sending::Verbatim(Outgoing::Text(_)) => TEXT,
+        Sending::Verbatim(Outgoing::Binary(_)) => BINARY,
+    };
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&node.0.to_be_bytes());
+    match sending {
+        Sending::Publication(draft, unix_ms) => {
+            let record = record_of(node, draft, *unix_ms);
+            if let Err(error) = record.encode(&mut bytes) {
+                tracing::warn!(%error, "a message cannot be sent to the other servers");
+                return None;
+            }
+        }
+        Sending::Verbatim(Outgoing::Text(text)) => bytes.extend_from_slice(text.as_bytes()),
+        Sending::Verbatim(Outgoing::Binary(binary)) => bytes.extend_from_slice(binary),
+    }
+    Some(bytes.into())
+}
+
+fn record_of<'a>(node: link::NodeId, draft: &'a Draft<'_>, unix_ms: u64) -> link::Record<'a> {
+    link::Record {
+        mark: link::Mark {
+            node,
+            batch: 0,
+            index: 0,
+        },
+        category: convert::link_category(draft.category),
+        priority: convert::link_priority(draft.priority.unwrap_or_default()),
+        // By the clock of the server that sends: servers whose clocks differ let it live longer or
+        // shorter by the difference.
+        expires_redis_ms: draft.ttl_ms.map(|ttl_ms| unix_ms.saturating_add(ttl_ms)),
+        excluded: None,
+        t: draft.t,
+        id: draft.id,
+        key: draft.key,
+        payload: draft.payload,
+    }
+}
+
+/// What a parcel of another node brings; `None` for one of this node and for what cannot be read.
+pub(super) fn read(own: link::NodeId, parcel: &[u8]) -> Option<Arc<Publication>> {
+    let (kind, rest) = parcel.split_first()?;
+    let (node, body) = rest.split_first_chunk::<8>()?;
+    if link::NodeId(u64::from_be_bytes(*node)) == own {
+        return None;
+    }
+    let made = match *kind {
+        PUBLICATION => publication(body),
+        TEXT => std::str::from_utf8(body)
+            .ok()
+            .map(|text| Publication::verbatim(Outgoing::Text(text.into()))),
+        BINARY => Some(Publication::verbatim(Outgoing::Binary(body.into()))),
+        _ => None,
+    };
+    if made.is_none() {
+        tracing::error!(
+            kind,
+            "a message of another server cannot be read; update this server"
+        );
+    }
+    made.map(Arc::new)
+}
+
+fn publication(body: &[u8]) -> Option<Publication> {
+    let record = link::Record::decode(body).ok()?;
+    let draft = Draft {
+        t: record.t,
+        payload: record.payload,
+        category: convert::category(record.category),
+        priority: None,
+        id: record.id,
+        key: record.key,
+        exclude: None,
+        ttl_ms: None,
+        unique: None,
+    };
+    let mut publication = draft.place(&Placed {
+        topic: None,
+        position: None,
+        priority: convert::priority(record.priority),
+        unix_ms: 0,
+    });
+    publication.expires_unix_ms = record.expires_redis_ms.unwrap_or(u64::MAX);
+    Some(publication)
+}
+
+const PUBLICATION: u8 = 0;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topics::publication::NewPublication;
+
+    #[test]
+    fn a_parcel_brings_to_others_what_was_sent() {
+        let (own, other) = (link::NodeId(1), link::NodeId(2));
+        let publication = NewPublication::new("t", r#"{"n":1}"#).with_ttl_ms(50);
+        let draft = publication.draft();
+        let text = Outgoing::Text("hello".into());
+        let sendings = [
+            Sending::Publication(&draft, 1_000),
+            Sending::Verbatim(&text),
+        ];
+        for (sending, json) in sendings.iter().zip([true, false]) {
+            let parcel = write(own, sending).expect("a parcel");
+            assert!(read(own, &parcel).is_none(), "it has been delivered here");
+            let arrived = read(other, &parcel).expect("a message");
+            assert_eq!(arrived.content() == br#"{"n":1}"#, json);
+            assert_eq!(arrived.expires_unix_ms == 1_050, json);
+        }
+        for garbage in [
+            &[][..],
+            &[0],
+            &[9; 9],
+            &[0; 30],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0xff],
+        ] {
+            assert!(read(other, garbage).is_none(), "{garbage:?}");
+        }
+    }
+}
