@@ -119,11 +119,10 @@ impl LateAnswers {
             },
         };
         let pick = self.random.random::<u32>() as usize;
-        if self.random.random() {
-            self.broker.act(fate) || self.broker.tell(pick)
-        } else {
-            self.broker.tell(pick) || self.broker.act(fate)
-        }
+        let acts_first = self.random.random();
+        (acts_first && self.broker.act(fate))
+            || self.broker.tell(pick)
+            || (!acts_first && self.broker.act(fate))
     }
 
     /// Does everything that is left, without faults.

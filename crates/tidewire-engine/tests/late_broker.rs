@@ -341,8 +341,9 @@ impl Follower {
     }
 }
 
+const TOPIC: &str = "h.a";
+
 fn run_seed(seed: u64) {
-    const TOPIC: &str = "h.a";
     let mut random = StdRng::seed_from_u64(seed);
     let mut world = world(seed);
     let mut publisher = world.open(0);
@@ -397,6 +398,11 @@ fn run_seed(seed: u64) {
         subscribe(&follower.client, TOPIC, since);
     }
     world.settle();
+    check_seed(seed, &mut publisher, &mut followers);
+}
+
+/// Each follower has a contiguous part of one log, and what was acknowledged is in it.
+fn check_seed(seed: u64, publisher: &mut SimulatedClient, followers: &mut [Follower]) {
     let said = publisher.receive_json();
     let acknowledged: HashMap<u64, u64> = of_type(&said, "publish_response")
         .iter()
@@ -407,7 +413,7 @@ fn run_seed(seed: u64) {
         })
         .collect();
     let head = acknowledged.keys().max().copied().unwrap_or_default();
-    for follower in &mut followers {
+    for follower in followers {
         follower.read(TOPIC);
         assert!(follower.is_in, "seed {seed}");
         let offsets: Vec<u64> = follower.seen.iter().map(|(offset, _)| *offset).collect();

@@ -297,7 +297,7 @@ impl Exchange {
 
     /// Lets topics go that nobody has wanted for some time.
     fn let_go(&mut self, now: Now) {
-        while let Some((at_ms, topic)) = self.idle.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
+        while let Some((at_ms, topic)) = pop_due(&mut self.idle, now) {
             let mut mirrors = self.broker.mirrors();
             let Some(mirror) = mirrors.topics.get_mut(&topic) else {
                 continue;
@@ -321,7 +321,7 @@ impl Exchange {
 
     /// Refuses those who have waited long enough.
     fn end_waiting(&mut self, now: Now) {
-        while let Some((_, topic)) = self.awaited.pop_front_if(|(at_ms, _)| *at_ms <= now.ms) {
+        while let Some((_, topic)) = pop_due(&mut self.awaited, now) {
             let overdue = self.broker.mirrors().take_overdue(&topic, Some(now.ms));
             refuse(overdue, Refusal::Unavailable);
         }
@@ -501,6 +501,15 @@ impl Exchange {
         let gap = Publication::event(Some(Arc::clone(topic)), json);
         hub.deliver(topic, Arc::new(gap));
     }
+}
+
+/// The first topic of a queue, if its time has come.
+fn pop_due(queue: &mut VecDeque<(u64, Arc<str>)>, now: Now) -> Option<(u64, Arc<str>)> {
+    let (at_ms, _) = queue.front()?;
+    if *at_ms > now.ms {
+        return None;
+    }
+    queue.pop_front()
 }
 
 fn keep(publications_max: usize) -> Keep {

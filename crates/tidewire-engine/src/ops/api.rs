@@ -113,7 +113,12 @@ pub(crate) fn plan(request: &Request<'_>, context: Option<&TaskContext>) -> Resu
         .key
         .ok_or_else(|| ApiError::new(401, "no_key", NO_KEY))?;
     // All keys are compared, so that the time does not tell which one was almost right.
-    let known = keys.iter().filter(|known| known.key.is(shown)).last();
+    let mut known = None;
+    for candidate in keys {
+        if candidate.key.is(shown) {
+            known = Some(candidate);
+        }
+    }
     let known =
         known.ok_or_else(|| ApiError::new(401, "wrong_key", "this is not a key of the API"))?;
     let (route, name) = find(request.method, request.path)?;

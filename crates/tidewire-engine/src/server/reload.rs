@@ -322,9 +322,11 @@ mod tests {
     #[test]
     fn what_can_change_is_taken_and_the_rest_is_named() {
         let old = Config::default();
-        let mut new = Config::default();
-        new.shards = old.shards + 1;
-        new.origins = OriginPolicy::Any;
+        let mut new = Config {
+            shards: old.shards + 1,
+            origins: OriginPolicy::Any,
+            ..Config::default()
+        };
         new.limits.errors_max = 7;
         new.topics.rules = vec![TopicRule {
             presence: true,

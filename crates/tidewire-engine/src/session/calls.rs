@@ -78,24 +78,24 @@ impl Session<'_> {
     }
 
     /// Takes note of a call of a client, or gives the reply that refuses it.
-    fn open_call(&mut self, id: String, due_ms: u64) -> Result<Responder, Reply> {
+    fn open_call(&mut self, id: String, due_ms: u64) -> Result<Responder, Box<Reply>> {
         let calls = self.state.calls.get_or_insert_default();
         let id: Arc<str> = id.into();
         if calls.received.contains_key(&id) {
-            return Err(Reply::Error {
+            return Err(Box::new(Reply::Error {
                 code: ErrorCode::InvalidMessage,
                 message: "a call with this cid is open".into(),
                 retry_after_s: None,
                 refused: None,
                 correlation_id: Some(id.to_string()),
-            });
+            }));
         }
         if calls.received.len() >= self.core.shared.config.limits.calls_per_connection_max {
             let error = call_error(ErrorCode::LimitExceeded, "too many calls are open");
-            return Err(Reply::CallResponse {
+            return Err(Box::new(Reply::CallResponse {
                 result: Err(error),
                 correlation_id: id.to_string(),
-            });
+            }));
         }
         let number = self.core.calls.next_number();
         let call = ReceivedCall { number, due_ms };

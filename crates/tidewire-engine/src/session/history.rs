@@ -89,16 +89,18 @@ impl Session<'_> {
     }
 
     /// Checks that the client may read the topic. The error is the answer to send.
-    fn check_history(&mut self, job: &HistoryJob) -> Result<(), Reply> {
+    fn check_history(&mut self, job: &HistoryJob) -> Result<(), Box<Reply>> {
         self.core
             .meter
             .spend(cost::CHECK + self.state.access.cost());
         if let Err(error) = check_topic(&job.name) {
-            return Err(job.refused(ErrorCode::InvalidSubscription, error));
+            let refusal = job.refused(ErrorCode::InvalidSubscription, error);
+            return Err(Box::new(refusal));
         }
         if !self.state.access.may_subscribe(&job.name) {
             self.core.counters.subscriptions_forbidden.add(1);
-            return Err(job.refused(ErrorCode::TopicForbidden, "this topic is not allowed"));
+            let words = "this topic is not allowed";
+            return Err(Box::new(job.refused(ErrorCode::TopicForbidden, words)));
         }
         Ok(())
     }

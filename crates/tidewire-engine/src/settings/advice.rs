@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn rules_that_never_apply() {
         let auth = ("no_auth", json!(true));
-        let found = warnings(&[auth.clone()], &["a.>", "b", "a.b"]);
+        let found = warnings(std::slice::from_ref(&auth), &["a.>", "b", "a.b"]);
         let expected = "f:12: the rule a.b never applies: f:10: the rule a.> covers its topics and \
                         stands before it; put the narrow rule first";
         assert_eq!(found, [expected]);

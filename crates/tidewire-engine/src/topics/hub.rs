@@ -347,7 +347,7 @@ impl Hub {
         topic: &Arc<str>,
         missed: Missed,
         moment: Moment,
-    ) -> Result<Option<(Recovery<Arc<Publication>>, u64)>, NotReady> {
+    ) -> Result<Option<Recovered>, NotReady> {
         let rule = self.rules.of(topic);
         let Some(limits) = &rule.history else {
             return Ok(None);
@@ -507,6 +507,9 @@ impl Hub {
         lock(&self.stripes[index])
     }
 }
+
+/// What a new subscriber missed, and the number of the last delivery that this includes.
+pub(crate) type Recovered = (Recovery<Arc<Publication>>, u64);
 
 /// A topic that has to be prepared before it can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
