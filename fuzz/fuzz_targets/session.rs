@@ -16,8 +16,8 @@ use tidewire_wire::session::{
     Action, BATCH_MESSAGES_MAX, ClientEvent, ClientHello, ClientSession, EncryptionVersion,
     Features, HelloEncryption, HistoryPage, KeyOffer, Now, PUBLIC_KEY_BYTES, PresenceMember,
     ProducerState, PublishRequest, Reply, RequestKind, ServerProfile, ServerSession, Subscription,
-    SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicPresence,
-    TopicRecovery,
+    SystemEvent, TOKEN_BYTES_MAX, TOPICS_PER_REQUEST_MAX, TimeoutAction, Token, TopicFailure,
+    TopicPresence, TopicRecovery,
 };
 use tidewire_wire::uuid::{Uuid, uuid_v7};
 
@@ -460,9 +460,15 @@ fn subscribed(subscription: Subscription, correlation_id: Option<String>) -> Rep
         Action::Subscribe => (topics, Vec::new()),
         Action::Unsubscribe => (Vec::new(), topics),
     };
+    let failures = failed_topics.iter().map(|topic| TopicFailure {
+        topic: topic.clone(),
+        code: ErrorCode::TopicForbidden.as_str().to_owned(),
+        message: "no".to_owned(),
+    });
     Reply::SubscriptionUpdate {
         action: subscription.action,
         success_topics,
+        failures: failures.collect(),
         failed_topics,
         recovery: recovery.collect(),
         correlation_id,
