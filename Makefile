@@ -32,6 +32,10 @@ bench-http: ## Compare `tidewire load` with other HTTP load testers, write bench
 bench-peers: ## Compare with other servers, write the ratios to bench/RESULTS.md
 	bench/run
 
+bench-scale-out: ## Publications over Redis: rates, and CPU of engine, link and Redis; write bench/SCALE-OUT.md
+	cargo build --release --package tidewire-cli
+	python3 bench/scale_out.py --write bench/SCALE-OUT.md
+
 check: ## Formatting, lints, the rules of the repository, the WebAssembly build
 	cargo fmt --check
 	cargo fmt --all --check --manifest-path bench/peers/Cargo.toml
@@ -59,9 +63,10 @@ fuzz-smoke: ## Every fuzz target for a minute; needs a nightly toolchain
 kill-test: ## Kill Redis 1,000 times under two servers; no acknowledged publication may be lost
 	TIDEWIRE_KILLS=1000 cargo test --release --package tidewire-engine --test cluster nothing_is_lost -- --nocapture
 
-simulation: ## The engine on a simulated network, 100,000 seeds, and the link with a model of Redis, 3 times 10,000
+simulation: ## The engine on a simulated network, 100,000 seeds, the link with a model of Redis, 3 times 10,000, and three servers over that model, 100,000
 	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test simulation
 	TIDEWIRE_SEEDS=10000 cargo test --release --package tidewire-redis --test model simulation
+	TIDEWIRE_SEEDS=100000 cargo test --release --package tidewire-engine --test cluster_simulation
 
 hostility: ## Attack the engine as a hostile client, measure how long others wait, write bench/HOSTILITY.md
 	cargo build --release --package tidewire-cli

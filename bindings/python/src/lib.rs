@@ -40,7 +40,7 @@ mod _native {
         lab_tables, lab_tree, lab_try_out, lab_usage,
     };
     #[pymodule_export]
-    use crate::log::{log_start, log_take, log_wake};
+    use crate::log::{log_after_fork, log_before_fork, log_start, log_take, log_wake};
     #[pymodule_export]
     use crate::relay::{Relay, RelayClosed, RelayOpened, RelayRefused};
     #[pymodule_export]

@@ -5,10 +5,11 @@
 
 use crate::errors::{Failure, Fault};
 use pyo3::prelude::*;
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, Once, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -73,6 +74,28 @@ pub(crate) fn log_wake() {
     let _lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
     IS_WOKEN.store(true, Ordering::Release);
     ARRIVED.notify_all();
+}
+
+/// Holds the lines until [`log_after_fork`], so that no other thread has them locked in the child.
+#[pyfunction]
+pub(crate) fn log_before_fork() {
+    // Whoever holds them does not need the interpreter.
+    let lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+    HELD.set(Some(lines));
+}
+
+/// Lets go of the lines. Those of before are the parent's alone.
+#[pyfunction]
+pub(crate) fn log_after_fork(is_child: bool) {
+    if let Some(mut lines) = HELD.take()
+        && is_child
+    {
+        lines.clear();
+    }
+}
+
+thread_local! {
+    static HELD: RefCell<Option<MutexGuard<'static, VecDeque<Line>>>> = const { RefCell::new(None) };
 }
 
 struct Collector;

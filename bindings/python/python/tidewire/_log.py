@@ -66,8 +66,13 @@ def _end() -> None:
 def _after_fork() -> None:
     global _thread, _lock
     _thread, _lock = None, threading.Lock()
+    _native.log_after_fork(True)
 
 
 _level: str | None = None
 atexit.register(_end)
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(
+    before=_native.log_before_fork,
+    after_in_parent=lambda: _native.log_after_fork(False),
+    after_in_child=_after_fork,
+)

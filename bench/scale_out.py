@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""What topics that servers share cost: CPU of the engine, its link and Redis for each acknowledged publication.
+
+    bench/scale_out.py [--rounds N] [--seconds S] [--write FILE]
+
+Everything runs on this machine. The rates say what two shared cores give to generator, server and Redis together; the
+CPU for each publication is what carries over to another machine. Rounds are interleaved, medians are printed.
+"""
+
+import argparse
+import json
+import pathlib
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TIDEWIRE = ROOT / "target/release/tidewire"
+PAYLOAD = "x" * 150
+TICK_S = 0.01
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_for_port(port):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.01)
+    raise SystemExit(f"nothing listens on port {port}")
+
+
+class Process:
+    """A program that ends with the block."""
+
+    def __init__(self, *command):
+        self.process = subprocess.Popen(
+            [*map(str, command)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+    def cpu_s(self, thread=None):
+        """CPU time so far, of one of its threads or of all."""
+        total = 0.0
+        for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
+            if thread is None or (task / "comm").read_text().strip() == thread:
+                fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
+                total += (int(fields[11]) + int(fields[12])) * TICK_S
+        return total
+
+
+def redis(durable=False):
+    port = free_port()
+    folder = tempfile.mkdtemp()
+    flags = ["--appendonly", "yes", "--appendfsync", "always"] if durable else []
+    process = Process("redis-server", "--port", port, "--save", "", "--dir", folder, *flags)
+    wait_for_port(port)
+    return port, process
+
+
+def server(broker_port):
+    port, ops = free_port(), free_port()
+    flags = ["--broker", f"redis://127.0.0.1:{broker_port}"] if broker_port else []
+    process = Process(
+        TIDEWIRE, "serve", "--no-auth", "--topics-open", "--shards", 1, "--app", "sink",
+        "--rate-limit-capacity", 0, "--history", "h.>=100", "--log-level", "error",
+        "--listen", f"127.0.0.1:{port}", "--ops-listen", f"127.0.0.1:{ops}", *flags,
+    )  # fmt: skip
+    wait_for_port(ops)
+    end = time.monotonic() + 20
+    while time.monotonic() < end and not is_ready(ops):
+        time.sleep(0.02)
+    return port, process
+
+
+def is_ready(ops):
+    with socket.create_connection(("127.0.0.1", ops)) as stream:
+        stream.sendall(b"GET /ready HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        return b" 200 " in stream.recv(64)
+
+
+def publish(port, topic, connections, in_flight, seconds):
+    """Acknowledged publications: the rate, and the median latency in microseconds."""
+    payload = {"topic": topic, "type": "x", "payload": {"pad": PAYLOAD}}
+    message = {"t": "publish_request", "cid": "{{seq}}", "p": payload}
+    with tempfile.TemporaryDirectory() as out:
+        command = [
+            TIDEWIRE, "load", f"ws://127.0.0.1:{port}/ws", "--message", json.dumps(message),
+            "--reply", "field:cid", "-c", connections, "-p", in_flight, "-d", seconds,
+            "--threads", 1, "--out", out, "--quiet",
+        ]  # fmt: skip
+        run = subprocess.run([*map(str, command)], capture_output=True, text=True)
+        report = pathlib.Path(out, "report.json")
+        if not report.exists():
+            raise SystemExit(run.stderr or run.stdout)
+        result = json.loads(report.read_text())["results"][0]
+    if result["verdict"] == "failed":
+        raise SystemExit(f"{topic}: {result.get('notes')}")
+    return result
+
+
+def measure(broker_port, broker, topic, connections, in_flight, seconds):
+    port, process = server(broker_port)
+    with process:
+        before = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s() if broker else 0
+        result = publish(port, topic, connections, in_flight, seconds)
+        after = process.cpu_s(), process.cpu_s("tidewire-broker"), broker.cpu_s() if broker else 0
+    count = result["rate_per_s"] * seconds
+    engine, link, redis_cpu = ((b - a) * 1e6 / count for a, b in zip(before, after))
+    return {
+        "rate": result["rate_per_s"],
+        "p50_us": result["latency_us"]["p50"],
+        "engine_us": engine - link,
+        "link_us": link,
+        "redis_us": redis_cpu,
+    }
+
+
+def redis_alone(port, *flags):
+    """What `redis-benchmark` gives: operations per second, and the median latency in microseconds."""
+    command = ["redis-benchmark", "-p", port, "--csv", *flags]
+    run = subprocess.run([*map(str, command)], capture_output=True, text=True, check=True)
+    row = run.stdout.strip().splitlines()[-1].replace('"', "").split(",")
+    return float(row[1]), float(row[4]) * 1000
+
+
+# Name, whether there is a broker, whether it writes to disk first, topic, connections, in flight.
+ROWS = [
+    ("no broker, history", False, False, "h.{{rand:1:100}}", 50, 16),
+    ("Redis, history", True, False, "h.{{rand:1:100}}", 50, 16),
+    ("Redis, no history", True, False, "plain.{{rand:1:100}}", 50, 16),
+    ("Redis, history, appendfsync always, 1,000 publishers", True, True, "h.{{rand:1:100}}", 1000, 1),
+    ("Redis, history, 1,000 publishers", True, False, "h.{{rand:1:100}}", 1000, 1),
+    ("Redis, history, one at a time", True, False, "h.a", 1, 1),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--write", type=pathlib.Path)
+    arguments = parser.parse_args()
+    rows = {name: [] for name, *_ in ROWS}
+    limits = {"PUBLISH, pipeline of 64": [], "XADD, pipeline of 64": [], "PING, one at a time": []}
+    for _ in range(arguments.rounds):
+        port, process = redis()
+        with process:
+            xadd = ["XADD", "s", "MAXLEN", "~", 100, "*", "d", PAYLOAD]
+            limits["PUBLISH, pipeline of 64"].append(
+                redis_alone(port, "-P", 64, "-n", 500_000, "PUBLISH", "c", PAYLOAD))
+            limits["XADD, pipeline of 64"].append(redis_alone(port, "-P", 64, "-n", 300_000, *xadd))
+            limits["PING, one at a time"].append(redis_alone(port, "-c", 1, "-n", 20_000, "PING"))
+        for name, is_shared, durable, topic, connections, in_flight in ROWS:
+            if not is_shared:
+                rows[name].append(measure(None, None, topic, connections, in_flight, arguments.seconds))
+                continue
+            port, process = redis(durable)
+            with process:
+                rows[name].append(
+                    measure(port, process, topic, connections, in_flight, arguments.seconds))
+    text = page(limits, rows, arguments)
+    print(text)
+    if arguments.write:
+        arguments.write.write_text(text)
+
+
+def page(limits, rows, arguments):
+    lines = [
+        "# Several servers over Redis, measured",
+        "",
+        f"`bench/scale_out.py --rounds {arguments.rounds} --seconds {arguments.seconds:g}`, medians. One server",
+        "with one event loop, its link, Redis and the generator share two cores. A publication has 175 bytes and counts",
+        "when it was acknowledged. 100 topics; nobody subscribes.",
+        "",
+        "| Redis alone (`redis-benchmark`) | per second | p50, µs |",
+        "|---|---|---|",
+    ]
+    for name, measured in limits.items():
+        rate, latency = (statistics.median(values) for values in zip(*measured))
+        lines.append(f"| {name} | {rate:,.0f} | {latency:.0f} |")
+    lines += [
+        "",
+        "| publications | per second | p50, µs | engine, µs of CPU | link | Redis |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, measured in rows.items():
+        middle = {key: statistics.median(run[key] for run in measured) for key in measured[0]}
+        lines.append(
+            f"| {name} | {middle['rate']:,.0f} | {middle['p50_us']:,.0f} | {middle['engine_us']:.1f} |"
+            f" {middle['link_us']:.1f} | {middle['redis_us']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
