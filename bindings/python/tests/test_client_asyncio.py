@@ -193,7 +193,8 @@ def test_a_topic_that_is_not_given_is_an_error(serve: Serve) -> None:
 
     async def main() -> None:
         async with tidewire.connect(server.url) as client:
-            with pytest.raises(tidewire.SubscriptionError, match=r"secret \(TOPIC_FORBIDDEN: .*\) \(but open") as refused:
+            words = r"secret \(TOPIC_FORBIDDEN: .*\) \(but open"
+            with pytest.raises(tidewire.SubscriptionError, match=words) as refused:
                 await client.subscribe(["open", "secret"])
             error = refused.value
             assert (error.subscription.topics, error.failed) == (["open"], ["secret"])
