@@ -167,6 +167,9 @@ fn script(
         after: batch - 1,
         may_begin: batch == 1,
         id_memory_ms: 1,
+        groups_key: b"q",
+        work_max: 100_000,
+        work_bytes_max: 16 * 1024 * 1024,
         items: &items,
     };
     call.write(hashes, out);

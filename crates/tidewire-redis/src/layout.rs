@@ -50,6 +50,16 @@ pub(crate) fn number(bytes: &[u8]) -> Option<u64> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
+impl NodeId {
+    /// Reads the 16 hexadecimal digits; `None` if the bytes are something else.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| text.parse().ok())?
+    }
+}
+
 impl fmt::Display for NodeId {
     /// 16 hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,6 +153,55 @@ impl Layout {
         format!("{}n:{node}", self.lane).into_bytes()
     }
 
+    /// What the key of every lease begins with.
+    #[must_use]
+    pub fn leases(&self) -> Vec<u8> {
+        format!("{}n:", self.lane).into_bytes()
+    }
+
+    /// The nodes, with the time when the lease of each ends.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<u8> {
+        format!("{}nodes", self.lane).into_bytes()
+    }
+
+    /// The topics and users of which a node has connections.
+    #[must_use]
+    pub fn node_members(&self, node: NodeId) -> Vec<u8> {
+        format!("{}np:{node}", self.lane).into_bytes()
+    }
+
+    /// Who is on a topic, from each node.
+    #[must_use]
+    pub fn members(&self, topic: &str) -> Vec<u8> {
+        format!("{}p:{topic}", self.lane).into_bytes()
+    }
+
+    /// What the names of a topic begin with: its members, the number of nodes of each user, and the channel.
+    #[must_use]
+    pub fn presence_prefixes(&self) -> [Vec<u8>; 3] {
+        let name = |kind: &str| format!("{}{kind}:", self.lane).into_bytes();
+        [name("p"), name("u"), self.streams.clone()]
+    }
+
+    /// The hash of queue groups; `:<topic>` behind it makes the stream of their work.
+    #[must_use]
+    pub fn groups(&self) -> Vec<u8> {
+        format!("{}q", self.lane).into_bytes()
+    }
+
+    /// The queue groups that no node has members of, with the time when each ends.
+    #[must_use]
+    pub fn idle_groups(&self) -> Vec<u8> {
+        format!("{}qi", self.lane).into_bytes()
+    }
+
+    /// The queue groups that a node has members of.
+    #[must_use]
+    pub fn node_groups(&self, node: NodeId) -> Vec<u8> {
+        format!("{}ng:{node}", self.lane).into_bytes()
+    }
+
     /// The channel of a user.
     #[must_use]
     pub fn user(&self, user: &str) -> Vec<u8> {
@@ -215,6 +274,20 @@ mod tests {
             "tw:{0}:i:a:11f6ad8ec52a2984abaafd7c3b516503"
         );
         assert_eq!("0000000000009f3c".parse(), Ok(node));
+        assert_eq!(NodeId::read(b"0000000000009f3c"), Some(node));
+        for garbage in ["", "9f3c", "+000000000009f3c", "000000000000zz3c"] {
+            assert_eq!(NodeId::read(garbage.as_bytes()), None, "{garbage}");
+        }
+        assert_eq!(text(layout.members("a")), "tw:{0}:p:a");
+        assert_eq!(
+            text(layout.node_members(node)),
+            "tw:{0}:np:0000000000009f3c"
+        );
+        assert_eq!(text(layout.groups()), "tw:{0}:q");
+        assert_eq!(text(layout.idle_groups()), "tw:{0}:qi");
+        assert_eq!(text(layout.node_groups(node)), "tw:{0}:ng:0000000000009f3c");
+        let prefixes = layout.presence_prefixes().map(text);
+        assert_eq!(prefixes, ["tw:{0}:p:", "tw:{0}:u:", "tw:{0}:t:"]);
         assert_eq!(text(layout.glob("a.*.b?.>")), "tw:{0}:t:a.*.b\\?.*");
     }
 }

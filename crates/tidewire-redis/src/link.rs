@@ -17,10 +17,13 @@ mod catch_up;
 mod clock;
 mod delivery;
 mod event;
+mod groups;
 mod interest;
+mod lease;
 mod lineage;
 mod options;
 mod patterns;
+mod presence;
 mod publishing;
 mod random;
 mod reading;
@@ -30,11 +33,14 @@ mod state;
 
 pub use event::{
     Action, Address, Addressee, Counters, Draft, Entries, Event, Health, History, Keep, PageQuery,
-    Placed, Refusal,
+    Placed, Present, Refusal,
 };
 pub use options::{Lineage, LinkOptions, Now, Slot};
 
-use crate::layout::{Layout, NodeId};
+use crate::layout::{Layout, NodeId, Position};
+use crate::link::groups::Groups;
+use crate::link::lease::Lease;
+use crate::link::presence::Presence;
 use crate::link::random::Random;
 use crate::link::state::{Clock, Fencing, Patterns, Publishing, Reading, Sends, Slots, Topics};
 use crate::script::Hashes;
@@ -57,6 +63,9 @@ pub struct Link {
     sends: Sends,
     reading: Reading,
     clock: Clock,
+    lease: Lease,
+    presence: Presence,
+    groups: Groups,
     events: VecDeque<Event>,
     counters: Counters,
     health: Health,
@@ -99,6 +108,9 @@ impl Link {
             sends: Sends::default(),
             reading: Reading::default(),
             clock: Clock::default(),
+            lease: Lease::default(),
+            presence: Presence::default(),
+            groups: Groups::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
             health: Health::default(),
@@ -140,6 +152,9 @@ impl Link {
         self.tick_patterns(now);
         self.tick_sends(now);
         self.tick_publishing(now);
+        self.tick_lease(now);
+        self.tick_presence(now);
+        self.tick_groups(now);
         self.tick_reading(now);
         self.tick_health();
     }
@@ -154,6 +169,9 @@ impl Link {
             self.sends_deadline_ms(),
             self.publishing_deadline_ms(),
             self.reading_deadline_ms(),
+            self.lease_deadline_ms(),
+            self.presence_deadline_ms(),
+            self.groups_deadline_ms(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -234,6 +252,75 @@ impl Link {
     /// The user has no session on this node any more.
     pub fn remove_user_interest(&mut self, user: &str) {
         self.remove_user(user);
+    }
+
+    /// What other nodes see of this node in the [list of nodes](Event::Nodes), from the next probe on. Any bytes, some
+    /// hundred at most.
+    pub fn describe(&mut self, info: &[u8]) {
+        info.clone_into(&mut self.lease.info);
+    }
+
+    /// Says what this node has of a user on a topic, `None` if nothing more. It is told to all nodes, also again when
+    /// Redis has lost it. Changes of nothing but the number of connections are told once in a second.
+    pub fn set_presence(
+        &mut self,
+        topic: &Arc<str>,
+        user: &Arc<str>,
+        present: Option<Present>,
+        now: Now,
+    ) {
+        self.set_own(topic, user, present, now);
+    }
+
+    /// Asks who is on a topic that is [wanted](Link::want), for as long as it is. [`Event::PresenceRead`] follows, and
+    /// then the changes.
+    pub fn follow_presence(&mut self, topic: &Arc<str>) {
+        self.follow(topic);
+    }
+
+    /// Nobody needs to know who is on a topic any more.
+    pub fn unfollow_presence(&mut self, topic: &str) {
+        self.unfollow(topic);
+    }
+
+    /// This node has members of a queue group. [`Event::GroupJoined`] follows. The topic is to be
+    /// [wanted](Link::want) as well, so that its publications ring.
+    pub fn join_group(&mut self, topic: &Arc<str>, group: &Arc<str>) {
+        self.want_group(topic, group);
+    }
+
+    /// This node has no member of a queue group any more. What it has of its work goes to other nodes.
+    pub fn leave_group(&mut self, topic: &Arc<str>, group: &Arc<str>) {
+        self.unwant_group(topic, group);
+    }
+
+    /// How many publications the members of a queue group can take: so many come with [`Event::Work`] at most, until
+    /// this is said again.
+    pub fn set_group_room(&mut self, topic: &Arc<str>, group: &Arc<str>, room: usize) {
+        self.set_room(topic, group, room);
+    }
+
+    /// Members of a queue group have done some of its work; other work no member here can have, and other nodes get it.
+    pub fn finish_work(
+        &mut self,
+        topic: &Arc<str>,
+        group: &Arc<str>,
+        done: &[Position],
+        handed_back: &[Position],
+    ) {
+        self.end_work(topic, group, done, handed_back);
+    }
+
+    /// Ends the lease and takes out what this node has in Redis, as far as Redis can be reached. Nothing else is to be
+    /// asked after that.
+    pub fn leave(&mut self, now: Now) {
+        self.begin_leaving(now);
+    }
+
+    /// Whether leaving has ended.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.is_gone()
     }
 
     /// The owner does not read [`Slot::Subscribe`] for now, because its shards have too much to deliver. No probe is

@@ -4,9 +4,12 @@
 //! describe them; a test compares them with a real server. The clock stands still until it is set.
 
 mod commands;
+mod groups;
+mod nodes;
 mod publishing;
 mod scripts;
 mod store;
+mod work;
 
 use crate::layout::Position;
 use crate::model::store::Store;

@@ -4,12 +4,19 @@
 //! does is in the comment at the head of its file in `scripts/`.
 
 mod control;
+mod groups;
+mod presence;
 mod publish;
 mod read;
 
 #[cfg(feature = "model")]
 pub(crate) use control::{EPOCH_MS, EPOCHS_BEGIN_MS};
 pub use control::{FenceCall, FenceReply, LeaseCall, LeaseReply, RenewCall, RenewReply};
+pub use groups::{JoinCall, JoinReply, LeaveCall, LeaveReply, Work, WorkCall, WorkReply};
+pub use presence::{
+    Change, Member, NodesCall, NodesReply, PRESENCE_MAX, PresenceCall, PresenceReply, RosterCall,
+    RosterReply, Seen, SweepCall, SweepReply,
+};
 pub use publish::{BATCH_MAX, PlaceReply, PublishCall, PublishItem, PublishReply};
 pub use read::{PageCall, PageRange, PageReply, TAILS_MAX, TailReply, TailsCall};
 
@@ -30,17 +37,38 @@ pub enum Script {
     Renew,
     /// Renews a lease and sends a probe.
     Lease,
+    /// Sets what a node has of some users.
+    Presence,
+    /// Reads who is on a topic.
+    Roster,
+    /// Takes a node out whose lease has ended.
+    Sweep,
+    /// Lists the nodes.
+    Nodes,
+    /// Takes a node into a queue group.
+    Join,
+    /// Ends, hands back and takes work of a queue group.
+    Work,
+    /// Takes a node out of a queue group.
+    Leave,
 }
 
 impl Script {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 13] = [
         Self::Publish,
         Self::Fence,
         Self::Tails,
         Self::Page,
         Self::Renew,
         Self::Lease,
+        Self::Presence,
+        Self::Roster,
+        Self::Sweep,
+        Self::Nodes,
+        Self::Join,
+        Self::Work,
+        Self::Leave,
     ];
 
     /// Its text, as it is loaded.
@@ -57,22 +85,26 @@ impl Script {
 }
 
 macro_rules! source {
-    ($name:literal) => {
-        concat!(
-            include_str!("scripts/epoch.lua"),
-            include_str!(concat!("scripts/", $name))
-        )
+    ($($name:literal),+) => {
+        concat!($(include_str!(concat!("scripts/", $name))),+)
     };
 }
 
 /// The texts of all scripts, in the order of [`Script::ALL`].
 pub const SOURCES: &[&str] = &[
-    source!("publish.lua"),
-    source!("fence.lua"),
-    source!("tails.lua"),
-    source!("page.lua"),
-    source!("renew.lua"),
-    source!("lease.lua"),
+    source!("epoch.lua", "work_added.lua", "publish.lua"),
+    source!("epoch.lua", "fence.lua"),
+    source!("epoch.lua", "tails.lua"),
+    source!("epoch.lua", "page.lua"),
+    source!("epoch.lua", "renew.lua"),
+    source!("groups.lua", "lease.lua"),
+    source!("members.lua", "presence.lua"),
+    source!("members.lua", "roster.lua"),
+    source!("members.lua", "groups.lua", "sweep.lua"),
+    source!("members.lua", "nodes.lua"),
+    source!("groups.lua", "join.lua"),
+    source!("groups.lua", "work.lua"),
+    source!("groups.lua", "leave.lua"),
 ];
 
 /// The names of the scripts, computed once.

@@ -28,8 +28,7 @@ impl Link {
             self.give_up(Slot::Subscribe, reason, now);
             return;
         }
-        let can_probe = self.fencing.is_fenced && self.clock.has_inbox;
-        if !can_probe || self.clock.next_probe_ms > now.ms {
+        if !self.can_probe() || self.clock.next_probe_ms > now.ms {
             return;
         }
         self.clock.next_probe_ms = now.ms + PROBE_EVERY_MS;
@@ -43,6 +42,11 @@ impl Link {
             inbox: &self.names.inbox,
             lease_ms: LEASE_MS,
             probe: self.clock.probe,
+            nodes_key: &self.names.layout.nodes(),
+            groups_key: &self.names.layout.groups(),
+            idle_groups_key: &self.names.layout.idle_groups(),
+            node: self.node,
+            info: &self.lease.info,
         };
         let tag = Tag::Lease {
             sent_unix_ms: now.unix_ms,
@@ -56,8 +60,7 @@ impl Link {
 
     pub(super) fn clock_deadline_ms(&self) -> Option<u64> {
         let expected = self.clock.expected_ms.filter(|_| !self.clock.is_paused);
-        let can_probe = self.fencing.is_fenced && self.clock.has_inbox;
-        let next = can_probe.then_some(self.clock.next_probe_ms);
+        let next = self.can_probe().then_some(self.clock.next_probe_ms);
         expected.into_iter().chain(next).min()
     }
 
@@ -94,6 +97,11 @@ impl Link {
         if reply.fence != self.fencing.fence {
             self.lose_fence();
         }
+        self.note_lease(reply.held, reply.ended, now);
+    }
+
+    fn can_probe(&self) -> bool {
+        self.fencing.is_fenced && self.clock.has_inbox && !self.lease.is_leaving
     }
 
     /// A message on the channel of this node.
@@ -132,4 +140,4 @@ const PROBE_EVERY_MS: u64 = 1_000;
 const PROBE_MS: u64 = 3_000;
 
 /// How long the lease of a node holds without a probe.
-const LEASE_MS: u64 = 10_000;
+pub(super) const LEASE_MS: u64 = 10_000;

@@ -7,6 +7,7 @@ use crate::link::options::Now;
 use crate::link::state::{Ahead, Progress, Round, Topic, TopicId};
 use crate::record::Mark;
 use crate::resp::Value;
+use crate::script::Change;
 use std::sync::Arc;
 
 impl Ahead {
@@ -60,6 +61,14 @@ impl Link {
         let Some(id) = name.and_then(|name| self.topics.ids.get(name).copied()) else {
             return;
         };
+        if Change::is_one(message) {
+            return self.handle_change(name.unwrap_or_default(), message);
+        }
+        self.ring_groups(name.unwrap_or_default());
+        if message == b"g" {
+            // Work was handed back.
+            return;
+        }
         let Some(topic) = self.topics.all.get_mut(&id) else {
             return;
         };

@@ -3,6 +3,7 @@
 use crate::layout::{NodeId, Position};
 use crate::link::options::Slot;
 use crate::record::{Category, Excluded, Priority};
+use crate::script::{Member, Seen, Work};
 use std::sync::Arc;
 
 /// A publication, without the position and the mark that it receives.
@@ -139,8 +140,70 @@ pub enum Event {
         /// What was sent.
         parcel: Box<[u8]>,
     },
+    /// Who is on a topic that is [followed](super::Link::follow_presence), all of them.
+    PresenceRead {
+        /// The topic.
+        topic: Arc<str>,
+        /// What each node has of each user.
+        members: Vec<Member>,
+    },
+    /// What a node has of a user on a topic that is followed is this now.
+    PresenceChanged {
+        /// The topic.
+        topic: Arc<str>,
+        /// What the node has of the user; without connections nothing.
+        member: Member,
+    },
+    /// A change on a topic that may match a pattern and was not read yet. It comes once however many patterns it
+    /// matches.
+    PresenceMatched {
+        /// The topic.
+        topic: Arc<str>,
+        /// What users see of it.
+        seen: Seen,
+        /// What the node has of the user.
+        member: Member,
+    },
+    /// Whether this node is in a queue group that it [joins](super::Link::join_group): `can_join` is false if the topic
+    /// has as many groups as it may have, or its key holds something else. Then the group is to be joined again.
+    GroupJoined {
+        /// The topic.
+        topic: Arc<str>,
+        /// The name of the group.
+        group: Arc<str>,
+        /// This node is in.
+        can_join: bool,
+    },
+    /// Work for the members of a queue group, which is this node's until it says that it is
+    /// [done](super::Link::finish_work).
+    Work {
+        /// The topic.
+        topic: Arc<str>,
+        /// The name of the group.
+        group: Arc<str>,
+        /// Publications that the group has lost before them; `None` if nobody knows how many.
+        lost: Option<u64>,
+        /// The publications.
+        works: Vec<Work>,
+    },
+    /// The lease of this node had ended, or Redis has lost its memory: what the node has there of its own is told again.
+    /// The link does that for presence itself.
+    Registering,
+    /// The lease of another node has ended, and this node has taken its presence out. Only one node is told.
+    NodeLost(NodeId),
+    /// The nodes whose lease holds, and what each [says about itself](super::Link::describe); every two seconds.
+    Nodes(Vec<(NodeId, Box<[u8]>)>),
     /// The health has changed, or its reason.
     Health(Health),
+}
+
+/// What a node has of a user on a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Present {
+    /// The user's connections to the node, at least one.
+    pub connections: u64,
+    /// What the user says about itself: JSON text without NUL, not empty.
+    pub data: Option<Arc<str>>,
 }
 
 /// The place that a publication has.
@@ -262,4 +325,16 @@ pub struct Counters {
     pub lineages: u64,
     /// Probes that came back.
     pub probes: u64,
+    /// Calls that told Redis changes of presence.
+    pub presence_calls: u64,
+    /// Reads of who is on a topic.
+    pub presence_reads: u64,
+    /// Calls about queue groups.
+    pub group_calls: u64,
+    /// Publications taken for members of queue groups.
+    pub works: u64,
+    /// How often the lease of this node had ended.
+    pub leases_lost: u64,
+    /// Nodes whose lease has ended and that this node has taken out.
+    pub nodes_lost: u64,
 }

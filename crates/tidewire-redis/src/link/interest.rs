@@ -195,6 +195,7 @@ impl Link {
     pub(super) fn lose_subscriptions(&mut self) {
         self.clock.has_inbox = false;
         self.lose_patterns();
+        self.lose_rosters();
         self.lose_probe();
         self.topics.to_subscribe.clear();
         self.topics.to_sync.clear();
@@ -223,6 +224,11 @@ impl Link {
         if topic.progress != Progress::Subscribing {
             return;
         }
+        let name = Arc::clone(&topic.name);
+        self.ring_groups(&name);
+        let Some(topic) = self.topics.all.get_mut(&id) else {
+            return;
+        };
         if topic.history.is_some() {
             topic.progress = Progress::Syncing;
             let round = Round {
@@ -230,9 +236,13 @@ impl Link {
                 round: topic.round,
             };
             self.topics.to_sync.push_back(round);
-            return;
+            return self.begin_roster(&name);
         }
         topic.progress = Progress::Live;
+        self.begin_roster(&name);
+        let Some(topic) = self.topics.all.get_mut(&id) else {
+            return;
+        };
         // Whoever was told before that it is live may have missed something.
         let is_again = topic.is_told_live;
         if is_again {

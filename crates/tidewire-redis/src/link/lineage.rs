@@ -99,6 +99,7 @@ impl Link {
         self.publishing.settled = 0;
         self.publishing.epochs.clear();
         self.sync_all();
+        self.doubt_lease();
     }
 
     pub(super) fn saw_epoch(&mut self, epoch: u32) {

@@ -32,6 +32,12 @@ pub struct LinkOptions {
     /// What one topic may keep of publications that arrive while earlier ones are read, in bytes. What comes on top
     /// is read from the stream. Default 1 MiB.
     pub ahead_bytes_max: usize,
+    /// Publications that the slowest queue group of a topic may have to do. Default 100,000.
+    pub group_waiting_max: u64,
+    /// The same in bytes of their records. Default 16 MiB.
+    pub group_waiting_bytes_max: u64,
+    /// Queue groups of one topic. Default 64.
+    pub groups_per_topic_max: u64,
 }
 
 impl Default for LinkOptions {
@@ -51,6 +57,9 @@ impl Default for LinkOptions {
             linger_ms: 10_000,
             id_memory_ms: 300_000,
             ahead_bytes_max: 1024 * 1024,
+            group_waiting_max: 100_000,
+            group_waiting_bytes_max: 16 * 1024 * 1024,
+            groups_per_topic_max: 64,
         }
     }
 }

@@ -118,6 +118,9 @@ impl Link {
         let Some(topic) = self.names.layout.topic_of(channel) else {
             return;
         };
+        if self.handle_matched_change(topic, message) {
+            return;
+        }
         let Some(end) = memchr::memchr(b' ', message) else {
             // The beginning of an epoch.
             return;

@@ -175,6 +175,9 @@ impl Link {
             // Those behind it need one before them.
             may_begin: index == 0 && !publishing.is_known,
             id_memory_ms: self.options.id_memory_ms,
+            groups_key: &self.names.layout.groups(),
+            work_max: self.options.group_waiting_max,
+            work_bytes_max: self.options.group_waiting_bytes_max,
             items: &items,
         };
         let tag = Tag::Publish(batch.number);

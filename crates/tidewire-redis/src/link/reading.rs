@@ -333,7 +333,11 @@ impl Link {
                 }
                 Tag::Tails(rounds) => rounds.into_iter().for_each(|round| self.sync_again(round)),
                 Tag::CatchUp(round) | Tag::Renew(round) => self.sync_again(round),
+                Tag::Roster(topic, round) => self.presence.ask_again(topic, round),
+                Tag::OwnScan => self.lose_scan(),
+                Tag::Nodes => self.lose_nodes(),
                 Tag::Fence | Tag::Send(_) | Tag::Publish(_) | Tag::Lease { .. } | Tag::Ping => {}
+                Tag::Presence(_) | Tag::Sweep(_) | Tag::Group(_) => {}
             }
         }
     }

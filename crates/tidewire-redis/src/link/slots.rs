@@ -95,6 +95,12 @@ impl Link {
             Tag::Tails(rounds) => self.handle_tails(&rounds, result, now),
             Tag::CatchUp(round) => self.handle_catch_up(round, result, now),
             Tag::Renew(round) => self.handle_renewed(round, result, now),
+            Tag::Presence(number) => self.handle_presence(number, result, now),
+            Tag::Roster(topic, round) => self.handle_roster(topic, round, result, now),
+            Tag::Group(key) => self.handle_group(key, result, now),
+            Tag::OwnScan => self.handle_scan(result, now),
+            Tag::Sweep(node) => self.handle_swept(node, result, now),
+            Tag::Nodes => self.handle_nodes(result, now),
             Tag::Page(topic, reads) => self.handle_page(&topic, reads, result, now),
             Tag::Forget(forget) => self.handle_forgotten(forget, result, now),
         }
@@ -173,6 +179,9 @@ impl Link {
             Slot::Command => {
                 self.lose_sends(&tags);
                 self.lose_commands();
+                self.lose_presence_calls();
+                self.lose_groups();
+                self.lose_lease();
             }
             Slot::Subscribe => self.lose_subscriptions(),
             Slot::Read => self.lose_reads(tags),

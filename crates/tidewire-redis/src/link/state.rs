@@ -1,7 +1,7 @@
 //! What a link remembers: data only.
 
 use crate::connection::Connection;
-use crate::layout::Position;
+use crate::layout::{NodeId, Position};
 use crate::link::event::{Action, History, PageQuery};
 use crate::link::options::Slot;
 use crate::record::Mark;
@@ -29,6 +29,18 @@ pub(super) enum Tag {
     CatchUp(Round),
     /// A new epoch of a topic whose publications were lost.
     Renew(Round),
+    /// Changes of presence, by the number of the call.
+    Presence(u64),
+    /// Who is on a topic, and in which round it was asked.
+    Roster(Arc<str>, u64),
+    /// A call about a queue group.
+    Group((Arc<str>, Arc<str>)),
+    /// What Redis has of this node.
+    OwnScan,
+    /// The end of a node.
+    Sweep(NodeId),
+    /// The nodes.
+    Nodes,
     /// Reads of one topic.
     Page(Arc<str>, Vec<ReadOp>),
     /// A new epoch because a caller wants it.

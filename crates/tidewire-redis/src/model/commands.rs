@@ -28,6 +28,15 @@ impl Redis {
             "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUNSUBSCRIBE" => {
                 self.subscribe(id, &name.to_ascii_lowercase(), &arguments[1..], &mut out);
             }
+            "SSCAN" if arguments.len() >= 3 => {
+                let members = self.store.fields(arguments[1]);
+                reply::array(&mut out, 2);
+                reply::text(&mut out, b"0");
+                reply::array(&mut out, members.len());
+                for (member, _) in members {
+                    reply::text(&mut out, &member);
+                }
+            }
             "HSET" if arguments.len() == 4 => {
                 let field = String::from_utf8_lossy(arguments[2]);
                 self.store.set_field(arguments[1], &field, arguments[3]);

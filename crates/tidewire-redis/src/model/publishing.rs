@@ -17,10 +17,13 @@ struct Head<'a> {
     stride: usize,
     id_ms: u64,
     kept: usize,
+    groups: &'a [u8],
+    work_max: u64,
+    work_bytes_max: u64,
 }
 
 impl<'a> Head<'a> {
-    fn of(arguments: &[&'a [u8]]) -> Option<Self> {
+    fn of(arguments: &[&'a [u8]], groups: &'a [u8]) -> Option<Self> {
         let [
             run,
             least,
@@ -32,6 +35,8 @@ impl<'a> Head<'a> {
             stride,
             id_ms,
             kept,
+            work_max,
+            work_bytes_max,
         ] = *arguments
         else {
             return None;
@@ -48,6 +53,9 @@ impl<'a> Head<'a> {
             stride: size(stride)?,
             id_ms: number(id_ms)?,
             kept: size(kept)?,
+            groups,
+            work_max: number(work_max)?,
+            work_bytes_max: number(work_bytes_max)?,
         })
     }
 
@@ -59,11 +67,11 @@ impl<'a> Head<'a> {
 
 impl Redis {
     pub(super) fn publish(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) -> Option<String> {
-        let (head, items) = arguments.split_at_checked(10)?;
-        let head = Head::of(head)?;
-        let ([fence, writer], streams) = keys.split_at_checked(2)? else {
+        let (head, items) = arguments.split_at_checked(12)?;
+        let ([fence, writer, groups], streams) = keys.split_at_checked(3)? else {
             return None;
         };
+        let head = Head::of(head, groups)?;
         if let Some(answer) = self.writer_objects(writer, &head)? {
             return Some(answer);
         }
@@ -84,10 +92,10 @@ impl Redis {
         }
         for index in 0..head.kept {
             let at = 3 * head.count + 2 * index;
-            // Indexes of Lua begin with 1, and the first two keys are others.
+            // Indexes of Lua begin with 1, and the first three keys are others.
             let key = usize::try_from(number(items.get(at)?)?)
                 .ok()?
-                .checked_sub(3)?;
+                .checked_sub(4)?;
             self.store
                 .keep(streams.get(key)?, number(items.get(at + 1)?)?);
         }
@@ -156,6 +164,11 @@ impl Redis {
                 Err(()) => return Some("!".to_owned()),
             }
         };
+        if let Some(topic) = stream.get(head.groups.len() + 1..) {
+            let least = u32::try_from(number(head.least)?).ok()?;
+            let limits = (head.work_max, head.work_bytes_max);
+            self.add_work(head.groups, topic, (least, &place), record, limits);
+        }
         self.push(stream, &[place.as_bytes(), b" ", record].concat());
         if let Some(key) = id_key {
             let until_ms = self.store.unix_ms + head.id_ms;

@@ -26,6 +26,13 @@ impl Redis {
             Script::Page => self.page(keys, arguments, out),
             Script::Renew => self.renew(keys, arguments, out),
             Script::Lease => self.lease(keys, arguments, out),
+            Script::Presence => self.presence(keys, arguments, out),
+            Script::Roster => self.roster(keys, out),
+            Script::Sweep => self.sweep(keys, arguments, out),
+            Script::Nodes => self.nodes(keys, arguments, out),
+            Script::Join => self.join(keys, arguments, out),
+            Script::Work => self.work(keys, arguments, out),
+            Script::Leave => self.leave(keys, arguments, out),
         }
     }
 
@@ -58,7 +65,7 @@ impl Redis {
         }
     }
 
-    fn time(&self, out: &mut Vec<u8>) {
+    pub(super) fn time(&self, out: &mut Vec<u8>) {
         let unix_ms = self.store.unix_ms;
         reply::text(out, (unix_ms / 1_000).to_string().as_bytes());
         reply::text(out, (unix_ms % 1_000 * 1_000).to_string().as_bytes());
@@ -227,27 +234,6 @@ impl Redis {
         self.push(key, place.as_bytes());
         reply::text(out, place.as_bytes());
         reply::integer(out, 1);
-        Some(())
-    }
-
-    fn lease(&mut self, keys: &[&[u8]], arguments: &[&[u8]], out: &mut Vec<u8>) -> Option<()> {
-        let ([lease, fence, channel], [lease_ms, probe]) = (keys, arguments) else {
-            return None;
-        };
-        let held = self.store.text(lease).is_some();
-        let until_ms = self.store.unix_ms + number(lease_ms)?;
-        self.store.set(
-            lease,
-            super::store::Stored::Text(probe.to_vec()),
-            Some(until_ms),
-        );
-        self.push(channel, &[b"p", *probe].concat());
-        reply::array(out, 5);
-        reply::integer(out, i64::from(held));
-        self.time(out);
-        for field in ["run", "least"] {
-            reply::text(out, self.store.field(fence, field).unwrap_or_default());
-        }
         Some(())
     }
 }

@@ -1,6 +1,7 @@
 //! Keys and their values.
 
 use crate::layout::Position;
+use crate::model::work::WorkStream;
 use crate::script::{EPOCH_MS, EPOCHS_BEGIN_MS};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -19,6 +20,7 @@ struct Key {
 #[derive(Debug, Clone)]
 pub(super) enum Stored {
     Stream(Stream),
+    Work(WorkStream),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
     Text(Vec<u8>),
 }
@@ -71,6 +73,12 @@ impl Store {
         }
     }
 
+    pub(super) fn persist(&mut self, key: &[u8]) {
+        if let Some(found) = self.keys.get_mut(key) {
+            found.expires_ms = None;
+        }
+    }
+
     pub(super) fn field(&self, key: &[u8], field: &str) -> Option<&[u8]> {
         match self.get(key) {
             Some(Stored::Hash(fields)) => fields.get(field.as_bytes()).map(Vec::as_slice),
@@ -81,6 +89,40 @@ impl Store {
     pub(super) fn set_field(&mut self, key: &[u8], field: &str, value: &[u8]) {
         if let Stored::Hash(fields) = self.entry(key, || Stored::Hash(BTreeMap::new())) {
             fields.insert(field.as_bytes().to_vec(), value.to_vec());
+        }
+    }
+
+    /// The fields of a hash and their values.
+    pub(super) fn fields(&self, key: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        match self.get(key) {
+            Some(Stored::Hash(fields)) => fields.clone().into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Sets a field to a value, or takes it away; a hash without fields is none.
+    pub(super) fn put(&mut self, key: &[u8], field: &[u8], value: Option<&[u8]>) {
+        let Stored::Hash(fields) = self.entry(key, || Stored::Hash(BTreeMap::new())) else {
+            return;
+        };
+        match value {
+            Some(value) => fields.insert(field.to_vec(), value.to_vec()),
+            None => fields.remove(field),
+        };
+        if fields.is_empty() {
+            self.remove(key);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        self.keys.remove(key);
+    }
+
+    /// A field by its bytes.
+    pub(super) fn value(&self, key: &[u8], field: &[u8]) -> Option<&[u8]> {
+        match self.get(key) {
+            Some(Stored::Hash(fields)) => fields.get(field).map(Vec::as_slice),
+            _ => None,
         }
     }
 

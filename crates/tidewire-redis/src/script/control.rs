@@ -1,6 +1,6 @@
 //! The fence, the lease and new epochs.
 
-use crate::layout::Position;
+use crate::layout::{NodeId, Position};
 use crate::resp::{Value, argument, number_argument};
 use crate::script::{
     Fence, Fenced, Hashes, Script, UnknownReply, boolean, is_fenced, text, unsigned,
@@ -82,6 +82,16 @@ pub struct LeaseCall<'a> {
     pub lease_ms: u64,
     /// The number of the probe.
     pub probe: u64,
+    /// The key of the list of nodes.
+    pub nodes_key: &'a [u8],
+    /// The node.
+    pub node: NodeId,
+    /// The key of the queue groups.
+    pub groups_key: &'a [u8],
+    /// The key of those without nodes.
+    pub idle_groups_key: &'a [u8],
+    /// What the node says about itself.
+    pub info: &'a [u8],
 }
 
 /// What the lease said.
@@ -93,17 +103,23 @@ pub struct LeaseReply {
     pub redis_ms: u64,
     /// The fence, `None` if there is none any more.
     pub fence: Option<Fence>,
+    /// Some nodes whose lease has ended.
+    pub ended: Vec<NodeId>,
 }
 
 impl LeaseCall<'_> {
     /// Appends the command.
     pub fn write(&self, hashes: &Hashes, out: &mut Vec<u8>) {
-        hashes.begin(Script::Lease, 3, 2, out);
-        for key in [self.lease_key, self.fence_key, self.inbox] {
+        hashes.begin(Script::Lease, 6, 4, out);
+        for key in [self.lease_key, self.fence_key, self.inbox, self.nodes_key] {
             argument(out, key);
         }
+        argument(out, self.groups_key);
+        argument(out, self.idle_groups_key);
         number_argument(out, self.lease_ms);
         number_argument(out, self.probe);
+        argument(out, self.node.to_string().as_bytes());
+        argument(out, self.info);
     }
 }
 
@@ -122,10 +138,13 @@ impl LeaseReply {
                 least_epoch: epoch(unsigned(least)?)?,
             }),
         };
+        let ended = items.next().ok_or(UnknownReply)?.items();
+        let ended = ended.map(|item| NodeId::read(text(Some(item))?).ok_or(UnknownReply));
         Ok(Self {
             held,
             redis_ms,
             fence,
+            ended: ended.collect::<Result<_, _>>()?,
         })
     }
 }

@@ -23,6 +23,12 @@ pub struct PublishCall<'a> {
     pub may_begin: bool,
     /// How long ids are remembered.
     pub id_memory_ms: u64,
+    /// The key of the queue groups.
+    pub groups_key: &'a [u8],
+    /// Publications that the work of a topic's queue groups may have.
+    pub work_max: u64,
+    /// The same in bytes of their records.
+    pub work_bytes_max: u64,
     /// The publications.
     pub items: &'a [PublishItem<'a>],
 }
@@ -83,11 +89,12 @@ impl PublishCall<'_> {
             .iter()
             .filter(|item| item.keep_ms.is_some())
             .count();
-        let keys = 2 + stride * self.items.len();
+        let keys = 3 + stride * self.items.len();
         let arguments = FIXED_ARGUMENTS + 3 * self.items.len() + 2 * kept;
         hashes.begin(Script::Publish, keys, arguments, out);
         argument(out, self.fence_key);
         argument(out, self.writer_key);
+        argument(out, self.groups_key);
         for item in self.items {
             argument(out, item.stream);
             if stride == 2 {
@@ -103,6 +110,8 @@ impl PublishCall<'_> {
         number_argument(out, stride as u64);
         number_argument(out, self.id_memory_ms);
         number_argument(out, kept as u64);
+        number_argument(out, self.work_max);
+        number_argument(out, self.work_bytes_max);
         for item in self.items {
             match item.expected_epoch {
                 Some(epoch) => {
@@ -119,7 +128,7 @@ impl PublishCall<'_> {
         for (index, item) in self.items.iter().enumerate() {
             if let Some(keep_ms) = item.keep_ms {
                 // Indexes of Lua begin with 1.
-                number_argument(out, (3 + stride * index) as u64);
+                number_argument(out, (4 + stride * index) as u64);
                 number_argument(out, keep_ms);
             }
         }
@@ -165,7 +174,7 @@ fn place(text: &[u8]) -> Result<PlaceReply, UnknownReply> {
 /// The greatest number that a batch may have: what the mark of a record holds.
 pub const BATCH_MAX: u64 = (1 << 48) - 1;
 
-const FIXED_ARGUMENTS: usize = 10;
+const FIXED_ARGUMENTS: usize = 12;
 
 #[cfg(test)]
 mod tests {

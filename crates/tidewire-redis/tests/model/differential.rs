@@ -1,5 +1,6 @@
 //! The model and a real server give the same replies to the same scripts.
 
+use crate::groups::{GroupStep, group_step};
 use crate::server::Server;
 use proptest::prelude::*;
 use std::io::{Read, Write};
@@ -8,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use tidewire_redis::model::Redis;
 use tidewire_redis::resp::{Frames, Limits, Value, command};
 use tidewire_redis::script::{
-    Fence, FenceCall, Hashes, LeaseCall, PageCall, PageRange, PublishCall, PublishItem, RenewCall,
-    SOURCES, TailsCall,
+    Fence, FenceCall, Hashes, LeaseCall, NodesCall, PageCall, PageRange, PresenceCall, PublishCall,
+    PublishItem, RenewCall, RosterCall, SOURCES, SweepCall, TailsCall,
 };
 use tidewire_redis::{Mark, NodeId, Position};
 
@@ -46,6 +47,19 @@ enum Step {
         greater_than: u8,
     },
     Lease(u8),
+    Presence {
+        node: u8,
+        generation: u8,
+        writer: u8,
+        changes: Vec<(u8, u8, u8, bool)>,
+    },
+    Roster(u8),
+    Sweep {
+        node: u8,
+        ends_lease: bool,
+    },
+    Nodes,
+    Group(GroupStep),
 }
 
 #[derive(Debug, Clone)]
@@ -94,6 +108,17 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..5_u8, prop::option::of(0..5_u8), 0..6_u8)
             .prop_map(|(topic, only, greater_than)| Step::Renew { topic, only, greater_than }),
         1 => (0..2_u8).prop_map(Step::Lease),
+        4 => (
+            0..2_u8,
+            1..3_u8,
+            0..2_u8,
+            prop::collection::vec((0..3_u8, 0..3_u8, 0..3_u8, any::<bool>()), 1..5),
+        )
+            .prop_map(|(node, generation, writer, changes)| Step::Presence { node, generation, writer, changes }),
+        2 => (0..3_u8).prop_map(Step::Roster),
+        1 => (0..2_u8, any::<bool>()).prop_map(|(node, ends_lease)| Step::Sweep { node, ends_lease }),
+        1 => Just(Step::Nodes),
+        6 => group_step().prop_map(Step::Group),
     ]
 }
 
@@ -104,7 +129,21 @@ fn epoch(small: u8) -> u32 {
 
 /// Topic 3 has a key that is no stream.
 fn stream(topic: u8) -> Vec<u8> {
-    format!("t{topic}").into_bytes()
+    format!("t:{topic}").into_bytes()
+}
+
+/// With letters, so that no part of it looks like a version.
+pub(crate) fn node_id(node: u8) -> NodeId {
+    NodeId(u64::MAX - u64::from(node))
+}
+
+pub(crate) fn lease_key(node: u8) -> &'static [u8] {
+    [b"nffffffffffffffff", b"nfffffffffffffffe"][usize::from(node)]
+}
+
+/// Members, users, channels.
+fn prefixes() -> [Vec<u8>; 3] {
+    [b"p".to_vec(), b"u".to_vec(), b"t:".to_vec()]
 }
 
 impl Step {
@@ -156,15 +195,91 @@ impl Step {
             }
             Self::Lease(node) => {
                 let call = LeaseCall {
-                    lease_key: &[b'n', *node],
+                    lease_key: lease_key(*node),
                     fence_key: b"f",
                     inbox: b"in",
                     lease_ms: 100_000,
                     probe: number as u64,
+                    nodes_key: b"nodes",
+                    groups_key: b"q",
+                    idle_groups_key: b"qi",
+                    node: node_id(*node),
+                    info: &[b'i', b'0' + node],
                 };
                 call.write(hashes, out);
             }
+            Self::Presence { .. } => self.write_presence(hashes, out),
+            Self::Group(step) => step.write(hashes, fence, out),
+            Self::Roster(_) | Self::Sweep { .. } | Self::Nodes => self.write_nodes(hashes, out),
         }
+    }
+
+    fn write_nodes(&self, hashes: &Hashes, out: &mut Vec<u8>) {
+        match self {
+            Self::Roster(topic) => {
+                let call = RosterCall {
+                    members_key: &[b'p', b'0' + topic],
+                    cursor: 0,
+                    count: 100,
+                };
+                call.write(hashes, out);
+            }
+            Self::Sweep { node, ends_lease } => {
+                let call = SweepCall {
+                    nodes_key: b"nodes",
+                    lease_key: lease_key(*node),
+                    own_key: &[b'o', *node],
+                    own_groups_key: &[b'g', *node],
+                    groups_key: b"q",
+                    idle_groups_key: b"qi",
+                    node: node_id(*node),
+                    count: 100,
+                    prefixes: &prefixes(),
+                    ends_lease: *ends_lease,
+                };
+                call.write(hashes, out);
+            }
+            Self::Nodes => {
+                let call = NodesCall {
+                    nodes_key: b"nodes",
+                    leases: b"n",
+                    count: 10,
+                };
+                call.write(hashes, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_presence(&self, hashes: &Hashes, out: &mut Vec<u8>) {
+        let Self::Presence {
+            node,
+            generation,
+            writer,
+            changes,
+        } = self
+        else {
+            return;
+        };
+        let changes = changes.iter().map(|(topic, user, connections, has_data)| {
+            let data = has_data.then_some(r#"{"a": 1}"#);
+            (
+                ["0", "1", "2"][usize::from(*topic)],
+                ["ann", "b c", ""][usize::from(*user)],
+                u64::from(*connections),
+                data,
+            )
+        });
+        let call = PresenceCall {
+            lease_key: lease_key(*node),
+            writer_key: &[b'w', *writer],
+            own_key: &[b'o', *node],
+            node: node_id(*node),
+            generation: u64::from(*generation),
+            prefixes: &prefixes(),
+            changes: &changes.collect::<Vec<_>>(),
+        };
+        call.write(hashes, out);
     }
 
     fn write_publish(&self, hashes: &Hashes, fence: &Fence, number: usize, out: &mut Vec<u8>) {
@@ -206,6 +321,9 @@ impl Step {
             after: u64::from(*after),
             may_begin: *may_begin,
             id_memory_ms: 100_000,
+            groups_key: b"q",
+            work_max: 5,
+            work_bytes_max: 90,
             items: &items.collect::<Vec<_>>(),
         };
         call.write(hashes, out);
@@ -250,6 +368,7 @@ impl Step {
         match self {
             Self::Fence { .. } => &[2, 3],
             Self::Lease(_) => &[1, 2],
+            Self::Roster(_) => &[3],
             _ => &[],
         }
     }
@@ -282,11 +401,41 @@ fn shown(value: Value<'_>, hidden: &[usize]) -> String {
         all.collect::<Vec<_>>().join(" ")
     };
     match value {
-        Value::Text(text) => format!("{:?}", String::from_utf8_lossy(text)),
+        Value::Text(text) => format!("{:?}", without_versions(text)),
         Value::Array(_) => format!("[{}]", inner(value)),
         Value::Push(_) => format!("<{}>", inner(value)),
         other => format!("{other:?}"),
     }
+}
+
+/// Versions of presence are times: they are shown as V.
+fn without_versions(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let mut shown = String::new();
+    let mut digits = String::new();
+    for letter in text.chars().chain(['\0']) {
+        if letter.is_ascii_digit() {
+            digits.push(letter);
+            continue;
+        }
+        let is_version = digits.len() >= 15;
+        shown.push_str(if is_version { "V" } else { &digits });
+        digits.clear();
+        shown.push(letter);
+    }
+    shown.pop();
+    shown
+}
+
+/// The fields of a hash in one order.
+fn sorted(value: Value<'_>) -> String {
+    let Some(fields) = value.items().nth(2) else {
+        return String::new();
+    };
+    let all: Vec<String> = fields.items().map(|item| shown(item, &[])).collect();
+    let mut pairs: Vec<&[String]> = all.chunks(2).collect();
+    pairs.sort();
+    format!("{:?} {pairs:?}", value.items().nth(1).and_then(Value::text))
 }
 
 /// A connection whose replies are taken one by one.
@@ -311,6 +460,7 @@ impl Replies {
                 shown(value, &[]),
                 shown(value, &[2, 3]),
                 shown(value, &[1, 2]),
+                sorted(value),
             ]);
             ControlFlow::Continue(())
         });
@@ -353,7 +503,7 @@ fn compare(server: &Server, steps: &[Step]) {
         .query(&mut server.witness())
         .expect("an empty server");
     let mut listener = Real::connect(server);
-    let channels: [&[u8]; 6] = [b"SUBSCRIBE", b"t0", b"t1", b"t2", b"t4", b"in"];
+    let channels: [&[u8]; 6] = [b"SUBSCRIBE", b"t:0", b"t:1", b"t:2", b"t:4", b"in"];
     listener.ask(&channels);
     let mut model = Redis::new(1, 1_700_000_000_000);
     let (client, model_listener) = (model.open(), model.open());
@@ -369,7 +519,7 @@ fn compare(server: &Server, steps: &[Step]) {
     }
     model.take_output(client);
     bytes.clear();
-    command(&mut bytes, &[b"HSET", b"t3", b"a", b"b"]);
+    command(&mut bytes, &[b"HSET", b"t:3", b"a", b"b"]);
     real.exchange(&bytes);
     model.receive(client, &bytes);
     model.take_output(client);
@@ -398,6 +548,7 @@ fn compare(server: &Server, steps: &[Step]) {
         let hidden = match step.times() {
             [2, 3] => 1,
             [1, 2] => 2,
+            [3] => 3,
             _ => 0,
         };
         assert_eq!(

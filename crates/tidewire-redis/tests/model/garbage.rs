@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidewire_redis::model::Redis;
-use tidewire_redis::{Action, Event, Keep, Link, LinkOptions, NodeId, Now, Slot};
+use tidewire_redis::{Action, Event, Keep, Link, LinkOptions, NodeId, Now, Position, Slot};
 
 /// Pieces that a server sends, so that random sequences of them go deep.
 const PIECES: &[&[u8]] = &[
@@ -36,6 +36,15 @@ const PIECES: &[&[u8]] = &[
     b"*2\r\n$31\r\n4294967295-18446744073709551615\r\n*1\r\n*2\r\n\
       $31\r\n4294967295-18446744073709551615\r\n*2\r\n+d\r\n+x\r\n",
     b"*2\r\n$12\r\n4294967294-9\r\n*1\r\n*2\r\n$12\r\n4294967295-0\r\n*2\r\n+d\r\n+x\r\n",
+    b"+lost\r\n",
+    b"+joined\r\n",
+    b"+new\r\n",
+    b"+full\r\n",
+    b"+left\r\n",
+    b"*4\r\n:9223372036854775807\r\n:1\r\n*0\r\n*3\r\n+9-1\r\n+-\r\n+x\r\n",
+    b"*4\r\n:-1\r\n:0\r\n*3\r\n+9-1\r\n+9-4\r\n+x\r\n*0\r\n",
+    b"*1\r\n*4\r\n+9-2\r\n+x\r\n:1\r\n:1\r\n",
+    b">3\r\n+message\r\n$9\r\ntw:{0}:t:a\r\n$1\r\ng\r\n",
     b">1\r\n:3\r\n",
     b">0\r\n",
 ];
@@ -94,6 +103,13 @@ fn feed(is_ready: bool, pieces: &[(u8, Vec<u8>)]) {
         };
         link.publish(number, &"a".into(), keep, &draft, now);
         link.forget(number, &"a".into(), now);
+        link.join_group(&"a".into(), &"g".into());
+        link.set_group_room(&"a".into(), &"g".into(), 3);
+        let done = Position {
+            epoch: 9,
+            offset: 1,
+        };
+        link.finish_work(&"a".into(), &"g".into(), &[done], &[]);
         link.tick(now);
         link.received(Slot::ALL[usize::from(*slot % 3)], bytes, now);
         link.tick(now);

@@ -2,8 +2,11 @@
 
 mod differential;
 mod garbage;
+mod groups;
 mod log;
+mod presence;
 #[path = "../real/server.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod server;
 mod simulation;
 mod world;

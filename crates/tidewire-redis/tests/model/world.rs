@@ -1,6 +1,7 @@
 //! Links, their sockets and a model of Redis in one thread, on virtual time, from a seed.
 
 use crate::log::Log;
+use crate::presence::PresenceLog;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tidewire_redis::model::{ClientId, Redis, Snapshot};
@@ -16,6 +17,7 @@ pub(crate) struct World {
     /// Connections that their clients gave up, with bytes that still reach the server.
     orphans: Vec<Wire>,
     pub(crate) log: Log,
+    pub(crate) presence: PresenceLog,
     pub(crate) faults: Faults,
     snapshot: Option<Snapshot>,
     /// Redis is away until then.
@@ -104,9 +106,13 @@ impl World {
             wanted: vec![false; TOPICS.len()],
             paused_until_ms: 0,
         });
-        let nodes = nodes.collect::<Vec<_>>();
+        let mut nodes = nodes.collect::<Vec<_>>();
+        for node in &mut nodes {
+            node.link.describe(b"a node");
+        }
         Self {
             log: Log::new(nodes.len()),
+            presence: PresenceLog::default(),
             random,
             ms: 1,
             redis,
@@ -147,6 +153,14 @@ impl World {
             &draft,
             now,
         );
+    }
+
+    /// A node ends without a word: its connections are cut, and it does nothing any more.
+    pub(crate) fn kill(&mut self, node: usize) {
+        for slot in Slot::ALL {
+            self.reset(node, slot);
+        }
+        self.nodes[node].paused_until_ms = u64::MAX;
     }
 
     pub(crate) fn set_interest(&mut self, node: usize, topic: usize, is_wanted: bool) {
@@ -326,6 +340,7 @@ impl World {
             }
         }
         while let Some(event) = node.link.poll_event() {
+            self.presence.event(index, &event);
             self.log.event(index, event);
         }
     }
@@ -355,7 +370,7 @@ impl World {
         let bytes = bytes.flatten().map(|(at, _)| *at);
         let deadlines = self.nodes.iter().filter_map(|node| {
             let deadline_ms = node.link.deadline_ms()?;
-            Some(deadline_ms.max(node.paused_until_ms))
+            Some(deadline_ms.max(node.paused_until_ms)).filter(|at| *at != u64::MAX)
         });
         bytes.chain(deadlines).min().unwrap_or(u64::MAX)
     }

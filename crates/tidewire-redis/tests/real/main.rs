@@ -2,6 +2,8 @@
 
 mod basics;
 mod faults;
+mod groups;
 mod peer;
+mod presence;
 mod proxy;
 mod server;

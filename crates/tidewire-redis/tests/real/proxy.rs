@@ -79,6 +79,10 @@ impl Shared {
             return;
         };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // A cut that came meanwhile has not seen it.
+        if self.refuses.load(Ordering::SeqCst) {
+            return;
+        }
         open.extend(
             [client.try_clone(), server.try_clone()]
                 .into_iter()

@@ -1,56 +1,31 @@
-//! A `redis-server` of the test's own, on a Unix socket in a temporary folder.
+//! A server of the test's own, and a client that nobody here wrote.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use tidewire_testkit::redis::RedisServer;
 
 /// Ends with the value.
-pub(crate) struct Server {
-    folder: tempfile::TempDir,
-    child: Option<Child>,
-    options: Vec<String>,
-}
+pub(crate) struct Server(RedisServer);
 
 impl Server {
     /// With these arguments of `redis-server`, such as `--appendonly yes`.
     pub(crate) fn start(options: &str) -> Self {
-        let mut server = Self {
-            folder: tempfile::tempdir().expect("a temporary folder"),
-            child: None,
-            options: options.split_whitespace().map(str::to_owned).collect(),
-        };
-        server.run();
-        server
+        Self(RedisServer::start(options))
     }
 
+    /// Runs it again after [`kill`](Self::kill), with what it has written.
     pub(crate) fn run(&mut self) {
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--unixsocket"])
-            .arg(self.path())
-            .arg("--dir")
-            .arg(self.folder.path())
-            .args(&self.options)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server of Debian's package redis-server is installed");
-        self.child = Some(child);
-        wait_for("redis-server", || UnixStream::connect(self.path()).is_ok());
+        self.0.run();
     }
 
+    /// The path of its socket.
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.path().join("socket")
+        self.0.socket()
     }
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = std::fs::remove_file(self.path());
+        self.0.kill();
     }
 
     /// A client that nobody here wrote.
@@ -73,12 +48,6 @@ impl Server {
                     .is_err_and(|error| error.to_string().contains("NOAUTH"))
         });
         found.expect("a connection")
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

@@ -1,0 +1,19 @@
+-- Adds a publication to the work of the topic's queue groups, if it has any. The oldest is dropped when there are
+-- `most`, or more than `bytes_max` bytes of records; the bytes are looked at once for each sixteenth of them.
+local function add_work(groups, topic, least, place, record, most, bytes_max)
+  local before = redis.call('HGET', groups, 't' .. topic)
+  if not before then return end
+  local stream = groups .. ':' .. topic
+  local id = redis.pcall('XADD', stream, 'NOMKSTREAM', 'MAXLEN', most, least .. '-*',
+    'p', place, 'b', before, 'd', record)
+  if type(id) ~= 'string' then return end
+  local total = tonumber(before) + #record
+  redis.call('HSET', groups, 't' .. topic, string.format('%.0f', total))
+  local step = math.max(math.floor(bytes_max / 16), 1)
+  if math.floor(total / step) == math.floor(tonumber(before) / step) then return end
+  while true do
+    local first = redis.call('XRANGE', stream, '-', '+', 'COUNT', '1')[1]
+    if not first or first[1] == id or total - tonumber(first[2][4]) <= bytes_max then return end
+    redis.call('XDEL', stream, first[1])
+  end
+end
